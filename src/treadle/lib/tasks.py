@@ -59,7 +59,7 @@ def mark_done(done: asyncio.Future[None]) -> None:
 
 
 def forget_result(task: asyncio.Task[Any]) -> None:
-    """Nobody wants to know how the task ended: asyncio would log its exception."""
+    """How the task ended does not matter: without this, asyncio would log its exception."""
     if task.done() and not task.cancelled():
         task.exception()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -345,10 +346,10 @@ class HostControls:
         raise NotImplementedError("the driver ends turns")
 
     async def _close_cancelled_turn(self) -> TurnResult:
-        try:
-            return await self._close_interrupted_turn()
-        except asyncio.CancelledError:
-            return await self._close_interrupted_turn()  # cancelled again: report the end
+        for _ in range(2):  # cancelled again: each attempt gets further, the last awaits nothing
+            with suppress(asyncio.CancelledError):
+                return await self._close_interrupted_turn()
+        return await self._close_interrupted_turn()
 
     def _report_failure(self, error: Exception) -> None:
         """The loop itself failed: observers get the terminal event. The turn, if one is running,

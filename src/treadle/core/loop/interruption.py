@@ -95,7 +95,8 @@ class Interruption:
         if task is None:
             return
         if task is asyncio.current_task():
-            asyncio.get_running_loop().call_soon(self._cancel_unless_acknowledged, task)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: self._cancel_unless_acknowledged(task))
         else:
             self._cancel(task)
 

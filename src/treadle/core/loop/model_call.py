@@ -31,7 +31,13 @@ from treadle.core.contracts.model import (
     Reply,
     add_cost,
 )
-from treadle.core.errors import CacheUnsupported, ModelError, StreamBroken, error_message
+from treadle.core.errors import (
+    CacheUnsupported,
+    ModelError,
+    StreamBroken,
+    error_message,
+    error_text,
+)
 from treadle.core.events import (
     ModelChanged,
     Notified,
@@ -45,6 +51,7 @@ from treadle.core.events import (
     ToolCallBegan,
     ToolCallDelta,
     ToolCallRequested,
+    WarningRaised,
 )
 from treadle.core.loop.call_repair import CallRepairer
 from treadle.core.loop.eager import EagerCalls
@@ -152,7 +159,11 @@ class ModelCaller:
         """The request of the next attempt: parts that an earlier one found refused are left out."""
         self._attempts += 1
         self.last_model_name = self.model.name
+        self._streamed_text.clear()
+        self._open_part, self._has_streamed = "", False
         self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
+        self._check_cache(request.cache)
+        self._tell_unused_budget(request.options.task_budget)
         key = self._keys.make_key(request, self._quarantine, self.last_model_name)
         return msgspec.structs.replace(
             request,
@@ -229,10 +240,6 @@ class ModelCaller:
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
         emit, streamed, interruption = self._emitter.emit, self._streamed_text, self._interruption
         ready = _AnnouncedCalls(self._session.has_call_id, self._repair)
-        streamed.clear()
-        self._open_part, self._has_streamed = "", False
-        self._check_cache(request.cache)
-        self._tell_unused_budget(request.options.task_budget)
         reply: AssistantItem | None = None
         part: PartKind = ""  # the open one
         task = asyncio.current_task()
@@ -267,11 +274,17 @@ class ModelCaller:
             problem = f"{self.model.name} was cancelled from inside"
             raise StreamBroken(problem, provider=self.model.name) from error
         finally:
-            if reply is None and self._has_streamed and self._attempt_usage is NO_USAGE:
+            if reply is not None:
+                self._attempt_usage = reply.usage  # lost if we are cancelled now
+            elif self._has_streamed and self._attempt_usage is NO_USAGE:
                 self._attempt_usage = UNKNOWN_USAGE
             close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
+            try:
+                if close is not None:
+                    await close()
+            except Exception as error:  # noqa: BLE001 - the reply counts, or the error before
+                problem = f"{self.model.name} could not close its stream: {error_text(error)}"
+                emit(WarningRaised, problem)
         if reply is None:
             raise StreamBroken(
                 f"{self.model.name} ended its stream without a reply", provider=self.model.name
