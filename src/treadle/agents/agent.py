@@ -43,7 +43,7 @@ from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import InputBlocked, NothingToAnswer
 from treadle.core.events import Caller, TurnResult
-from treadle.core.loop.config import Clock, DriverConfig, RealClock
+from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import (
@@ -55,6 +55,7 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.type_variables import DepsT, OutputT
+from treadle.lib.clock import Clock, RealClock
 from treadle.lib.tasks import await_contained
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource

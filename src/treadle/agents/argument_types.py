@@ -23,10 +23,10 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
-from treadle.core.loop.config import Clock
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
 from treadle.core.transcript.items import Metadata
+from treadle.lib.clock import Clock
 from treadle.sessions.open_store import StoreLocation
 from treadle.tools.federation import CollisionPolicy
 

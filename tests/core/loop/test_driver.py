@@ -11,7 +11,7 @@ from treadle import Agent, Transcript, Usage
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput
 from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelUsageUpdated
-from treadle.core.contracts.mutator import MutationContext
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.errors import (
@@ -108,8 +108,8 @@ class AsksAlways(AllowAll):
 
 @pytest.mark.parametrize("left", ["a question", "a call"])
 async def test_a_refused_prompt_is_told_also_if_it_would_continue_an_unfinished_turn(left):
-    script = [StoreError("x"), "Both."] if left == "a question" else [CALL, "Both."]
-    agent = Agent(Scripted(script), [RecordingTool()], hooks=[no_secrets])
+    first = StoreError("x") if left == "a question" else CALL
+    agent = Agent(Scripted([first, "Both."]), [RecordingTool()], hooks=[no_secrets])
     driver = agent.start("first")
     if left == "a question":
         with pytest.raises(StoreError):
@@ -269,7 +269,8 @@ async def test_a_call_in_doubt_cannot_be_settled_while_its_probe_runs():
 
 async def test_a_snapshot_counts_the_changes_of_the_view():
     class Shortens:
-        name, points = "shorten", frozenset({"after_turn_ended"})
+        name = "shorten"
+        points: frozenset[MutationPoint] = frozenset({"after_turn_ended"})
 
         async def mutate(self, context: MutationContext) -> Transcript | None:
             return Transcript(context.transcript[-2:])

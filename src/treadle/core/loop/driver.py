@@ -24,8 +24,8 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import LoopError, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
+from treadle.core.loop.approvals import OpenRound
 from treadle.core.loop.background import BackgroundTasks, TaskReports
-from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig, TurnSettings
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls

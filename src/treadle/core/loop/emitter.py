@@ -18,20 +18,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.errors import error_text
-from treadle.core.events import (
-    Event,
-    ModelChanged,
-    RequestStarted,
-    RetryScheduled,
-    RunFailed,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-    WarningRaised,
-)
+from treadle.core.events import Event
 from treadle.core.transcript.items import Item
 from treadle.lib.logger import logger
 from treadle.lib.tasks import await_contained
@@ -40,15 +30,15 @@ T = TypeVar("T")
 
 # The level, and the text with the details of the event by their positions.
 LOGGED_EVENTS: Final[Mapping[Callable[..., Event], tuple[int, str]]] = {
-    RunFailed: (logging.ERROR, "the turn failed: {1}: {0}"),
-    WarningRaised: (logging.WARNING, "{0}"),
-    ModelChanged: (logging.WARNING, "{1} is used instead of {0}: {2}"),
-    RetryScheduled: (logging.INFO, "attempt {0} failed, the next is in {1:.1f} s: {2}"),
-    TurnStarted: (logging.DEBUG, "a turn starts"),
-    RequestStarted: (logging.DEBUG, "request to {0}, attempt {1}"),
-    ToolStarted: (logging.DEBUG, "call {0} of {1} starts"),
-    ToolFinished: (logging.DEBUG, "call {0} of {1} ended"),
-    TurnFinished: (logging.DEBUG, "the turn ended: {0.reason}"),
+    events.RunFailed: (logging.ERROR, "the turn failed: {1}: {0}"),
+    events.WarningRaised: (logging.WARNING, "{0}"),
+    events.ModelChanged: (logging.WARNING, "{1} is used instead of {0}: {2}"),
+    events.RetryScheduled: (logging.INFO, "attempt {0} failed, the next is in {1:.1f} s: {2}"),
+    events.TurnStarted: (logging.DEBUG, "a turn starts"),
+    events.RequestStarted: (logging.DEBUG, "request to {0}, attempt {1}"),
+    events.ToolStarted: (logging.DEBUG, "call {0} of {1} starts"),
+    events.ToolFinished: (logging.DEBUG, "call {0} of {1} ended"),
+    events.TurnFinished: (logging.DEBUG, "the turn ended: {0.reason}"),
 }
 # An observer never harms the run. A cancellation of ours arrives at an await, and there is none
 # here: one that an observer raises is its own (the result of a cancelled future, say).
@@ -111,7 +101,7 @@ class Emitter:
     ) -> Awaitable[T]:
         """Await code of others (lib/tasks.py); a warning tells of code that does not stop."""
         problem = f"{who} does not stop; it was abandoned"
-        return await_contained(work, timeout, lambda: self.emit(WarningRaised, problem))
+        return await_contained(work, timeout, lambda: self.emit(events.WarningRaised, problem))
 
     def _send_waiting(self) -> None:
         self._is_sending = True
@@ -134,7 +124,7 @@ class Emitter:
             return
         self._failed.append(observer)
         name = type(observer).__name__
-        self.emit(WarningRaised, f"observer {name} failed: {error_text(error)}")
+        self.emit(events.WarningRaised, f"observer {name} failed: {error_text(error)}")
         logger.debug("where observer %s failed", name, exc_info=error)
 
     def _log(self, level: int, text: str, details: tuple[object, ...]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,10 +31,11 @@ from treadle.core.loop.parts import DriverParts
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.steps import ApprovalRequest
-from treadle.core.transcript.content import parse_arguments, to_json_object
+from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.json.strict_json import to_json_object
 
 
 def ignore_detach() -> None:
@@ -47,7 +49,7 @@ class CallExecutor:
         runner: ToolRunner,
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
     ) -> None:
-        self.ask_host = ask_host
+        self._ask_host = ask_host
         self._is_stopping = parts.interruption.is_stopping
         self._config, self._emitter, self._hooks = parts.config, parts.emitter, parts.hooks
         self._tasks, self._session, self._inbox = parts.tasks, parts.session, parts.inbox
@@ -109,43 +111,42 @@ class CallExecutor:
     ) -> ToolContext:
         config, session_id, turn_id = self._config, self._emitter.session_id, self._emitter.turn_id
         call_id = prepared.call.id
-        call = _CallLink(self, call_id)
         return ToolContext(
             session_id,
             turn_id,
             call_id,
             f"{session_id}/{turn_id}/{call_id}",
-            call.report_progress,
+            partial(self._report_progress, call_id),
             detach,
-            call.relay_event,
+            partial(self._relay_event, call_id),
             config.workspace,
             self._tasks,
             config.services,
-            self.read_history,
+            self._read_history,
             prepared.access,
-            call.is_cancelled,
-            call.ask_host,
+            partial(self._is_cancelled, call_id),
+            partial(self._ask_host, call_id),
             config.deps,
             children=config.children,
         )
 
     # --- what a tool asks of the loop while it runs ----------------------------------------
 
-    def report_progress(self, call_id: str, text: str) -> None:
+    def _report_progress(self, call_id: str, text: str) -> None:
         if not self._runner.is_abandoned(call_id):
             self._emitter.emit(ToolProgress, call_id, text)
             self._tasks.append_output(call_id, text)
 
-    def relay_event(self, call_id: str, event: Event) -> None:
+    def _relay_event(self, call_id: str, event: Event) -> None:
         if (update := _find_child_usage(event)) is not None:
             self._session.add_child_usage(update.session_id, update.model, update.last)
         if not self._runner.is_abandoned(call_id):
             self._emitter.emit(ChildEvent, call_id, event)
 
-    def read_history(self) -> Transcript:
+    def _read_history(self) -> Transcript:
         return self._session.state.full_history
 
-    def is_cancelled(self, call_id: str) -> bool:
+    def _is_cancelled(self, call_id: str) -> bool:
         """Whether the call is being stopped; one in the background is not."""
         if self._is_stopping():
             return call_id in self._session.open_call_ids
@@ -204,25 +205,6 @@ class CallExecutor:
                 case AddContext(text=text):
                     self._inbox.put(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
-
-
-class _CallLink(msgspec.Struct, frozen=True):
-    """The functions of a ToolContext: those of the executor, for this call."""
-
-    executor: CallExecutor
-    call_id: str
-
-    def report_progress(self, text: str) -> None:
-        self.executor.report_progress(self.call_id, text)
-
-    def relay_event(self, event: Event) -> None:
-        self.executor.relay_event(self.call_id, event)
-
-    def is_cancelled(self) -> bool:
-        return self.executor.is_cancelled(self.call_id)
-
-    def ask_host(self, request: ApprovalRequest) -> Awaitable[None]:
-        return self.executor.ask_host(self.call_id, request)
 
 
 def _find_child_usage(event: Event) -> UsageUpdated | None:

@@ -17,8 +17,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
 from treadle.core.events import MessageDropped, MessageQueued, TurnResult
-from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.child_approvals import ChildApprovals, OpenRound
+from treadle.core.loop.approvals import Approvals, ChildApprovals, OpenRound
 from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
@@ -48,8 +47,7 @@ from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import EarlyResult, Intent
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
-from treadle.core.transcript.recover import is_interrupted
-from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.recover import is_interrupted, list_entries
 from treadle.core.transcript.state import QueuedMessage, SessionState
 from treadle.lib.text.text import fix_surrogates
 

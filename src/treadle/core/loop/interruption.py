@@ -94,9 +94,9 @@ class Interruption:
         task = self._task
         if task is None:
             return
-        if task is asyncio.current_task():
-            loop = asyncio.get_running_loop()
-            loop.call_soon(lambda: self._cancel_unless_acknowledged(task))
+        is_own = task is asyncio.current_task()
+        if is_own:
+            asyncio.get_running_loop().call_soon(self._cancel_unless_acknowledged, task)
         else:
             self._cancel(task)
 

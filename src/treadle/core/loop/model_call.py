@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core import events
 from treadle.core.contracts.model import (
     AdmitProbe,
     CacheRequest,
@@ -37,21 +38,6 @@ from treadle.core.errors import (
     StreamBroken,
     error_message,
     error_text,
-)
-from treadle.core.events import (
-    ModelChanged,
-    Notified,
-    PartBegan,
-    PartCommitted,
-    ReplyDiscarded,
-    RequestStarted,
-    RetryScheduled,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallBegan,
-    ToolCallDelta,
-    ToolCallRequested,
-    WarningRaised,
 )
 from treadle.core.loop.call_repair import CallRepairer
 from treadle.core.loop.eager import EagerCalls
@@ -126,7 +112,7 @@ class ModelCaller:
         model, self._chosen_model = self._chosen_model, None
         self._choice_made.clear()
         if model is not None and model is not self.model:
-            self._emitter.emit(ModelChanged, self.model.name, model.name, CHOSEN_REASON)
+            self._emitter.emit(events.ModelChanged, self.model.name, model.name, CHOSEN_REASON)
             self.model = model
             self._forget_failures()
 
@@ -161,7 +147,7 @@ class ModelCaller:
         self.last_model_name = self.model.name
         self._streamed_text.clear()
         self._open_part, self._has_streamed = "", False
-        self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
+        self._emitter.emit(events.RequestStarted, self.last_model_name, self._attempts)
         self._check_cache(request.cache)
         self._tell_unused_budget(request.options.task_budget)
         key = self._keys.make_key(request, self._quarantine, self.last_model_name)
@@ -191,7 +177,7 @@ class ModelCaller:
         self._failures[type(error)] += 1
         match answer:
             case RetryAfter(delay=delay):
-                self._emitter.emit(RetryScheduled, self._attempts, delay, str(error))
+                self._emitter.emit(events.RetryScheduled, self._attempts, delay, str(error))
                 await self._wait_for_retry(delay)
                 return RetryWithBudget("retry")
             case UseFallback():
@@ -252,11 +238,11 @@ class ModelCaller:
                     if part != "text":
                         part = self._begin_part(part, "text")
                     streamed.append(event.text)  # type: ignore[union-attr]
-                    emit(TextDelta, event.text, event.by)  # type: ignore[union-attr]
+                    emit(events.TextDelta, event.text, event.by)  # type: ignore[union-attr]
                 elif kind is ModelThinkingDelta:
                     if part != "thinking":
                         part = self._begin_part(part, "thinking")
-                    emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
+                    emit(events.ThinkingDelta, event.text)  # type: ignore[union-attr]
                 elif kind is Reply:
                     item = _check_reply(event.item, self.model.name)  # type: ignore[union-attr]
                     reply = _with_cost(item, self.model.card)
@@ -284,7 +270,7 @@ class ModelCaller:
                     await close()
             except Exception as error:  # noqa: BLE001 - the reply counts, or the error before
                 problem = f"{self.model.name} could not close its stream: {error_text(error)}"
-                emit(WarningRaised, problem)
+                emit(events.WarningRaised, problem)
         if reply is None:
             raise StreamBroken(
                 f"{self.model.name} ended its stream without a reply", provider=self.model.name
@@ -312,29 +298,29 @@ class ModelCaller:
             line = (
                 f"{name} takes no task_budget: the option is ignored. max_turns and budgets hold."
             )
-            self._emitter.emit(Notified, line)
+            self._emitter.emit(events.Notified, line)
 
     def _begin_part(self, last: PartKind, kind: PartKind) -> PartKind:
         """End the open part and begin another one; "" stands for none."""
         if last:
-            self._emitter.emit(PartCommitted, last)
+            self._emitter.emit(events.PartCommitted, last)
         self._open_part = kind
         if kind:
             self._has_streamed = True
-            self._emitter.emit(PartBegan, kind)
+            self._emitter.emit(events.PartBegan, kind)
         return kind
 
     def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
         match event:
             case ModelToolCallDelta():
-                self._emitter.emit(ToolCallDelta, event.id, event.text)
+                self._emitter.emit(events.ToolCallDelta, event.id, event.text)
             case ModelToolCallBegan():
                 self._has_streamed = True
-                self._emitter.emit(ToolCallBegan, event.id, event.name)
+                self._emitter.emit(events.ToolCallBegan, event.id, event.name)
             case ModelToolCallRequested():
                 self._has_streamed = True
                 call = announced.add(event.call)
-                self._emitter.emit(ToolCallRequested, call)
+                self._emitter.emit(events.ToolCallRequested, call)
                 if self._eager is not None:
                     self._eager.schedule(call)
             case ModelUsageUpdated():
@@ -344,20 +330,20 @@ class ModelCaller:
                 if self._eager is not None:
                     self._session.quarantine_part(event)
             case ModelNotified():
-                self._emitter.emit(Notified, event.text)
+                self._emitter.emit(events.Notified, event.text)
             case _:
                 pass
 
     def _discard_partial(self) -> None:
         if self._has_streamed:
             self._has_streamed = False
-            self._emitter.emit(ReplyDiscarded, sum(map(len, self._streamed_text)))
+            self._emitter.emit(events.ReplyDiscarded, sum(map(len, self._streamed_text)))
             self._streamed_text.clear()
 
     def _switch_to_fallback(self, error: ModelError) -> None:
         fallback = self.model.fallback
         assert fallback is not None, "recovery chose a fallback that is not there"
-        self._emitter.emit(ModelChanged, self.model.name, fallback.name, str(error))
+        self._emitter.emit(events.ModelChanged, self.model.name, fallback.name, str(error))
         self.model = fallback
 
 

@@ -17,8 +17,9 @@ from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError, error_message, error_text
 from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
 from treadle.core.loop.emitter import Emitter
-from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
+from treadle.core.transcript.content import Arguments, Text, check_parts
 from treadle.core.transcript.items import CallOutcome
+from treadle.lib.json.strict_json import to_json_object
 from treadle.lib.tasks import Deadlines, cancel_all, mark_done
 
 INTERRUPT_GRACE_SECONDS = 0.15  # the user is waiting

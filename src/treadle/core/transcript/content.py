@@ -6,9 +6,8 @@ these; the codec of a provider converts them to its own blocks and back.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -148,28 +147,6 @@ def _describe_wrong_part(part: object) -> str:
         return f"{place}; it must be the bytes of the file, decoded if they are base64"
     hint = ". Earlier messages are given as `history`" if isinstance(part, dict) else ""
     return f"content consists of Text, Image and Document parts, not {part!r:.80}{hint}"
-
-
-def to_json_object(value: object) -> dict[str, Any]:
-    """The value as the log will give it back, paths as texts; TypeError if it cannot be stored."""
-    if not isinstance(value, dict):
-        raise TypeError(f"a dict is expected, not {type(value).__name__}")
-    try:
-        stored = msgspec.json.encode(value, enc_hook=_encode_path)
-    except UnicodeEncodeError:
-        import json  # rarely needed
-
-        builtins = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_path)
-        return cast(dict[str, Any], json.loads(json.dumps(builtins)))
-    except RecursionError:
-        raise TypeError("the value contains itself") from None
-    return cast(dict[str, Any], msgspec.json.decode(stored))
-
-
-def _encode_path(value: object) -> str:
-    if isinstance(value, os.PathLike):
-        return os.fsdecode(value)
-    raise TypeError(f"a value of the type {type(value).__name__} cannot be stored in a session")
 
 
 def parse_arguments(raw: str) -> Arguments | str:

@@ -1,13 +1,16 @@
-"""Reads JSON without any leniency: no key twice, no NaN, no number that others cannot read.
+"""JSON without any leniency: no key twice, no NaN, no number that others cannot read.
 
-Texts that are nearly JSON are refused: what they mean is decided elsewhere. Used for the arguments
-of calls.
+Texts that are nearly JSON are refused: what they mean is decided elsewhere. Values are stored only
+if they are read again as they were. Used for the arguments and the data of calls.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 if TYPE_CHECKING:
     from json import JSONDecoder
@@ -26,6 +29,29 @@ def decode_strictly(text: str) -> Any:
     decoder = _get_decoder()
     value, end = decoder.raw_decode(text.lstrip(_SPACES))
     return value if end == len(text) else decoder.decode(text)  # spaces, or more than one value
+
+
+def to_json_object(value: object) -> dict[str, Any]:
+    """The value as it is after it was written and read, paths as texts; TypeError if it cannot be
+    written."""
+    if not isinstance(value, dict):
+        raise TypeError(f"a dict is expected, not {type(value).__name__}")
+    try:
+        stored = msgspec.json.encode(value, enc_hook=_encode_path)
+    except UnicodeEncodeError:
+        import json  # rarely needed
+
+        builtins = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_path)
+        return cast(dict[str, Any], json.loads(json.dumps(builtins)))
+    except RecursionError:
+        raise TypeError("the value contains itself") from None
+    return cast(dict[str, Any], msgspec.json.decode(stored))
+
+
+def _encode_path(value: object) -> str:
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be stored in a session")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
