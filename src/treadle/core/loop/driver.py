@@ -209,8 +209,10 @@ class Driver(HostControls):
         return None if self._inbox.has_message else end  # a message that arrived meanwhile
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
-        """One tool round, or the approvals that it needs first."""
-        self._toolbox.refresh()
+        """One tool round, or the approvals that it needs first. The tools are those that the model
+        was told about; after a crash, those of now."""
+        if not self._toolbox.has_been_read:
+            self._toolbox.refresh()
         prepared, approvals = await self._tool_round.prepare(calls)
         if approvals:
             await self._log.flush()  # what the user is asked about is asked again after a crash

@@ -36,7 +36,6 @@ from treadle.core.transcript import (
     Metadata,
     NoticeItem,
     Text,
-    ToolCall,
     ToolResultItem,
     Transcript,
     Usage,
@@ -44,7 +43,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.core.transcript.content import parse_arguments
-from treadle.core.transcript.entries import EarlyResult, Intent
+from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.recover import is_interrupted, list_entries
@@ -185,15 +184,15 @@ class HostControls:
         """The calls that an earlier process had begun and whose outcome is not known."""
         state, move = self._session.state, pending(self._session.state.transcript)
         calls = move.calls if isinstance(move, RunTools) else ()
-        return tuple(
-            [
-                make_doubt(call, state.intents[call.id])
-                for call in calls
-                if call.id in self._session.old_intents
-                and call.id in state.intents
-                and call.id not in state.early_results
-            ]
-        )
+        doubts: list[Doubt] = []
+        for call in calls:
+            intent, is_answered = state.intents.get(call.id), call.id in state.early_results
+            if intent is None or is_answered or call.id not in self._session.old_intents:
+                continue
+            parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
+            given = {} if isinstance(parsed, str) else parsed
+            doubts.append(Doubt(call, intent.tool, given, intent.idempotency_key, intent.evidence))
+        return tuple(doubts)
 
     def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
@@ -383,9 +382,3 @@ class HostControls:
     def _leave(self, *, is_handled: bool = True) -> None:
         self._interruption.leave(is_handled=is_handled)
         self._log.release()
-
-
-def make_doubt(call: ToolCall, intent: Intent) -> Doubt:
-    parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
-    arguments = {} if isinstance(parsed, str) else parsed
-    return Doubt(call, intent.tool, arguments, intent.idempotency_key, intent.evidence)

@@ -20,7 +20,6 @@ from treadle.core.contracts.hook import AddContext, Block, Change, Permit
 from treadle.core.contracts.policy import (
     Allow,
     AllowAll,
-    Ask,
     DefaultPolicy,
     Deny,
     PermissionRequest,
@@ -35,7 +34,6 @@ from treadle.core.contracts.tool import (
     Preview,
     Tool,
     ToolContext,
-    ToolSpec,
 )
 from treadle.core.errors import ToolError, WorkspaceError, error_text
 from treadle.core.events import Notified, WarningRaised
@@ -108,7 +106,9 @@ class CallPreparer:
             decision, intent = state.decisions.get(call.id), state.intents.get(call.id)
             ready = self.validate(call, decision)
             if intent is not None and intent.is_assumed and ready.tool is not None:
-                intent = _assume_effect(intent, ready.tool.spec)
+                effect = ready.tool.spec.effect
+                is_pure = effect == "pure"  # it may be repeated
+                intent = None if is_pure else msgspec.structs.replace(intent, effect=effect)
             if intent is not None:
                 ready = msgspec.structs.replace(ready, intent=intent)
             if ready.refusal is None and intent is None:
@@ -256,7 +256,18 @@ class CallPreparer:
         if answers and isinstance(answers[-1], Permit):
             self.asked[prepared.call.id] = prepared.arguments, None
             return prepared
-        asked = _pending_approval(prepared, verdict, shown, self._emitter.session_id)
+        asked = PendingApproval(
+            prepared.call,
+            prepared.summary,
+            verdict.reason,
+            verdict.rules,
+            shown,
+            prepared.access,
+            kind=verdict.kind,
+            session_id=self._emitter.session_id,
+            risks=verdict.risks,
+            wider_mode=verdict.wider_mode,
+        )
         self.asked[prepared.call.id] = prepared.arguments, asked
         approvals.append(asked)
         return prepared
@@ -399,28 +410,6 @@ def _find_wrong_access(access: object) -> str | None:
 
 def _is_file_access(file: object) -> bool:
     return isinstance(file, FileAccess) and isinstance(file.path, str)
-
-
-def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:
-    """An assumed intent with the effect of its tool; None if the call may be repeated."""
-    return None if spec.effect == "pure" else msgspec.structs.replace(intent, effect=spec.effect)
-
-
-def _pending_approval(
-    prepared: PreparedCall, ask: Ask, shown: Preview | None, session_id: str
-) -> PendingApproval:
-    return PendingApproval(
-        prepared.call,
-        prepared.summary,
-        ask.reason,
-        ask.rules,
-        shown,
-        prepared.access,
-        kind=ask.kind,
-        session_id=session_id,
-        risks=ask.risks,
-        wider_mode=ask.wider_mode,
-    )
 
 
 def hook_data(prepared: PreparedCall) -> dict[str, Any]:

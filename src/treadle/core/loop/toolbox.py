@@ -39,6 +39,10 @@ class Toolbox:
         if tools != self._added:
             self._added, self._source_tools = tools, None
 
+    @property
+    def has_been_read(self) -> bool:
+        return self._source_tools is not None
+
     def refresh(self) -> None:
         """Read the source again; emit an event if tools came or went."""
         tools = self._source.tools()

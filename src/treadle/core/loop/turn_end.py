@@ -26,7 +26,6 @@ from treadle.core.errors import ContextTooLong, EmptyReply, ModelError, error_te
 from treadle.core.events import TerminalReason
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.retry import may_compact
 from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, Metadata, NoticeItem
@@ -131,7 +130,7 @@ async def _shorten_request(
     session: LoopSession,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
-    may_shrink = may_compact(error) and not session.was_compacted
+    may_shrink = isinstance(error, ContextTooLong) and not session.was_compacted
     try:
         if not may_shrink or not await run_mutators("context_too_long"):
             return TurnEnd("error", error)
