@@ -24,7 +24,7 @@ from treadle.apps.assembly.model_choice import choose_model
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.rules import load_rules
-from treadle.apps.assembly.sessions import get_session_dir, open_session
+from treadle.apps.assembly.sessions import get_session_dir, make_child_agents, open_session
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
@@ -88,7 +88,12 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     def start(self, input: UserInput | None = None, children: ChildAgents | None = None) -> Driver:
         """The driver of the session. Close it before this object."""
+        children = children or self.make_children()
         return self.agent.start(prompt=input, state=self.state, store=self.store, children=children)
+
+    def make_children(self) -> ChildAgents:
+        """The subagents of the session, for `start`."""
+        return make_child_agents(self.store, self.state.origins if self.state is not None else ())
 
     async def aclose(self) -> None:
         """Close the model, the MCP servers and the workspace. The driver closes the store."""

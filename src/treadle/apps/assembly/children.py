@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.agents.agent_definition import CHILD_INSTRUCTIONS
 from treadle.agents.agent_files import read_agent_files
-from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
-from treadle.agents.child_settings import TASK_NAMES, FilteredSource
-from treadle.agents.subagents import ChildStart, OpenStore
-from treadle.agents.tool_names import find_unknown
+from treadle.agents.child_settings import TASK_NAMES, FilteredSource, find_unknown
+from treadle.agents.subagents import ChildStart
 from treadle.apps.assembly.child_policy import (
     ChildPolicy,
     FolderPolicy,
@@ -29,22 +28,20 @@ from treadle.apps.assembly.child_policy import (
 from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.redaction import redact_source
-from treadle.apps.assembly.sessions import open_child_store
 from treadle.context.prompt import describe_environment
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import Deny, PermissionRequest
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
-from treadle.lib.files.private_folder import find_state_dir
+from treadle.lib.files.private_files import find_state_dir
+from treadle.lib.git.repository import find_repository
 from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
     from treadle.context.prompt import SystemPrompt
-    from treadle.core.loop.driver import Driver
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
@@ -122,7 +119,8 @@ class ChildSetup:
         changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         changes["instructions"] = self._make_instructions(start, place)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
-        changes["on_start"] = partial(_restore_cwd, place.builtin)
+        builtin = place.builtin
+        changes["on_start"] = lambda one: builtin.begin_session(one.session_id, one.transcript)
         changes["model"] = own_model or self._find_small_model(start) or start.model
         return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
 
@@ -254,12 +252,11 @@ def make_child_options(
     parts: ChildParts,
     place: ChildPlace,
     mutators: Sequence[Mutator],
-    store: Store | None,
     warnings: list[str],
     kept_branches: KeptBranches | None,
 ) -> dict[str, Any]:
     """Options of the Agent: the agent definitions of the user and of a trusted folder, and how its
-    children are prepared and stored."""
+    children are prepared."""
     folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
     warnings += problems
@@ -268,18 +265,11 @@ def make_child_options(
         if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
             warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
     own = [mutator for mutator in mutators if _is_for_children(mutator)]
-    options: dict[str, Any] = {
+    return {
         "subagents": definitions,
         "prepare_child": ChildSetup(parts, place, own, kept_branches),
         "worktrees": place.worktrees is not None,
     }
-    open_store = make_child_opener(place.folder, store)
-    return options if open_store is None else {**options, "open_store": open_store}
-
-
-def make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
-    """Opens the stores of child agents, inside the session of the parent; None without one."""
-    return None if store is None else partial(_open_child_store, folder, store)
 
 
 def make_worktrees(
@@ -287,7 +277,7 @@ def make_worktrees(
 ) -> Lazy[Worktrees] | None:
     """The worktrees of a trusted folder in a git repository; None for other folders, because git
     runs programs that a repository names."""
-    if not trusted or not any((one / ".git").exists() for one in (folder, *folder.parents)):
+    if not trusted or find_repository(folder) is None:
         return None
 
     def make() -> Worktrees:
@@ -302,18 +292,6 @@ async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
     """Keep as branches what interrupted agents, also of killed processes, changed."""
     if worktrees.is_made or (find_state_dir() / WORKTREES_DIR).is_dir():
         await worktrees.get().aclose()
-
-
-async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
-    child = open_child_store(folder, store, parent_id, call_id)
-    await child.flush()  # a fork has copied the history
-    return child
-
-
-def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:
-    """A child that is continued is in the folder of its last command."""
-    if driver.transcript:
-        builtin.restore_cwd(driver.session_id, driver.transcript)
 
 
 def _is_for_children(mutator: Mutator) -> bool:

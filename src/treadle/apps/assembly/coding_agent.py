@@ -23,7 +23,6 @@ from treadle.apps.assembly.checkpoints import TurnCheckpoints
 from treadle.apps.assembly.children import (
     ChildParts,
     ChildPlace,
-    make_child_opener,
     make_child_options,
     make_worktrees,
 )
@@ -359,7 +358,7 @@ def _assemble(
         has_calls = view is not None and isinstance(pending(view.transcript), RunTools)
         wait = settings.server_wait if has_calls or not is_interactive else 0.0
         added = [Path(folder, one).expanduser() for one in settings.add_dir]
-        sampler = PolicySampler(model, policy, gates, make_child_opener(folder, store))
+        sampler = PolicySampler(model, policy, gates)
         client_options = make_client_options(added, outputs_dir, sampler, can_ask=is_interactive)
         mcp = make_mcp_servers(
             *(extensions, given.servers, workspace, trust, wait, warnings),
@@ -484,8 +483,7 @@ def _assemble(
 
     def on_start(driver: Driver) -> None:
         drivers.add(driver)
-        if driver.transcript:
-            builtin.restore_cwd(driver.session_id, driver.transcript)
+        builtin.begin_session(driver.session_id, driver.transcript)
 
     # Child agents
     worktrees = make_worktrees(folder, trust.is_trusted, warn or logger.warning)
@@ -519,9 +517,7 @@ def _assemble(
             is_contained=containers is not None,
         )
         place = ChildPlace(folder, builtin, policy, prompt, worktrees)
-        child_options = make_child_options(
-            *(parts, place, mutators, store), warnings, kept_branches
-        )
+        child_options = make_child_options(parts, place, mutators, warnings, kept_branches)
     notes += warnings
 
     head_log = None

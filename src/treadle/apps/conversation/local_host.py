@@ -167,7 +167,7 @@ class LocalHost:
         self.notes = self._session.notes
         # In a thread: the items of a long session are measured, and a host has other sessions.
         is_resumed = self._session.state is not None
-        self._children = ChildAgents()
+        self._children = self._session.make_children()
         start = partial(self._session.start, children=self._children)
         self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
@@ -418,8 +418,8 @@ class LocalHost:
         return rule_changes.describe_rule_change(self.folder, change, changed)
 
     def list_agents(self) -> list[tuple[str, str]]:
+        from treadle.agents.agent_definition import BUILTIN_AGENTS
         from treadle.agents.agent_files import read_agent_files
-        from treadle.agents.agent_kinds import BUILTIN_AGENTS
 
         folders = [self.folder] if self.is_trusted else []
         agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())
@@ -595,7 +595,7 @@ class LocalHost:
         return message
 
     async def run_git(self, arguments: str) -> CommandResult:
-        from treadle.workspace.worktrees.git import SAFE_SETTINGS
+        from treadle.lib.git.run import SAFE_SETTINGS
 
         settings = " ".join(f"-c {setting}" for setting in SAFE_SETTINGS)
         return await self._run_command(f"git {settings} --no-pager {arguments}")

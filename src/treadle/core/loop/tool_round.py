@@ -114,6 +114,25 @@ class ToolRound:
             return make_interrupted_result(call, CANCELLED_CALL)
         return make_interrupted_result(call, INTERRUPTED_CALL)
 
+    async def find_child_requests(
+        self, prepared: Sequence[PreparedCall]
+    ) -> list[tuple[str, ApprovalRequest]]:
+        """What the child agents of interrupted calls wait for, each with the id of its call."""
+        found: list[tuple[str, ApprovalRequest]] = []
+        for ready in prepared:
+            restore = getattr(ready.tool, "restore_approvals", None)
+            if restore is None or ready.intent is None or ready.refusal is not None:
+                continue
+            context, who = self._executor.make_context(ready), f"the approvals of {ready.call.name}"
+            try:
+                work = restore(ready.arguments, context)
+                requests = await self._emitter.await_contained(work, who)
+            except Exception as error:  # noqa: BLE001 - the call itself tells it when it continues
+                self._emitter.emit(WarningRaised, f"{who}: {error_text(error)}")
+            else:
+                found += [(ready.call.id, request) for request in requests]
+        return found
+
     def forget_asked(self) -> None:
         """The round is over: what policy and hooks said about its calls is not needed."""
         self._preparer.asked.clear()

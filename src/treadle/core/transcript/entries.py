@@ -23,7 +23,7 @@ class _Entry(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
     """The shape of an entry in the log: `kind` names it."""
 
 
-class ItemAdded(_Entry, tag="item"):
+class ItemAdded(_Entry, frozen=True, tag="item"):
     """The transcript grew by one item. `message_id` is that of a message that was queued before, or
     given to a run."""
 
@@ -31,14 +31,14 @@ class ItemAdded(_Entry, tag="item"):
     message_id: str = ""
 
 
-class InputQueued(_Entry, tag="queued"):
+class InputQueued(_Entry, frozen=True, tag="queued"):
     """A message waits for its place in the transcript. Earlier versions gave it no id."""
 
     item: UserItem | NoticeItem
     message_id: str = ""
 
 
-class InputDropped(_Entry, tag="unqueued"):
+class InputDropped(_Entry, frozen=True, tag="unqueued"):
     """A queued message does not enter the transcript: a hook blocked it, or the user withdrew it.
     `index`, of earlier versions, is its position among the queued ones."""
 
@@ -46,7 +46,7 @@ class InputDropped(_Entry, tag="unqueued"):
     message_id: str = ""
 
 
-class InputMoved(_Entry, tag="moved"):
+class InputMoved(_Entry, frozen=True, tag="moved"):
     """The user gave a queued message another place: `to` is a position among the queued ones, as
     `index`, of earlier versions, is."""
 
@@ -55,12 +55,12 @@ class InputMoved(_Entry, tag="moved"):
     message_id: str = ""
 
 
-class TurnBegan(_Entry, tag="turn"):
+class TurnBegan(_Entry, frozen=True, tag="turn"):
     turn_id: str
     agent: str = ""  # the name of the agent
 
 
-class Intent(_Entry, tag="intent"):
+class Intent(_Entry, frozen=True, tag="intent"):
     """A call is about to have its effect. `evidence` is what a probe will compare. `raw` holds the
     arguments of the run if they differ from the model's: edited, changed by a hook, forwarded.
     `is_assumed`: the log is damaged where the intent would be; the call may or may not have run.
@@ -76,14 +76,14 @@ class Intent(_Entry, tag="intent"):
     is_withdrawn: bool = False
 
 
-class EarlyResult(_Entry, tag="settled"):
+class EarlyResult(_Entry, frozen=True, tag="settled"):
     """A call ended while an earlier call of its round is still running: the result is durable now
     and enters the transcript later, in the model's order."""
 
     result: ToolResultItem
 
 
-class ApprovalDecision(_Entry, tag="ruling"):
+class ApprovalDecision(_Entry, frozen=True, tag="ruling"):
     """The decision on a call. `raw` holds the arguments if they were edited."""
 
     call_id: str
@@ -94,7 +94,7 @@ class ApprovalDecision(_Entry, tag="ruling"):
     decided_by: DecidedBy = ""
 
 
-class ViewRewritten(_Entry, tag="compaction"):
+class ViewRewritten(_Entry, frozen=True, tag="compaction"):
     """Items [start, stop) of the view are replaced. The old items stay in the log.
 
     `is_repair`: the old items break a law, so an Uncompacted does not bring them back. `length` is
@@ -110,24 +110,24 @@ class ViewRewritten(_Entry, tag="compaction"):
     length: int = 0
 
 
-class Uncompacted(_Entry, tag="uncompact"):
+class Uncompacted(_Entry, frozen=True, tag="uncompact"):
     """The view is the whole history again; all replacements are undone."""
 
 
-class Rewound(_Entry, tag="rewind"):
+class Rewound(_Entry, frozen=True, tag="rewind"):
     """The view is again what it was before this turn began; messages that wait are dropped."""
 
     turn_id: str
 
 
-class Forked(_Entry, tag="fork"):
+class Forked(_Entry, frozen=True, tag="fork"):
     """What is before this entry is the history of another session, which has been forked. What that
     one spent, and the messages that wait there, belong to it."""
 
     session_id: str
 
 
-class Quarantined(_Entry, tag="quarantine"):
+class Quarantined(_Entry, frozen=True, tag="quarantine"):
     """A provider rejected this part of the view; it is not sent again."""
 
     position: int
@@ -135,7 +135,7 @@ class Quarantined(_Entry, tag="quarantine"):
     reason: str
 
 
-class NoticeShown(_Entry, tag="notice"):
+class NoticeShown(_Entry, frozen=True, tag="notice"):
     """One line that was shown to the user."""
 
     text: str
@@ -156,7 +156,7 @@ class Restore(msgspec.Struct, frozen=True, omit_defaults=True):
     is_partial: bool = False
 
 
-class Checkpoint(_Entry, tag="checkpoint"):
+class Checkpoint(_Entry, frozen=True, tag="checkpoint"):
     """The state of the files at this point.
 
     Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
@@ -174,7 +174,7 @@ class Checkpoint(_Entry, tag="checkpoint"):
     user_files: tuple[str, ...] = ()
 
 
-class UsageRecorded(_Entry, tag="usage"):
+class UsageRecorded(_Entry, frozen=True, tag="usage"):
     """What one model call used, and what it was for; "": written by an earlier version."""
 
     model: str
@@ -182,7 +182,7 @@ class UsageRecorded(_Entry, tag="usage"):
     purpose: CallPurpose | Literal[""] = ""
 
 
-class ChildUsageRecorded(_Entry, tag="child_usage"):
+class ChildUsageRecorded(_Entry, frozen=True, tag="child_usage"):
     """What a child agent used in one model call. `session_id` is the child's; its own session, if
     it has one, has the same call as a UsageRecorded."""
 
@@ -191,7 +191,7 @@ class ChildUsageRecorded(_Entry, tag="child_usage"):
     usage: Usage
 
 
-class HeadRecorded(_Entry, tag="head"):
+class HeadRecorded(_Entry, frozen=True, tag="head"):
     """What the last request began with, before its items: a later process keeps to it, or says what
     a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`,
     only of earlier versions: the instructions say that the user cannot answer. The last three are
@@ -218,7 +218,7 @@ class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
 
 
-class Suspended(_Entry, tag="parked"):
+class Suspended(_Entry, frozen=True, tag="parked"):
     """The turn waits on disk and the process may end. The next entry of the turn ends the wait."""
 
     turn_id: str
@@ -227,7 +227,7 @@ class Suspended(_Entry, tag="parked"):
     detail: str = ""
 
 
-class TurnEnded(_Entry, tag="end"):
+class TurnEnded(_Entry, frozen=True, tag="end"):
     turn_id: str
     reason: str
     detail: str = ""
