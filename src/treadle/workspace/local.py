@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,7 +31,6 @@ from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
 from treadle.workspace import command_limits, environment, read_only
 from treadle.workspace.background_command import BackgroundCommand, open_input
 from treadle.workspace.command_result import OutputReport, make_command_result, raise_if_not_started
-from treadle.workspace.workspace_files import WorkspaceFiles
 from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -43,13 +42,13 @@ from treadle.workspace.processes import (
 )
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
+from treadle.workspace.workspace_files import WorkspaceFiles
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
     from treadle.workspace.sandbox.removal import Removal
 
 Env = Mapping[str, str] | None  # further variables of a command
-_T = TypeVar("_T")
 
 
 class LocalWorkspace(WorkspaceFiles):
