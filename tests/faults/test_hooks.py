@@ -11,8 +11,9 @@ from tests.workspace.helpers import gone, marker, opened
 from treadle import Agent
 from treadle.core.events import WarningRaised
 from treadle.core.transcript import ToolResultItem
+from treadle.hooks.command_hook import make_command_hooks
+from treadle.hooks.config import HookConfig
 from treadle.models import Say, Scripted
-from treadle.policy.hooks import HookConfig, make_command_hooks
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
 

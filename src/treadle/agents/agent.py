@@ -32,6 +32,7 @@ from treadle.agents.agent_settings import (
 )
 from treadle.agents.run import DecideApprovals
 from treadle.agents.stream import NO_APPROVER
+from treadle.budgets import RoundLimit
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
@@ -56,7 +57,6 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.type_variables import DepsT, OutputT
-from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
 from treadle.agents.subagents import ChildStart
 from treadle.agents.tool_names import EVERY_TOOL, match_tools
+from treadle.budgets import CostBudget
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedSource
-from treadle.policy.budgets import CostBudget
 from treadle.tools.federation import Federation
 
 TASK_TOOL = "task"

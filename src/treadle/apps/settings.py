@@ -5,7 +5,7 @@
 
 The project's files are read only in a trusted folder, and may only narrow. An unknown key of our
 own files or a value of the wrong kind is a ConfigError with file and line. Not permission rules:
-those are in policy/ruleset/rules_file.py. Used by assembly and by the hosts.
+those are in permissions/ruleset/rules_file.py. Used by assembly and by the hosts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The format of git's index file: its entries, in versions 2, 3 and 4.
 
 Reads and writes bytes, without git, whose configuration could run programs. Used by the parts that
-ask what a repository tracks: `policy/evaluation/git_index.py`, `workspace/sandbox/git_index.py`.
+ask what a repository tracks: `permissions/git_index.py`, `workspace/sandbox/git_index.py`.
 """
 
 from __future__ import annotations

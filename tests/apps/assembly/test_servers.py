@@ -20,7 +20,7 @@ from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.rules import trust_file
 from treadle.apps.assembly.servers import FirstMessageWait, McpServers, ServerProblems
 from treadle.core.contracts.hook import HookInput
-from treadle.policy.trust import TrustStore
+from treadle.permissions.trust import TrustStore
 from treadle.tools.mcp import McpStatus
 from treadle.tools.mcp.server import McpServer, McpState
 from treadle.workspace.local import WorkspaceOptions

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from treadle.context.memory import Memory
     from treadle.context.prompt import SystemPrompt
     from treadle.core.loop.driver import Driver
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.local import WorkspaceOptions
     from treadle.workspace.worktrees.worktrees import Worktree, Worktrees

@@ -120,8 +120,8 @@ if TYPE_CHECKING:
     from typing import Never
 
     from treadle.agents.structured_output import StructuredOutput
-    from treadle.policy.hooks import RunHook
-    from treadle.policy.modes import PermissionMode
+    from treadle.hooks.command_hook import RunHook
+    from treadle.permissions.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
     from treadle.workspace.container import ContainerOptions
 
@@ -437,7 +437,7 @@ def _assemble(
             open_store=trust.open_store,
         )
     if settings.checkers:
-        from treadle.policy.hooks.checkers import Checkers, read_checkers
+        from treadle.hooks.checkers import Checkers, read_checkers
 
         hooks.append(Checkers(workspace, read_checkers(settings.checkers)))
     if not is_small:
@@ -462,7 +462,7 @@ def _assemble(
     structured_output: StructuredOutput | None = None
     if options is not None and store is not None:
         if options.until:
-            from treadle.policy.goal import Goal
+            from treadle.budgets.goal import Goal
 
             goal = Goal(
                 options.until,

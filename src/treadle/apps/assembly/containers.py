@@ -9,7 +9,7 @@ from pathlib import Path
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.rules import make_file_denials
 from treadle.core.contracts.workspace import Workspace
-from treadle.policy.ruleset.rules import RuleSet
+from treadle.permissions.ruleset.rules import RuleSet
 from treadle.workspace.container import (
     ContainerOptions,
     ContainerWorkspace,

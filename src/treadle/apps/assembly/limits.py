@@ -8,11 +8,11 @@ from __future__ import annotations
 from treadle.apps.assembly.host_session import HostSession
 from treadle.apps.assembly.sessions import load_earlier_usage
 from treadle.apps.settings import Settings
+from treadle.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.usage import Usage
-from treadle.policy.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 
 
 def make_gates(

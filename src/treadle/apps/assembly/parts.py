@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
     from treadle.apps.assembly.containers import Containers
     from treadle.apps.assembly.telemetry import TelemetryExport
-    from treadle.policy.modes import PermissionMode
+    from treadle.permissions.modes import PermissionMode
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.worktrees.worktrees import Worktrees
 
@@ -149,7 +149,7 @@ class CodingAgent(Agent):
         """Use another mode from the next call on."""
         from typing import get_args
 
-        from treadle.policy.modes import PermissionMode
+        from treadle.permissions.modes import PermissionMode
 
         if mode not in get_args(PermissionMode):
             known = ", ".join(get_args(PermissionMode))

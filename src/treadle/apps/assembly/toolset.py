@@ -22,7 +22,7 @@ from treadle.core.events import Event, ToolCallBegan
 
 if TYPE_CHECKING:
     from treadle.apps.assembly.servers import McpServers
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.workspace.local import WorkspaceOptions

@@ -11,7 +11,8 @@ from typing import Any
 
 from treadle.apps.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
-from treadle.policy.settings_file import read_settings_file, write_private_file
+from treadle.core.untrusted_files import read_settings_file
+from treadle.lib.files.private_folder import write_private_file
 from treadle.tools.mcp.config import check_definition
 
 KEY = "mcpServers"

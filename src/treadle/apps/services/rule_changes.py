@@ -82,9 +82,9 @@ def list_scope_files(folder: Path) -> Mapping[RuleScope, Path]:
 
 def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
     from treadle.apps.assembly.git_exclude import exclude_from_git
-    from treadle.policy.ruleset.rules import InvalidRule, parse_rule
-    from treadle.policy.ruleset.rules_file import save_rules
-    from treadle.policy.trust import may_project_allow
+    from treadle.permissions.ruleset.rules import InvalidRule, parse_rule
+    from treadle.permissions.ruleset.rules_file import save_rules
+    from treadle.permissions.trust import may_project_allow
 
     scope, root, home = change.scope or DEFAULT_SCOPE, os.path.realpath(folder), str(Path.home())
     try:
@@ -109,7 +109,7 @@ def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
 
 
 def _remove_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
-    from treadle.policy.ruleset.rules_file import remove_rule
+    from treadle.permissions.ruleset.rules_file import remove_rule
 
     trust, project = rule_files.open_trust_store(), rule_files.read_project_rules(folder)
     was_accepted = trust.has_accepted_rules(folder, project)
@@ -163,6 +163,6 @@ def describe_rule_change(folder: Path, change: RuleChange, changed: list[Changed
 def _describe_risk(folder: Path, change: RuleChange) -> str:
     if change.action == "remove" or change.name != "allow":
         return ""
-    from treadle.policy.ruleset.rules import describe_rule_risk, parse_rule
+    from treadle.permissions.ruleset.rules import describe_rule_risk, parse_rule
 
     return describe_rule_risk(parse_rule(change.rule, os.path.realpath(folder), str(Path.home())))

@@ -2,7 +2,7 @@
 
 The rules are git's: the last pattern that matches decides, `!` negates, a slash anchors a pattern
 to its folder, `**` crosses folders, a slash at the end means folders only. Patterns of rules are
-different: policy/ruleset/path_patterns.py.
+different: permissions/ruleset/path_patterns.py.
 """
 
 from __future__ import annotations
