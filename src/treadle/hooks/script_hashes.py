@@ -24,8 +24,8 @@ import msgspec
 
 from treadle.lib.files.paths import is_inside
 from treadle.lib.shell import SimpleCommand, Word, parse_command
-from treadle.lib.shell.analysis.programs import analyze_effects
-from treadle.lib.shell.program_names import strip_version
+from treadle.lib.shell.analysis.programs import describe_command
+from treadle.lib.shell.ast import strip_version
 from treadle.lib.text.word_set import word_set
 
 _MAX_CHARS = 20_000
@@ -150,7 +150,7 @@ def _is_resolvable(command: SimpleCommand) -> bool:
     """Whether the words of a command show what it runs."""
     if command.doubts:
         return False
-    effects = analyze_effects(_drop_module_option(command))
+    effects = describe_command(_drop_module_option(command)).effects
     if effects.is_read_only or not command.argv:  # it only reads, or only sets a variable
         return True
     inputs = [r.target for r in command.redirects if r.effect == "read" and r.target is not None]

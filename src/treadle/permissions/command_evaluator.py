@@ -10,11 +10,16 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from treadle.lib.files.paths import NULL_DEVICE, CachedFileSystemView, is_inside
-from treadle.lib.shell.analysis.effects import Effects
 from treadle.lib.shell.analysis.overrides import drop_script_words, find_overrides
-from treadle.lib.shell.analysis.programs import analyze_effects, is_interpreter
-from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
-from treadle.lib.shell.program_names import get_program_name, strip_version
+from treadle.lib.shell.analysis.programs import describe_command, is_interpreter
+from treadle.lib.shell.ast import (
+    Effects,
+    ParsedCommand,
+    SimpleCommand,
+    Word,
+    get_program_name,
+    strip_version,
+)
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import plural
@@ -136,10 +141,10 @@ class _LineEvaluator:
         search = find_search_of_listed(command, self._parsed)
         if search is not None and self._paths.has_no_options():
             outside = self._paths.find_symlink_out(command)
-            return outside or self.evaluate(search, is_covered, is_exact)
+            return outside or self.evaluate(describe_command(search), is_covered, is_exact)
         rule, pattern = self._rules.find_allowing(command, spellings) or (None, None)
         is_exact = is_exact or (pattern is not None and pattern.is_exact_match(command.argv))
-        effects = analyze_effects(command)
+        effects = command.effects
         covers = is_covered or is_exact
         inner = tuple(
             self.evaluate(c, covers or covers_inner(pattern, command, spellings, c), is_exact)

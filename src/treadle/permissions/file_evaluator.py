@@ -27,7 +27,7 @@ from treadle.lib.files.protected_paths import (
     find_protected_part,
     fold_case,
 )
-from treadle.lib.shell.analysis.search_filter import SearchFilter
+from treadle.lib.shell.ast import SearchFilter
 from treadle.permissions.context import PolicyContext
 from treadle.permissions.hard_links import HardLinks
 from treadle.permissions.ruleset.path_patterns import PathPattern

@@ -16,7 +16,7 @@ from treadle.lib.shell.analysis.git_content import (
     analyze_git_reading,
     find_git_content,
 )
-from treadle.lib.shell.analysis.git_pathspec import is_selected
+from treadle.lib.shell.analysis.git_files import is_selected
 from treadle.lib.shell.ast import Word
 from treadle.permissions.file_evaluator import FileEvaluator
 from treadle.permissions.git_config import find_git_program

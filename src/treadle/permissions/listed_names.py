@@ -15,16 +15,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.lib.shell.analysis.count_programs import COUNTING_PROGRAMS, is_counting_run
 from treadle.lib.shell.analysis.find import (
+    COUNTING_PROGRAMS,
     SEARCH_PROGRAMS,
     find_end_of_run,
     is_counting_exec,
+    is_counting_run,
     is_searching_exec,
     list_searched,
 )
-from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
-from treadle.lib.shell.program_names import get_program_name
+from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word, get_program_name
 from treadle.lib.shell.wrapper_options import UNKNOWN_ARGUMENTS
 from treadle.lib.text.word_set import word_set
 

@@ -12,12 +12,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from treadle.lib.files.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
-from treadle.lib.shell.analysis.effects import Effects
 from treadle.lib.shell.analysis.git import parse_git_command
-from treadle.lib.shell.analysis.option_values import list_option_values
-from treadle.lib.shell.analysis.search_filter import SearchFilter
-from treadle.lib.shell.ast import SimpleCommand, Word
-from treadle.lib.shell.program_names import get_program_name
+from treadle.lib.shell.analysis.options import list_option_values
+from treadle.lib.shell.ast import Effects, SearchFilter, SimpleCommand, Word, get_program_name
 from treadle.permissions.command_rules import CommandRules
 from treadle.permissions.file_evaluator import AccessMode, FileEvaluator
 from treadle.permissions.git_evaluator import GitEvaluator

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 from treadle.core.contracts.policy import Risk, RiskKind
 from treadle.core.contracts.tool import Access
 from treadle.lib.files.paths import is_inside
-from treadle.lib.shell.analysis.programs import analyze_effects, is_interpreter
-from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
-from treadle.lib.shell.program_names import get_program_name
+from treadle.lib.shell.analysis.programs import is_interpreter
+from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word, get_program_name
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.word_set import word_set
 from treadle.permissions.context import PolicyContext
@@ -143,7 +142,7 @@ class _RiskFinder:
             yield from self._check_written(path, [cwd], is_written)
 
     def _list_file_risks(self, name: str, command: SimpleCommand) -> Iterator[Risk]:
-        effects = analyze_effects(command)
+        effects = command.effects
         cwds = self._list_cwds(command)
         texts = [word.text or "" for word in command.argv]
         targets = [r.target for r in command.redirects if r.effect in ("write", "both")]

@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from treadle.core.contracts.tool import Access
 from treadle.lib.files.paths import NULL_DEVICE
-from treadle.lib.shell.analysis.effects import Effects
 from treadle.lib.shell.analysis.git import parse_git_command
-from treadle.lib.shell.analysis.programs import analyze_effects
-from treadle.lib.shell.ast import SimpleCommand, Word
-from treadle.lib.shell.program_names import SHELLS, get_program_name
+from treadle.lib.shell.ast import SHELLS, Effects, SimpleCommand, Word, get_program_name
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.word_set import word_set
 from treadle.permissions.context import PolicyContext
@@ -100,7 +97,7 @@ def _suggest_for_command(
     if command.doubts or command.cd_paths is None or any(w.text is None for w in command.argv):
         return None
     rules: list[str] = []
-    effects = analyze_effects(command)
+    effects = command.effects
     cwds = [cwd for cd_path in command.cd_paths for cwd in files.list_cwds(cd_path, start)]
     written = [r.target for r in command.redirects if r.effect in ("write", "both") and r.target]
     for word in [*written, *effects.writes]:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from treadle.lib.shell.analysis.git import may_leave_folder, parse_git_command
+from treadle.lib.shell.analysis.programs import describe_command
 from treadle.lib.shell.ast import (
+    SHELLS,
     Assignment,
     ParsedCommand,
     Redirect,
@@ -19,7 +21,6 @@ from treadle.lib.shell.ast import (
     Word,
     WrapperKind,
 )
-from treadle.lib.shell.program_names import SHELLS, get_program_name
 from treadle.lib.shell.syntax.words import ASSIGNMENT
 from treadle.lib.shell.wrapper_options import (
     UNKNOWN_ARGUMENTS,
@@ -50,8 +51,8 @@ class Unwrapper:
         self._depth = depth
 
     def unwrap(self, command: SimpleCommand) -> SimpleCommand:
-        """The command with the commands that it runs as `inner`."""
-        name = get_program_name(command.argv[0]) if command.argv else None
+        """The command, as `describe_command` returns it, with those that it runs as `inner`."""
+        name = command.program
         if name is None:
             return command
         special = _UNWRAPPERS.get(name)
@@ -68,10 +69,10 @@ class Unwrapper:
     def _make_inner(
         self, command: SimpleCommand, argv: Sequence[Word], *assignments: Assignment
     ) -> SimpleCommand:
-        inner = SimpleCommand(
+        inner = describe_command(SimpleCommand(
             tuple(argv), tuple(assignments), (), " ".join(w.source for w in argv), command.cd_paths,
             is_piped=command.is_piped,
-        )  # fmt: skip
+        ))  # fmt: skip
         if self._depth >= _MAX_DEPTH:
             return replace(inner, doubts=("nested too deep",), is_unread=True)
         return Unwrapper(self._parse, self._depth + 1).unwrap(inner)
@@ -165,7 +166,7 @@ class Unwrapper:
         return _set_inner(command, (), "", "a shell that reads its script from a pipe or a file")
 
     def _unwrap_script(self, command: SimpleCommand, script: str) -> SimpleCommand:
-        plain_shell = get_program_name(command.argv[0]) not in ("bash", "rbash")
+        plain_shell = command.program not in ("bash", "rbash")
         differs = plain_shell and _BASHISM.search(script)
         doubts = ("a script that bash and other shells read differently",) if differs else ()
         return _set_inner(command, self._parse_script(script, command), "transparent", *doubts)
@@ -290,6 +291,10 @@ _UNWRAPPERS: dict[str, Callable[[Unwrapper, SimpleCommand], SimpleCommand]] = {
     **dict.fromkeys(("su", "capsh", "script"), Unwrapper._unwrap_su),
     "runuser": Unwrapper._unwrap_runuser,
 }
+# The programs that may run other commands, apart from git; one in another folder may be a shell.
+WRAPPING_PROGRAMS = (_UNWRAPPERS.keys() - {"git"}) | SHELLS | _OTHER_SHELLS | WRAPPERS.keys()
+# git runs, or compares, only with one of these.
+GIT_WRAPPER_WORDS = word_set("foreach run -x --exec -c diff")
 
 
 def _set_inner(

@@ -11,8 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.lib.shell.ast import Word
-from treadle.lib.shell.program_names import strip_version
+from treadle.lib.shell.ast import Word, strip_version
 from treadle.lib.shell.syntax.words import ASSIGNMENT, InvalidWord, encode_source, read_word
 from treadle.lib.text.text import suggest
 from treadle.lib.text.word_set import word_set

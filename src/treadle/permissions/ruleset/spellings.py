@@ -10,8 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from treadle.lib.shell.analysis.git import parse_git_command
-from treadle.lib.shell.ast import Word
-from treadle.lib.shell.program_names import get_program_name
+from treadle.lib.shell.ast import Word, get_program_name
 from treadle.lib.text.word_set import word_set
 
 WordTexts = tuple[str | None, ...]

@@ -7,9 +7,8 @@ open something. Where a slash may be a division, it searches the whole program.
 import re
 from collections.abc import Sequence
 
-from treadle.lib.shell.analysis.effects import Effects
 from treadle.lib.shell.analysis.options import OptionGrammar, scan_options
-from treadle.lib.shell.ast import Word
+from treadle.lib.shell.ast import Effects, Word
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.word_set import word_set
 

@@ -9,9 +9,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from treadle.lib.shell.analysis.effects import Effects, ProgramSpec, analyze_by_spec
-from treadle.lib.shell.analysis.options import OptionGrammar, scan_options
-from treadle.lib.shell.ast import Word
+from treadle.lib.shell.analysis.options import (
+    OptionGrammar,
+    ProgramSpec,
+    analyze_by_spec,
+    scan_options,
+)
+from treadle.lib.shell.ast import Effects, Word
 from treadle.lib.text.word_set import word_set
 
 _CURL = ProgramSpec(

@@ -1,11 +1,13 @@
-"""The effects of `find`: paths, then an expression in which some words run, write or delete."""
+"""The effects of `find`: paths, then an expression in which some words run, write or delete.
 
+Knows the programs that show sizes, counts and other facts about files and none of their content:
+what they get from `find` may be any file of the folder.
+"""
+
+import re
 from collections.abc import Sequence
 
-from treadle.lib.shell.analysis.count_programs import is_counting_run
-from treadle.lib.shell.analysis.effects import Effects
-from treadle.lib.shell.ast import Word
-from treadle.lib.shell.program_names import get_program_name
+from treadle.lib.shell.ast import Effects, Word, get_program_name
 from treadle.lib.text.word_set import word_set
 
 SEARCH_PROGRAMS = word_set("grep egrep fgrep")
@@ -23,6 +25,23 @@ _FIND_FLAGS = word_set(
     "-depth -d -mount -xdev -nouser -nogroup -not -a -o -and -or -daystart -noleaf -warn "
     "-nowarn -ignore_readdir_race -H -P ( ) ! ,"
 )
+
+
+COUNTING_PROGRAMS = word_set("wc stat du ls file basename dirname md5sum sha1sum sha256sum")
+_PLAIN_OPTION = re.compile(r"-[A-Za-z0-9]+")
+_READING_OPTIONS = {"file": "fm", "md5sum": "c", "sha1sum": "c", "sha256sum": "c", "du": "X"}
+
+
+def is_counting_run(words: Sequence[Word]) -> bool:
+    """Whether the words are a counting program with plain options (`-l`, `-lh`) and no files."""
+    name = get_program_name(words[0]) if words else None
+    if name not in COUNTING_PROGRAMS:
+        return False
+    reading = set(_READING_OPTIONS.get(name or "", ""))
+    return all(
+        _PLAIN_OPTION.fullmatch(word.text or "") and reading.isdisjoint(word.text or "")
+        for word in words[1:]
+    )
 
 
 def find_end_of_run(words: Sequence[Word], start: int) -> int:

@@ -10,11 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from treadle.lib.shell.analysis.effects import Effects
 from treadle.lib.shell.analysis.git_content import find_git_content
 from treadle.lib.shell.analysis.git_files import analyze_git_files, list_searched_paths
-from treadle.lib.shell.analysis.search_filter import parse_git_grep_filter
-from treadle.lib.shell.ast import Word
+from treadle.lib.shell.ast import Effects, FileGlob, SearchFilter, Word
 from treadle.lib.text.word_set import word_set
 
 _READ_SUBCOMMANDS = word_set(
@@ -102,6 +100,7 @@ _GLOBAL_VALUE_OPTIONS = word_set(
 )
 
 
+_EXCLUDING_PATHSPEC = re.compile(r":(?:[!^]|\(exclude\))/?(.*)", re.DOTALL)
 _UNTRACKED_OPTIONS = ("--untracked", "--no-index", "--no-exclude-standard")
 
 
@@ -199,8 +198,14 @@ def analyze_git(words: Sequence[Word]) -> Effects:
         doubts=(*doubts, *files.doubts),
         is_recursive=_searches_untracked(name, line.arguments) or files.is_recursive,
         reads_cwd=not searched,
-        search=parse_git_grep_filter(line.arguments),
+        search=_parse_grep_filter(line.arguments),
     )
+
+
+def _parse_grep_filter(words: Sequence[Word]) -> SearchFilter:
+    """The filter of `git grep --untracked`."""
+    excluded = [m[1] for w in words if (m := _EXCLUDING_PATHSPEC.fullmatch(w.text or ""))]
+    return SearchFilter(globs=tuple(FileGlob(text, is_excluded=True) for text in excluded))
 
 
 def _searches_untracked(name: str, arguments: Sequence[Word]) -> bool:

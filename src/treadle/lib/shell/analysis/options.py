@@ -1,14 +1,19 @@
-"""Scans the options of a command as its own parser would: clusters, values, abbreviations.
+"""The options of a command as its own parser would read them, and the effects that they tell.
 
 Only the options in the tables are known. A long option that may abbreviate a known one counts as
-that one.
+that one. `ProgramSpec` describes a program whose options tell everything; an unknown program has no
+effects and is not read-only: only a rule that names it can allow it.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from treadle.lib.shell.ast import Word
+from treadle.lib.shell.ast import Effects, Word
+from treadle.lib.text.word_set import word_set
 
 
 class OptionGrammar(msgspec.Struct, frozen=True):
@@ -89,3 +94,157 @@ def _expand_abbreviation(name: str, grammar: OptionGrammar) -> str:
     matches = [n for n in risky if n.startswith(name)]
     matches = matches or [n for n in grammar.long_value_options if n.startswith(name)]
     return min(matches, default=name)
+
+
+OperandKind = Literal[
+    "none", "text", "names", "first", "read", "pattern", "write", "copy", "move", "link"
+]
+_COPYING_OPERANDS = frozenset({"copy", "move", "link"})
+# The long names of the letters in `ProgramSpec.recursive_options`; abbreviations count.
+_LONG_NAMES = {"r": "--recursive", "R": "--recursive", "a": "--archive"}
+
+
+class ProgramSpec(msgspec.Struct, frozen=True):
+    """One line of the table: what operands mean, and which options do more."""
+
+    operands: OperandKind = "none"
+    grammar: OptionGrammar = OptionGrammar()
+    is_read_only: bool = True
+    is_recursive: bool = False
+    recursive_options: str = ""  # letters of the options that make it recursive
+    is_print_only: bool = False
+    follows_symlinks: bool = False
+    shows_names_only: bool = False
+
+
+def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
+    """The effects of a program that the table describes."""
+    grammar = spec.grammar
+    reads: list[Word] = []
+    writes: list[Word] = []
+    doubts: list[str] = []
+    mentions: list[Word] = []
+    target: Word | None = None
+    options, operands = scan_options(words, grammar)
+    names = {option.name for option in options}
+    for option in options:
+        if option.name in grammar.runs:
+            doubts.append(f"{option.name} does more than the command's name says")
+        elif option.name in grammar.writes:
+            writes += _get_option_value(option, doubts)
+        elif option.name in grammar.reads:
+            reads += _get_option_value(option, doubts)
+        elif option.value is not None and any(option.value is word for word in words):
+            mentions.append(option.value)
+        if spec.operands in _COPYING_OPERANDS and option.name in ("-t", "--target-directory"):
+            target = option.value
+    primary_writes: tuple[Word, ...] = ()
+    copies: tuple[tuple[Word, Word], ...] = ()
+    if spec.operands == "read":
+        reads += operands
+    elif spec.operands == "first":
+        reads += operands[:1]
+    elif spec.operands == "names":
+        reads += [word for word in operands if "/" in (word.text or "/")]
+    elif spec.operands == "pattern":
+        has_pattern_option = names & {"-e", "--regexp", "-f", "--file", "--files"}
+        reads += operands if has_pattern_option else operands[1:]
+    elif spec.operands == "write":
+        primary_writes = tuple(operands)
+    elif spec.operands in _COPYING_OPERANDS:
+        into = target or (operands[-1] if operands[1:] else Word(".", "."))
+        sources = operands if target else operands[: max(len(operands) - 1, 1)]
+        primary_writes = (into,)
+        copies = tuple((source, into) for source in sources)
+        reads += sources
+        if spec.operands == "move":
+            primary_writes += tuple(sources)
+        elif spec.operands == "link":
+            primary_writes += tuple(_list_link_targets(sources, into))
+    elif spec.operands == "text" and not spec.is_read_only:
+        mentions += operands
+    is_recursive = spec.is_recursive or any(
+        name == "-" + letter or (len(name) > 2 and _LONG_NAMES[letter].startswith(name))
+        for letter in spec.recursive_options
+        for name in names
+    )
+    return Effects(
+        is_read_only=spec.is_read_only and not writes and not primary_writes,
+        reads=tuple(reads),
+        writes=tuple(writes),
+        primary_writes=primary_writes,
+        copies=copies,
+        mentions=tuple(mentions),
+        doubts=tuple(doubts),
+        is_recursive=is_recursive,
+        is_print_only=spec.is_print_only,
+        reads_cwd=spec.operands in ("read", "pattern") and not reads,
+        follows_symlinks=spec.follows_symlinks,
+        shows_names_only=spec.shows_names_only,
+        is_opaque=spec.operands == "text" and not spec.is_read_only,
+    )
+
+
+def _list_link_targets(sources: Sequence[Word], link: Word) -> Iterator[Word]:
+    """Writing through a link writes its target, which is relative to the link's folder."""
+    folders = [link.text or "", (link.text or "").rpartition("/")[0]]
+    for source in sources:
+        yield source
+        if source.text is not None and not source.text.startswith("/"):
+            for folder in filter(None, folders):
+                yield replace(source, text=f"{folder}/{source.text}", has_tilde=link.has_tilde)
+
+
+def _get_option_value(option: CommandOption, doubts: list[str]) -> list[Word]:
+    if option.value is None:
+        doubts.append(f"{option.name} without a file name")
+        return []
+    return [option.value]
+
+
+# ------------------------------------------------------------ options of unknown programs
+
+# Options of test runners and linters whose value selects what they read.
+_READING_OPTIONS = word_set(
+    "cov source ignore ignore-glob ignore-path ignore-pattern deselect exclude extend-exclude "
+    "force-exclude include filter select extend-select grep match testnamepattern "
+    "testpathpattern testpathpatterns findrelatedtests run bench k m t g p"
+)
+_FLAGS = word_set(
+    "--verbose --quiet --lf --ff --nf --sw --last-failed --failed-first --exitfirst --release "
+    "--all --workspace --no-fail-fast --race -race -short --watch --fix --ci --coverage --silent "
+    "--strict --check --diff --no-cov --no-header --runInBand --showlocals --nocapture -S"
+)
+_FLAG_CLUSTER = re.compile(r"-[vqxslfaw]+")
+_ASSIGNMENT = re.compile(r"-{0,2}([\w.-]+)=.", re.DOTALL)
+
+
+def list_option_values(words: Sequence[Word]) -> Iterator[tuple[Word, str]]:
+    """The words after an unknown program that are or contain the value of an option, which it may
+    write: `--junitxml=x`, `-o x`, `OUT=x`; and that value. A plain operand
+    (`pytest infra/tests`) is none: programs read those."""
+    previous = ""
+    for word in words:
+        text = word.text or ""
+        assignment = _ASSIGNMENT.match(text)
+        if assignment is not None:
+            if assignment[1].lower() not in _READING_OPTIONS:
+                yield word, text
+        elif text[:1] == "-" and text[1:2] != "-" and len(text) > 2:
+            yield word, text[2:]
+        elif text[:1] != "-" and _may_take_value(previous):
+            yield word, text
+        previous = text
+
+
+def _may_take_value(option: str) -> bool:
+    """Whether the word after an option may be its value."""
+    return (
+        len(option) > 1
+        and option[0] == "-"
+        and option != "--"
+        and "=" not in option
+        and option not in _FLAGS
+        and not _FLAG_CLUSTER.fullmatch(option)
+        and option.lstrip("-").lower() not in _READING_OPTIONS
+    )

@@ -20,8 +20,7 @@ from treadle.lib.shell.analysis.override_options import (
     TARGET_PROGRAMS,
     WORD_OPTION_PROGRAMS,
 )
-from treadle.lib.shell.ast import Word
-from treadle.lib.shell.program_names import strip_version
+from treadle.lib.shell.ast import Word, strip_version
 
 _MAX_SUBCOMMANDS = 4  # with the values of options before them: `kubectl -n prod get secret`
 _MAY_BE_PATH = re.compile(r"/|\\|\.[a-z]{2,4}$")

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.lib.shell.analysis.effects import Effects
 from treadle.lib.shell.analysis.git import may_leave_folder
 from treadle.lib.shell.analysis.options import OptionGrammar, scan_options
-from treadle.lib.shell.ast import Word
+from treadle.lib.shell.ast import Effects, Word
 from treadle.lib.text.word_set import word_set
 
 _TAR = OptionGrammar(

@@ -2,6 +2,8 @@
 
 Not a tokenizer: the tree tells where a word begins and ends, and this module checks it. The caller
 passes the expansions inside a word as spans, since the commands in them are listed separately.
+Here-documents are read a second time, to compare with the tree. `guess_commands` splits a line that
+does not parse.
 
 Source text is handled as one character per byte, so that its offsets are those of the tree:
 `encode_source` and `decode_source` convert.
@@ -9,10 +11,15 @@ Source text is handled as one character per byte, so that its offsets are those 
 
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from treadle.lib.shell.ast import Word
+from treadle.lib.shell.ast import SimpleCommand, Word
 from treadle.lib.shell.syntax.braces import UnsupportedBraces, expand_braces
+from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.lib.text.word_set import word_set
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _ANSI_ESCAPES = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r",
@@ -20,10 +27,16 @@ _ANSI_ESCAPES = {
 }  # fmt: skip
 _METACHARACTERS = frozenset(" \t\n;&|<>()")
 _SPECIAL_PARAMETERS = frozenset("?#$!")  # always a number
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself in every context
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")  # means itself in every context
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 PLAIN_ARITHMETIC = re.compile(r"\$\(\([0-9+\-*/% ()]*\)\)")
+_KEYWORDS = word_set(
+    "if then elif else fi for while until do done case in esac select function time coproc ! { } [["
+)
+_TOKEN = compile_lazily(
+    r"""'[^']*'?|"(?:\\.|[^"\\])*"?|\\.|[^\s;&|()`'"\\]+|\n|[;&|()`]|[^\S\n]+|.""", re.DOTALL
+)
 _INNER_TILDE = re.compile(r"[=:]~")
 
 # unknown: may run commands or have any value. listed: a substitution whose commands are listed
@@ -170,7 +183,7 @@ class _WordScanner:
 
 def read_word(text: str, spans: ExpansionSpans, base: int = 0) -> list[Word]:
     """The words that one source word becomes (several, when braces expand)."""
-    if _PLAIN_WORD.fullmatch(text):
+    if PLAIN_WORD.fullmatch(text):
         return [Word(text, text)]
     whole = _scan_word(text, spans, base)
     if whole.is_dynamic or "{" not in text:
@@ -281,3 +294,109 @@ def _read_digits(text: str, at: int, max_digits: int, radix: int) -> tuple[str, 
         # NUL ends the word in bash; bytes above ASCII depend on the locale.
         raise InvalidWord("an escape for a byte that is not plain text")
     return chr(code), end
+
+
+# ---------------------------------------------------------------- here-documents
+
+
+def check_heredoc(
+    source: str, start: "Node", body: "Node | None", end: "Node", seen_lines: set[int]
+) -> str:
+    """Why bash would read another here-document than the tree; "" if it reads the same."""
+    newline = source.find("\n", start.end_byte)
+    if newline < 0:
+        return "a here-document without an end"
+    if newline in seen_lines:
+        return "two here-documents on one line"
+    seen_lines.add(newline)
+    word = source[start.start_byte : start.end_byte]
+    delimiter = _parse_delimiter(word)
+    if delimiter is None:
+        return "a here-document with an unusual delimiter"
+    tabs = source[: start.start_byte].rstrip(" \t").endswith("<<-")
+    at = newline + 1
+    if body is not None and body.start_byte < at:
+        return "a here-document that begins too early"
+    while at <= len(source):
+        stop = source.find("\n", at)
+        stop = len(source) if stop < 0 else stop
+        line = source[at:stop]
+        if (line.lstrip("\t") if tabs else line) == delimiter:
+            return (
+                ""
+                if at <= end.start_byte < end.end_byte <= stop
+                else "an unclear end of here-document"
+            )
+        at = stop + 1
+    return "a here-document without an end"
+
+
+def get_heredoc_text(source: str, start: "Node", body: "Node | None") -> str | None:
+    """The text of a here-document, or None if the shell would expand something in it."""
+    if body is None:
+        return ""
+    text = source[body.start_byte : body.end_byte]
+    if not is_heredoc_quoted(source, start) and any(c in "$`\\" for c in text):
+        return None
+    return decode_source(text)
+
+
+def is_heredoc_quoted(source: str, start: "Node") -> bool:
+    """Whether the delimiter is quoted, so that the body is plain text."""
+    return any(c in "'\"\\" for c in source[start.start_byte : start.end_byte])
+
+
+def _parse_delimiter(word: str) -> str | None:
+    plain = word.strip("'\"").replace("\\", "")
+    if not plain or not all(c.isalnum() or c in "_-.!+" for c in plain):
+        return None
+    return plain if word in (plain, f"'{plain}'", f'"{plain}"', "\\" + plain) else None
+
+
+# ---------------------------------------------------------------- lines that do not parse
+
+
+def guess_commands(source: str) -> tuple[SimpleCommand, ...]:
+    """The commands that the text seems to contain: rather too many than too few.
+
+    Used to deny, never to allow."""
+    commands: list[SimpleCommand] = []
+    for segment in _split_segments(source):
+        words: list[Word] = []
+        for piece in segment:
+            words.extend(_read_piece(piece))
+        while words and words[0].text in _KEYWORDS:
+            words.pop(0)
+        if words:
+            commands.append(SimpleCommand(tuple(words), source=" ".join(segment)))
+    return tuple(commands)
+
+
+def _split_segments(source: str) -> list[list[str]]:
+    segments: list[list[str]] = [[]]
+    word = ""
+    for match in _TOKEN.finditer(source.replace("\\\n", "")):
+        piece = match.group()
+        if piece in ";&|()`\n":
+            if word:
+                segments[-1].append(word)
+            segments.append([])
+            word = ""
+        elif piece.isspace():
+            if word:
+                segments[-1].append(word)
+            word = ""
+        else:
+            word += piece
+            if piece[0] == '"' and ("`" in piece or "$(" in piece):
+                segments[:0] = _split_segments(piece.strip('"'))
+    if word:
+        segments[-1].append(word)
+    return segments
+
+
+def _read_piece(piece: str) -> list[Word]:
+    try:
+        return read_word(piece, {})
+    except InvalidWord:
+        return [Word(piece, None)]
