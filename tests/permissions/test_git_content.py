@@ -7,12 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from treadle.core.contracts.tool import Access
-from treadle.permissions.context import PolicyContext
 from treadle.permissions.modes import PermissionMode
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.verdict import PermissionEvaluator
 
 PRINTING = """
     git diff HEAD

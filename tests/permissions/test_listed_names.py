@@ -3,10 +3,9 @@
 import pytest
 
 from treadle.core.contracts.tool import Access
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.verdict import PermissionEvaluator
 
 
 def evaluate(root, command):

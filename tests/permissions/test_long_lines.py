@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.permission_evaluator import PermissionEvaluator
-from treadle.permissions.rule_suggestions import suggest_rules
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.suggestions import suggest_rules
+from treadle.permissions.verdict import PermissionEvaluator
 
 FILES = 240
 
@@ -46,14 +45,14 @@ def test_a_long_line_looks_at_each_file_only_a_few_times(context, line, monkeypa
 
     monkeypatch.setattr(os, "lstat", count)
     call = PolicyCall("bash", Access(command=line, cwd=context.root))
-    PermissionEvaluator(context).evaluate(call)
-    suggest_rules(call, context)
+    suggest_rules(call, PermissionEvaluator(context))
     assert calls[0] < 20 * FILES
 
 
 def test_no_rules_are_suggested_for_more_commands_than_a_user_reads(context):
     line = "; ".join(f"npm run x{number}" for number in range(60))
-    assert suggest_rules(PolicyCall("bash", Access(command=line)), context) == ()
+    call = PolicyCall("bash", Access(command=line))
+    assert suggest_rules(call, PermissionEvaluator(context)) == ()
 
 
 def test_patterns_that_match_thousands_of_names_in_all_ask(context):

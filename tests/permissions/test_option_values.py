@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.policy import build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.verdict import PermissionEvaluator
 
 ALLOWED = ["pytest", "npm test", "cargo test", "go test", "make test", "python3 -m pytest", "tsc"]
 WRITING = """

@@ -6,13 +6,12 @@ from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.lib.files.paths import MAX_DIR_ENTRIES
 from treadle.permissions.backtest import run_backtest
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.policy import RulePolicy, build_policy_context
-from treadle.permissions.rule_suggestions import suggest_rules
 from treadle.permissions.ruleset.rules import RuleSet, parse_rule
 from treadle.permissions.ruleset.rules_file import parse_rules, read_rules
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.suggestions import suggest_rules
+from treadle.permissions.verdict import PermissionEvaluator
 from treadle.tools.builtin import describe_access
 
 
@@ -197,10 +196,8 @@ async def test_an_error_inside_is_never_an_allow():
     ],
 )
 def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, proposed):
-    assert (
-        suggest_rules(PolicyCall("bash", Access(command=command)), PolicyContext("/r", "/h"))
-        == proposed
-    )
+    evaluator = PermissionEvaluator(PolicyContext("/r", "/h"))
+    assert suggest_rules(PolicyCall("bash", Access(command=command)), evaluator) == proposed
 
 
 @pytest.mark.parametrize(
@@ -214,9 +211,9 @@ def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, 
     ],
 )
 def test_always_allow_for_other_tools(tool, given, proposed):
-    assert suggest_rules(
-        PolicyCall(tool, describe_access(tool, given)), PolicyContext("/r", "/h")
-    ) == (proposed,)
+    evaluator = PermissionEvaluator(PolicyContext("/r", "/h"))
+    call = PolicyCall(tool, describe_access(tool, given))
+    assert suggest_rules(call, evaluator) == (proposed,)
 
 
 def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyRuling
+from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyRuling
+from treadle.permissions.verdict import PermissionEvaluator
 
 OTHER_CODE = {
     "variables": (

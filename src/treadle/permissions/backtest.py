@@ -9,10 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.ruleset.rules import Rule, RuleSet
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.verdict import PermissionEvaluator
 
 PastDecision = Literal["allowed", "approved", "denied"]  # by a rule, by the user, by either
 _MAX_EXAMPLES = 5

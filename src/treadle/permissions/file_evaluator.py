@@ -6,19 +6,19 @@ commands. Uses the path patterns of the rules and a view of the file system.
 
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import chain
 from os.path import normpath
 from typing import Literal
 
 from treadle.lib.files.paths import (
     NULL_DEVICE,
-    CachedFileSystemView,
+    FileSystemView,
     ResolvedPath,
     find_secret_part,
     is_inside,
-    is_own_config,
 )
 from treadle.lib.files.protected_paths import (
     GENERATED_FOLDERS,
@@ -28,15 +28,15 @@ from treadle.lib.files.protected_paths import (
     fold_case,
 )
 from treadle.lib.shell.ast import SearchFilter
-from treadle.permissions.context import PolicyContext
 from treadle.permissions.hard_links import HardLinks
 from treadle.permissions.ruleset.path_patterns import PathPattern
-from treadle.permissions.ruleset.rules import EDIT_TOOLS, NOTEBOOK_TOOLS, READ_TOOLS, Outcome, Rule
-from treadle.permissions.ruling import FindingKind, PolicyFinding
+from treadle.permissions.ruleset.rules import FileRules, Outcome, Rule
+from treadle.permissions.ruling import FindingKind, PolicyContext, PolicyFinding
 
 AccessMode = Literal["read", "write"]
 _NO_FILTER = SearchFilter()
 _MAX_WALKED_FILES = 5000
+_CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f]")
 _RELATIVE_TARGET = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
 
@@ -45,47 +45,33 @@ class _TooManyFiles(Exception):
 
 
 class FileEvaluator:
-    """Evaluates paths in one context."""
+    """Evaluates paths in one context. With a cached view of the file system it is for one
+    decision."""
 
-    def __init__(self, context: PolicyContext) -> None:
+    def __init__(
+        self,
+        context: PolicyContext,
+        rules: FileRules | None = None,
+        file_system: FileSystemView | None = None,
+    ) -> None:
         self.context = context
-        self.file_system = context.file_system
-        self._links = HardLinks(context.file_system, context.roots, context.home)
-        # Rules for `Read` apply to the search tools as well, those for `Edit` to notebooks.
-        tools = {"write": EDIT_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
-        tools |= {tool: EDIT_TOOLS | {tool} for tool in NOTEBOOK_TOOLS}
-        self._rules = {key: context.rules.filter(names) for key, names in tools.items()}
+        self.home = context.home
+        self.roots = (context.root, *context.extra_roots)
+        self.file_system = file_system if file_system is not None else context.file_system
+        self.rules = rules if rules is not None else FileRules(context.rules)
 
-    @property
-    def has_read_rules(self) -> bool:
-        """Whether a deny or ask rule is about reading."""
-        return bool(self._rules["read"].deny or self._rules["read"].ask)
-
-    @property
-    def has_write_rules(self) -> bool:
-        """Whether a deny or ask rule is about writing certain files."""
-        return any(
-            isinstance(rule.pattern, PathPattern)
-            for _, rule in self._rules["write"].list_forbidding()
-        )
-
-    @property
-    def denies_search(self) -> bool:
-        """Whether a rule denies some files to the search tool."""
-        return any(isinstance(rule.pattern, PathPattern) for rule in self._rules["grep"].deny)
-
-    def list_read_rules(self) -> list[Rule]:
-        """The deny and ask rules about reading."""
-        return [rule for _, rule in self._rules["read"].list_forbidding()]
+    @cached_property
+    def _links(self) -> HardLinks:
+        return HardLinks(self.file_system, self.roots, self.home)
 
     def find_read_rule(self, path: str) -> Rule | None:
         """The first deny or ask rule about reading this resolved path."""
-        return next((rule for rule in self.list_read_rules() if _is_about(rule, path)), None)
+        return next((rule for rule in self.rules.reading if _is_about(rule, path)), None)
 
     def check_read_rules(self, path: str, cwd: str) -> PolicyFinding | None:
         """The finding on a path that a deny or ask rule is about, by any of its names."""
         resolved = self.resolve(path, cwd)
-        for outcome, rule in self._rules["read"].list_forbidding():
+        for outcome, rule in self.rules.by_tool["read"].forbidding:
             if self._forbids(rule, resolved):
                 subject, reason = f"read {resolved.path}", f"rule {rule.text}"
                 return _make_finding(subject, outcome, resolved, reason, rule)
@@ -93,7 +79,7 @@ class FileEvaluator:
 
     def find_rule_by_name(self, pattern: str) -> Rule | None:
         """A deny or ask rule whose last part is a name that the pattern matches."""
-        for _, rule in self._rules["read"].list_forbidding():
+        for rule in self.rules.reading:
             segments = rule.pattern.segments if isinstance(rule.pattern, PathPattern) else ()
             if segments and pattern not in ("", "*", "**") and fnmatchcase(segments[-1], pattern):
                 return rule
@@ -101,16 +87,13 @@ class FileEvaluator:
 
     def find_denied(self, paths: Sequence[str]) -> list[str]:
         """The files that the search tool may not read, also by other names (hard links)."""
-        rules = self._rules["grep"].deny
-        patterns = [rule.pattern for rule in rules if isinstance(rule.pattern, PathPattern)]
+        patterns = self.rules.unsearchable
         denied = {path for path in paths if any(p.forbids(path) for p in patterns)}
-        links = HardLinks(
-            CachedFileSystemView(self.file_system.mounts), self.context.roots, self.context.home
-        )
-        shared = {i for p in patterns for i in links.find_identities(p)}
-        shared.update(filter(None, map(links.get_shared_identity, denied)))
+        get_identity = self._links.get_shared_identity
+        shared = {i for p in patterns for i in self._links.find_identities(p)}
+        shared.update(filter(None, map(get_identity, denied)))
         if shared:
-            denied.update(path for path in paths if links.get_shared_identity(path) in shared)
+            denied.update(path for path in paths if get_identity(path) in shared)
         return [path for path in paths if path in denied]
 
     def list_other_names(self, rule: Rule, folder: str) -> list[str]:
@@ -122,7 +105,7 @@ class FileEvaluator:
         return [name for name in names if not pattern.forbids(name)]
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
-        return self.file_system.resolve(path, cwd, self.context.home)
+        return self.file_system.resolve(path, cwd, self.home)
 
     def exists(self, path: str) -> bool:
         return self.file_system.lstat(path) is not None
@@ -132,15 +115,7 @@ class FileEvaluator:
         resolved = self.resolve(path, cwd)
         status = self.file_system.lstat(resolved.path)
         is_file = status is None or stat.S_ISREG(status.st_mode)
-        return is_file and path.isprintable() and is_inside(resolved.path, self.context.roots)
-
-    def list_cwds(self, cd_path: Iterable[str], cwd: str) -> Iterable[str]:
-        """The folders after a sequence of `cd`: by names, as in bash, and by real paths."""
-        real = lexical = cwd
-        for step in cd_path:
-            real = self.resolve(step, real).path
-            lexical = step if step.startswith(("/", "~")) else normpath(f"{lexical}/{step}")
-        return dict.fromkeys((real, self.resolve(lexical, cwd).path))
+        return is_file and path.isprintable() and is_inside(resolved.path, self.roots)
 
     def evaluate(
         self,
@@ -159,14 +134,14 @@ class FileEvaluator:
         except what `search` leaves out. `tool`: the tool that reads it, since search tools have
         rules of their own.
         """
-        if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
+        if _CONTROL_CHARS.search(path):
             # A file name may contain a newline; other control characters attack the terminal.
             outcome: Outcome = "ask" if path.replace("\n", "").isprintable() else "deny"
             return PolicyFinding(path, outcome, "control characters in a path", path=path)
-        resolved = self.resolve(path, cwd)
-        rules = self._rules.get(tool, self._rules[access])
+        resolved = self.file_system.resolve(path, cwd, self.home)
+        rules = self.rules.by_tool.get(tool) or self.rules.by_tool[access]
         subject = f"{access} {resolved.path}"
-        for name, rule in rules.list_forbidding():
+        for name, rule in rules.forbidding:
             if self._forbids(rule, resolved):
                 return _make_finding(subject, name, resolved, f"rule {rule.text}", rule)
             is_hidden = (
@@ -197,7 +172,8 @@ class FileEvaluator:
     ) -> PolicyFinding:
         if is_exact:
             return _make_finding(subject, "allow", resolved, "the rule for the command names it")
-        secret = next(filter(None, map(find_secret_part, resolved.all_paths)), ())
+        paths = (resolved.path, *resolved.other_paths)
+        secret = next(filter(None, map(find_secret_part, paths)), ())
         if not secret and resolved.inode and self._is_hard_link_of_secret(resolved):
             secret = ("hard link",)
         for rule in allow:
@@ -205,7 +181,7 @@ class FileEvaluator:
                 return PolicyFinding.from_rule(subject, "allow", rule, is_read_only=True)
         if secret:
             return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
-        if is_inside(resolved.path, self.context.roots):
+        if is_inside(resolved.path, self.roots):
             return PolicyFinding(subject, "allow", "inside the folder", is_read_only=True)
         if is_inside(resolved.path, self.context.readable):
             return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
@@ -214,7 +190,7 @@ class FileEvaluator:
     def _evaluate_write(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...]
     ) -> PolicyFinding:
-        roots = self.context.roots
+        roots = self.roots
         if any("/-" in resolved.path[len(root) :] for root in roots):
             reason = "other programs would read its name as an option"
             return _make_finding(subject, "ask", resolved, reason)
@@ -335,7 +311,7 @@ class FileEvaluator:
         resolved = self.resolve(path, cwd)
         top = resolved.path
         nothing = PolicyFinding(top, "allow", "nothing protected", is_read_only=True)
-        if not is_inside(top, self.context.roots):
+        if not is_inside(top, self.roots):
             return nothing  # asked about in any case
         reason = ""
         if part := find_kept_part(top):
@@ -368,7 +344,7 @@ class FileEvaluator:
     def evaluate_option_value(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a path that an option of an unknown program may make it write."""
         resolved = self.resolve(path, cwd)
-        for _, rule in self._rules["write"].list_forbidding():
+        for _, rule in self.rules.by_tool["write"].forbidding:
             is_about = isinstance(rule.pattern, PathPattern) and self._forbids(rule, resolved)
             if is_about or self._is_folder_of(rule, resolved.path):
                 reason = f"the program may write it; rule {rule.text}"
@@ -377,7 +353,7 @@ class FileEvaluator:
 
     def _is_folder_of(self, rule: Rule, path: str) -> bool:
         """Whether a folder inside the workspace contains a file that a rule is about."""
-        is_inner = is_inside(path, self.context.roots) and path not in self.context.roots
+        is_inner = is_inside(path, self.roots) and path not in self.roots
         status = self.file_system.lstat(path) if is_inner else None
         if status is None or not stat.S_ISDIR(status.st_mode):
             return False
@@ -385,7 +361,7 @@ class FileEvaluator:
 
     def _find_protected_child(self, resolved: ResolvedPath) -> str:
         """What a folder contains that must not change along with the rest of it."""
-        if any(is_inside(root, (resolved.path,)) for root in self.context.roots):
+        if any(is_inside(root, (resolved.path,)) for root in self.roots):
             return "the folder"
         names = self.file_system.list_names(resolved.path)
         if names is None:
@@ -450,4 +426,5 @@ def _allows_write(rule: Rule, path: str, protected: tuple[str, ...], is_in_works
         return is_in_workspace and not protected
     if not pattern.allows(path) or not protected:
         return pattern.allows(path)
-    return pattern.has_segments(protected) and (pattern.is_literal or not is_own_config(path))
+    is_own_config = ".treadle" in map(fold_case, path.split("/"))
+    return pattern.has_segments(protected) and (pattern.is_literal or not is_own_config)

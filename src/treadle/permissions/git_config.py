@@ -10,12 +10,11 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from treadle.lib.files.paths import FileSystemView
-from treadle.lib.shell.analysis.git_content import GitReading
+from treadle.lib.shell.analysis.git import GitReading
 from treadle.permissions.git_index import list_submodules, read_indexes
 from treadle.permissions.git_repository import (
     GitRepository,
     join_path,
-    list_repositories,
     open_repository,
 )
 
@@ -53,14 +52,14 @@ _UNKNOWN_SUBMODULES = (
 _HOOKS = ("post-index-change",)  # `git status` runs it when it refreshes the index
 
 
-NO_OPTIONS = GitReading()
-
-
 def find_git_program(
-    file_system: FileSystemView, cwd: str, reading: GitReading = NO_OPTIONS, home: str = ""
+    file_system: FileSystemView,
+    repositories: Sequence[GitRepository],
+    reading: GitReading,
+    home: str,
 ) -> str:
-    """What a reading git command in `cwd` would run, as a reason for the user; "" if nothing."""
-    repositories = list(list_repositories(file_system, cwd))
+    """What a reading git command in one of these repositories would run, as a reason for the user;
+    "" if nothing."""
     found = (_check_repository(file_system, r, reading, 0) for r in repositories)
     return next(filter(None, found), "") or _check_old_submodules(
         file_system, repositories, reading, home

@@ -8,15 +8,17 @@ Looks at the repository in the folder where the command runs. Used by `path_acce
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from treadle.lib.files.paths import is_inside
-from treadle.lib.shell.analysis.git import GitCommand
-from treadle.lib.shell.analysis.git_content import (
+from treadle.lib.shell.analysis.git import (
+    GitCommand,
     GitContent,
     analyze_git_reading,
     find_git_content,
 )
 from treadle.lib.shell.analysis.git_files import is_selected
+from treadle.lib.shell.analysis.programs import list_values
 from treadle.lib.shell.ast import Word
 from treadle.permissions.file_evaluator import FileEvaluator
 from treadle.permissions.git_config import find_git_program
@@ -29,7 +31,6 @@ from treadle.permissions.git_repository import (
 from treadle.permissions.ruleset.rules import Rule
 from treadle.permissions.ruling import PolicyFinding
 from treadle.permissions.tracked_files import TrackedFile, TrackedFiles
-from treadle.permissions.word_values import list_values
 
 _PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
 
@@ -40,14 +41,23 @@ class GitEvaluator:
     def __init__(self, files: FileEvaluator) -> None:
         self._files = files
         self._file_system = files.file_system
-        self._places = GitPlaces(files)
-        self._tracked = TrackedFiles(files.file_system)
+        self._repositories: dict[str, list[GitRepository]] = {}
+
+    @cached_property
+    def _tracked(self) -> TrackedFiles:
+        return TrackedFiles(self._file_system)
+
+    def _list_repositories(self, folder: str) -> list[GitRepository]:
+        found = self._repositories.get(folder)
+        if found is None:
+            found = self._repositories[folder] = [*list_repositories(self._file_system, folder)]
+        return found
 
     def evaluate_repository(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git treats a folder that looks like a bare repository as one, and uses its config."""
         folder = self._change_folder(command.list_folders(), cwd)
         bare = find_bare_repository(self._file_system, folder)
-        if bare and is_inside(bare, self._files.context.roots):
+        if bare and is_inside(bare, self._files.roots):
             reason = "a bare repository, whose configuration can run programs"
             return PolicyFinding(bare, "ask", reason)
         return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
@@ -55,26 +65,27 @@ class GitEvaluator:
     def evaluate_reading(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git must run no program of the repository while it reads, and read nothing elsewhere."""
         folder = self._change_folder(command.list_folders(), cwd)
-        reading = analyze_git_reading(command.name, command.arguments)
-        home = self._files.context.home
-        program = find_git_program(self._file_system, folder, reading, home)
-        if program:
-            return PolicyFinding(folder, "ask", program)
-        shows_content = find_git_content(command.name, command.arguments) is not None
-        for repository in list_repositories(self._file_system, folder):
-            outside = self._places.find_outside(repository, shows_content=shows_content)
-            if outside:
-                return PolicyFinding(folder, "ask", outside)
+        if repositories := self._list_repositories(folder):
+            reading = analyze_git_reading(command.name, command.arguments)
+            program = find_git_program(self._file_system, repositories, reading, self._files.home)
+            if program:
+                return PolicyFinding(folder, "ask", program)
+            shows_content = find_git_content(command.name, command.arguments) is not None
+            places = GitPlaces(self._files)
+            for repository in repositories:
+                outside = places.find_outside(repository, shows_content=shows_content)
+                if outside:
+                    return PolicyFinding(folder, "ask", outside)
         return PolicyFinding(folder, "allow", "git runs no other program", is_read_only=True)
 
     def evaluate_content(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git must not print a file that a rule is about, from the index or a commit."""
         allowed = PolicyFinding(cwd, "allow", "git prints no such file", is_read_only=True)
         content = find_git_content(command.name, command.arguments)
-        if content is None or not self._files.has_read_rules:
+        if content is None:
             return allowed
         folder = self._change_folder(command.list_folders(), cwd)
-        for repository in list_repositories(self._file_system, folder):
+        for repository in self._list_repositories(folder):
             found = self._find_named(command.arguments, repository, folder)
             if not found and content.is_whole:
                 found = self._find_printed(content, repository, folder)
@@ -124,7 +135,7 @@ class GitEvaluator:
         pathspecs = (*content.paths, *limits)
         names_commit = any(t not in limits and t not in content.paths for t in content.operands)
         is_of_work_tree = content.is_of_work_tree and not names_commit
-        for rule in self._files.list_read_rules():
+        for rule in self._files.rules.reading:
             links = frozenset(self._files.list_other_names(rule, repository.worktree))
             tracked = self._tracked.find(repository, rule, links)
             if tracked is None:

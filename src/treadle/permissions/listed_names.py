@@ -24,8 +24,12 @@ from treadle.lib.shell.analysis.find import (
     is_searching_exec,
     list_searched,
 )
-from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word, get_program_name
-from treadle.lib.shell.wrapper_options import UNKNOWN_ARGUMENTS
+from treadle.lib.shell.ast import (
+    UNKNOWN_ARGUMENTS,
+    ParsedCommand,
+    SimpleCommand,
+    Word,
+)
 from treadle.lib.text.word_set import word_set
 
 _SILENT_PROGRAMS = word_set("read [ test true :")
@@ -46,7 +50,7 @@ def is_listed_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) ->
     """Whether a word is a name from a listing, given to a program that shows no content.
 
     A file whose name can be read as an option has to be excluded by the caller."""
-    if get_program_name(command.argv[0]) not in COUNTING_PROGRAMS or command.assignments:
+    if command.program not in COUNTING_PROGRAMS or command.assignments:
         return False
     if word is UNKNOWN_ARGUMENTS:
         return is_found_name(word, command, parsed) or any(
@@ -64,10 +68,8 @@ def is_listed_name(word: Word, command: SimpleCommand, parsed: ParsedCommand) ->
 def find_search_of_listed(command: SimpleCommand, parsed: ParsedCommand) -> SimpleCommand | None:
     """The search of the whole folder instead of one in the names that `xargs` gets from a listing,
     or that `find -exec` finds: it reads no less. Names that are options, or symlinks, are the
-    caller's concern."""
-    if not command.argv or command.argv[-1] is not UNKNOWN_ARGUMENTS or command.assignments:
-        return None
-    if get_program_name(command.argv[0]) not in SEARCH_PROGRAMS:
+    caller's concern. The last word is `UNKNOWN_ARGUMENTS`."""
+    if command.program not in SEARCH_PROGRAMS or command.assignments:
         return None
     folders, include = [Word(UNKNOWN_ARGUMENTS.source, ".")], list[Word]()
     found = [c for c in parsed.commands if c.inner == (command,) and _is_searching_find(c)]

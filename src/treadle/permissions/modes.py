@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from treadle.permissions.ruleset.rules import normalize_tool_name
 from treadle.permissions.ruling import PolicyCall, PolicyRuling
+from treadle.permissions.verdict import stays_sandboxed
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
@@ -69,7 +70,7 @@ def apply_mode(
         return replace(ruling, outcome="allow", reason=reason)
     if tool not in _COMMAND_TOOLS:
         return ruling
-    if not call.stays_sandboxed:
+    if not stays_sandboxed(call):
         return ruling
     if has_command_rules and not ruling.is_static:
         return ruling  # a program name that is not static could be one that a rule denies

@@ -1,7 +1,10 @@
 """The policy of an agent: decides calls by rules, a mode, and whether the user can be asked.
 
-Implements the contract of the engine with `evaluation/` and `modes.py`. It keeps the rules that it
-is made with; only `save_rules`, which the user causes, adds to them.
+    decide(request) -> verdict    the ruling of `verdict.py`, in a mode of `modes.py`; about an Ask
+                                  also its risks and the rules that would allow it
+
+Implements the contract of the engine. It keeps the rules that it is made with; only `save_rules`,
+which the user causes, adds to them.
 """
 
 import os
@@ -12,13 +15,13 @@ from msgspec.structs import replace
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.errors import error_text
-from treadle.permissions.context import PolicyContext
+from treadle.lib.files.paths import CachedFileSystemView
 from treadle.permissions.modes import EDIT_MODES, PermissionMode, apply_mode, choose_narrower
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.risks import list_risks
-from treadle.permissions.rule_suggestions import suggest_rules
 from treadle.permissions.ruleset.rules import InvalidRule, RuleSet, normalize_tool_name, parse_rule
-from treadle.permissions.ruling import PolicyCall, PolicyRuling
+from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyRuling
+from treadle.permissions.suggestions import suggest_rules
+from treadle.permissions.verdict import PermissionEvaluator, stays_sandboxed
 
 NO_RULES = RuleSet()
 HEADLESS_DENIAL = (
@@ -55,20 +58,22 @@ class RulePolicy:
         self._save_rules = save_rules
         self._mode: PermissionMode = mode
         self._granted: tuple[str, ...] = ()
-        self._evaluator = self._make_evaluator()
+        self._make_evaluators()
 
     async def decide(self, request: PermissionRequest) -> Verdict:
         try:
             call = self._make_call(request)
-            return self._make_verdict(call, self.evaluate(call))
+            view = CachedFileSystemView(self._context.file_system.mounts)
+            return self._make_verdict(call, self.evaluate(call, view), view)
         except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
             return Deny(f"the policy could not evaluate the call: {error_text(error)}")
 
-    def evaluate(self, call: PolicyCall) -> PolicyRuling:
+    def evaluate(self, call: PolicyCall, view: CachedFileSystemView | None = None) -> PolicyRuling:
         """The ruling on a call in the present mode."""
-        ruling = self._evaluator.evaluate(call)
-        rules = self._context.rules
-        has_command_rules = any(rule.tool == "bash" for rule in (*rules.deny, *rules.ask))
+        ruling = self._evaluator.evaluate(call, view)
+        if self._mode == "ask":
+            return ruling
+        has_command_rules = bool(self._evaluator.command_rules.forbidding)
         return apply_mode(ruling, call, self._mode, has_command_rules=has_command_rules)
 
     def _make_call(self, request: PermissionRequest) -> PolicyCall:
@@ -82,18 +87,23 @@ class RulePolicy:
             is_sandboxed=self._sandboxed,
         )
 
-    def _make_verdict(self, call: PolicyCall, ruling: PolicyRuling) -> Verdict:
+    def _make_verdict(
+        self, call: PolicyCall, ruling: PolicyRuling, view: CachedFileSystemView
+    ) -> Verdict:
         if ruling.outcome == "allow":
             return Allow(ruling.reason)
         if ruling.outcome == "deny":
             return Deny(ruling.reason)
         if not self._interactive:
             return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
+        # A suggestion is for the mode `ask`, and without what was granted for this turn.
+        own = ruling if self._evaluator is self._plain_evaluator else None
+        is_sandboxed = stays_sandboxed(call)
         return Ask(
             ruling.reason,
-            suggest_rules(call, self._context),
-            risks=list_risks(call.access, self._context, is_sandboxed=call.stays_sandboxed),
-            wider_mode=self._find_wider_mode(call),
+            suggest_rules(call, self._plain_evaluator, own, view),
+            risks=list_risks(call.access, self._context, is_sandboxed=is_sandboxed, view=view),
+            wider_mode=self._find_wider_mode(call) if call.access.files else "",
         )
 
     def _find_wider_mode(self, call: PolicyCall) -> str:
@@ -114,12 +124,12 @@ class RulePolicy:
     def change_mode(self, mode: PermissionMode) -> None:
         """The user chose another mode."""
         self._mode = mode
-        self._evaluator = self._make_evaluator()
+        self._make_evaluators()
 
     def grant(self, rules: tuple[str, ...]) -> None:
         """Allow these for a turn, for a command that the user started; () ends it."""
         self._granted = tuple(rule for rule in rules if self._is_valid(rule))
-        self._evaluator = self._make_evaluator()
+        self._make_evaluators()
 
     def _is_valid(self, rule: str) -> bool:
         try:
@@ -140,16 +150,16 @@ class RulePolicy:
     @property
     def denies_files(self) -> bool:
         """Whether a rule denies reading a file or a folder."""
-        return self._evaluator.files.denies_search
+        return bool(self._evaluator.file_rules.unsearchable)
 
     def find_denied(self, paths: Sequence[str]) -> list[str]:
         """The files among `paths` that a search may not read: real paths, without symlinks."""
-        return self._evaluator.files.find_denied(paths)
+        return self._evaluator.open_files().find_denied(paths)
 
     def explain_unreadable(self, path: str) -> str:
         """Why a file that a file of the project names is not read: the deny or ask rule about it,
         by any of its names, or that it may contain secrets; "" if it may be read."""
-        files, root = PermissionEvaluator(self._context).files, self._context.root
+        files, root = self._plain_evaluator.open_files(), self._context.root
         found = files.check_read_rules(path, root)
         if found is None:
             finding = files.evaluate(path, "read", root)
@@ -168,18 +178,19 @@ class RulePolicy:
         if self._save_rules is not None:
             await self._save_rules(rules)
         self._context = context
-        self._evaluator = self._make_evaluator()
+        self._make_evaluators()
 
     def allow_for_session(self, rules: tuple[str, ...]) -> None:
         """Add rules that the user was shown and accepted; they are not saved."""
         self._context = self._context.with_allow_rules(rules, "this session")
-        self._evaluator = self._make_evaluator()
+        self._make_evaluators()
 
-    def _make_evaluator(self) -> PermissionEvaluator:
-        context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
-        if self._granted:
+    def _make_evaluators(self) -> None:
+        self._evaluator = self._plain_evaluator = PermissionEvaluator(self._context)
+        if self._mode in EDIT_MODES or self._granted:
+            context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
             context = context.with_allow_rules(self._granted, "the command that you started")
-        return PermissionEvaluator(context)
+            self._evaluator = PermissionEvaluator(context)
 
 
 def build_policy_context(

@@ -1,4 +1,4 @@
-"""What a call that needs an approval would write, delete and send, as data for the user.
+"""What a call that needs an approval would write, delete, send or discard, as data for the user.
 
 A function of the call, the folder and the names on disk: it decides nothing, and hosts make the
 text. What a program does that is not known here is not listed. Used by `policy.py`.
@@ -9,14 +9,16 @@ from urllib.parse import urlsplit
 
 from treadle.core.contracts.policy import Risk, RiskKind
 from treadle.core.contracts.tool import Access
-from treadle.lib.files.paths import is_inside
+from treadle.lib.files.paths import CachedFileSystemView, FileSystemView, is_inside
+from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.programs import is_interpreter
-from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word, get_program_name
+from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.word_set import word_set
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.file_evaluator import FileEvaluator
-from treadle.permissions.git_risks import find_local_remotes, list_git_risks
+from treadle.permissions.git_config import read_config
+from treadle.permissions.git_repository import list_repositories
+from treadle.permissions.ruling import PolicyContext
 
 _DELETING = word_set("rm rmdir unlink shred")
 _OTHER_USER = word_set("sudo doas su pkexec runuser")
@@ -68,23 +70,40 @@ _CURL_UPLOADS = (
 _SENDING_METHODS = word_set("POST PUT PATCH DELETE")
 _IGNORED_PATHS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/stdin", "-")
 _MAX_RISKS = 12
+_GIT_NETWORK_SUBCOMMANDS = word_set("clone fetch pull push ls-remote send-email svn p4")
+_REMOTE_SUBCOMMANDS = word_set("fetch pull push ls-remote")
+_LOCAL_PATHS = ("/", "./", "../", "~/", "file:///")
+_URL_KEYS = compile_lazily(r"url$|insteadof$|^include")
+_FORCE_OPTIONS = ("--force", "--mirror", "--delete", "--prune")
+_REMOTE_ACTIONS = {"remote": ("update", "prune", "show"), "submodule": ("update",), "lfs": ("",)}
 
 
 def list_risks(
-    access: Access, context: PolicyContext, *, is_sandboxed: bool = False
+    access: Access,
+    context: PolicyContext,
+    *,
+    is_sandboxed: bool = False,
+    view: CachedFileSystemView | None = None,
 ) -> tuple[Risk, ...]:
     """The risks of a call, each once, in the order of the command. `is_sandboxed`: a command runs
     inside the sandbox, which prevents some of what it would do."""
-    finder = _RiskFinder(context, access.cwd or context.root, is_sandboxed)
+    finder = _RiskFinder(context, access.cwd or context.root, is_sandboxed, view)
     found = dict.fromkeys(finder.list_risks(access))
     return tuple(found)[:_MAX_RISKS]
 
 
 class _RiskFinder:
-    def __init__(self, context: PolicyContext, cwd: str, is_sandboxed: bool) -> None:
+    def __init__(
+        self,
+        context: PolicyContext,
+        cwd: str,
+        is_sandboxed: bool,
+        view: CachedFileSystemView | None,
+    ) -> None:
         self._context = context
+        self._roots = (context.root, *context.extra_roots)
         self._is_sandboxed = is_sandboxed
-        self._files = FileEvaluator(context)
+        self._view: FileSystemView = view if view is not None else context.file_system
         self._cwd = cwd
 
     def list_risks(self, access: Access) -> Iterator[Risk]:
@@ -113,7 +132,7 @@ class _RiskFinder:
             is_downloading = is_downloading or any(one.kind == "network" for one in found)
 
     def _list_command_risks(self, command: SimpleCommand) -> Iterator[Risk]:
-        name = get_program_name(command.argv[0] if command.argv else None) or ""
+        name = command.program or ""
         if name in _OTHER_USER:
             yield Risk("other_user", name)
         if name == "git":
@@ -125,11 +144,11 @@ class _RiskFinder:
 
     def _list_git_risks(self, command: SimpleCommand) -> Iterator[Risk]:
         """A remote that is a folder of this machine is a path, and not the network."""
-        risks, cwds = [*list_git_risks(command.argv[1:])], self._list_cwds(command)
+        risks, cwds = [*_list_git_risks(command.argv[1:])], self._list_cwds(command)
         remotes = [
             (path, cwd)
             for cwd in cwds
-            for path in find_local_remotes(command.argv[1:], self._context.file_system, cwd)
+            for path in _find_local_remotes(command.argv[1:], self._view, cwd)
         ]
         if len({cwd for _, cwd in remotes}) < len(cwds) or not remotes:
             yield from risks
@@ -167,9 +186,8 @@ class _RiskFinder:
             if word.text and not word.is_glob:
                 yield from self._check_outside(word.text, cwds)
 
-    def _list_cwds(self, command: SimpleCommand) -> list[str]:
-        paths = command.cd_paths or ()
-        return [cwd for path in paths for cwd in self._files.list_cwds(path, self._cwd)]
+    def _list_cwds(self, command: SimpleCommand) -> tuple[str, ...]:
+        return self._view.list_folders(command.cd_paths or (), self._cwd, self._context.home)
 
     def _check_written(
         self, path: str, cwds: Sequence[str], is_written: bool = True
@@ -183,8 +201,8 @@ class _RiskFinder:
         if path in _IGNORED_PATHS:
             return
         for cwd in cwds:
-            resolved = self._files.resolve(path, cwd).path
-            if not is_inside(resolved, self._context.roots):
+            resolved = self._view.resolve(path, cwd, self._context.home).path
+            if not is_inside(resolved, self._roots):
                 yield Risk("outside", resolved)
 
 
@@ -231,8 +249,7 @@ def _sends_data(name: str, texts: Sequence[str]) -> bool:
 
 def _runs_input(command: SimpleCommand) -> bool:
     """Whether the command is an interpreter, which runs what it reads from the pipe."""
-    name = get_program_name(command.argv[0] if command.argv else None) or ""
-    return is_interpreter(name) or any(map(_runs_input, command.inner))
+    return is_interpreter(command.program or "") or any(map(_runs_input, command.inner))
 
 
 def _find_host(text: str) -> str:
@@ -251,3 +268,98 @@ def _is_descriptor(word: Word) -> bool:
 
 def _get_text(word: Word) -> str:
     return word.text if word.text is not None else word.source
+
+
+# ---------------------------------------------------------------- git
+
+
+def _list_git_risks(words: Sequence[Word]) -> Iterator[Risk]:
+    """The risks of the words after `git`."""
+    command = parse_git_command(words)
+    name, texts = command.name, [word.text or word.source for word in command.arguments]
+    names = [text for text in texts if not text.startswith("-")]
+    if name in _GIT_NETWORK_SUBCOMMANDS or (
+        names[:1] and names[0] in _REMOTE_ACTIONS.get(name, ())
+    ):
+        yield Risk("network", names[0] if names else "")
+    if name in ("push", "send-email"):
+        yield Risk("send", " ".join(names))
+    if name == "push" and _is_forced(texts):
+        yield Risk("force_push", " ".join(names))
+    if _discards(name, texts, names):
+        yield Risk("discard", f"git {' '.join([name, *texts])}")
+    if name == "rm" and "--cached" not in texts:
+        is_recursive = _has_letter(texts, "r")
+        for target in names:
+            yield Risk("recursive_delete" if is_recursive else "delete", target)
+
+
+def _find_local_remotes(
+    words: Sequence[Word], file_system: FileSystemView, cwd: str
+) -> tuple[str, ...]:
+    """The folders of this machine that the command uses as remotes; () if it may use the network,
+    too. A name counts only if all remotes of the repository are such folders."""
+    command = parse_git_command(words)
+    texts = [word.text or "" for word in command.arguments]
+    names = [text for text in texts if not text.startswith("-")]
+    if command.folders or command.doubts or any(text.startswith("--repo") for text in texts):
+        return ()
+    takes_path = command.name in ("clone", *_REMOTE_SUBCOMMANDS)
+    if takes_path and names and names[0].startswith(_LOCAL_PATHS):
+        return (names[0].removeprefix("file://"),)
+    if command.name not in _REMOTE_SUBCOMMANDS:
+        return ()
+    config = [
+        entry
+        for repository in list_repositories(file_system, cwd)
+        for entry in read_config(file_system, f"{repository.common}/config") or ()
+    ]
+    urls = [one for one in config if _URL_KEYS.search(one[0])]
+    is_known = not names or any(key == f"remote.{names[0].lower()}.url" for key, _ in urls)
+    if not is_known or not all(
+        key.startswith("remote.") and url.startswith(_LOCAL_PATHS) for key, url in urls
+    ):
+        return ()
+    return tuple(dict.fromkeys(url.removeprefix("file://") for _, url in urls))
+
+
+def _is_forced(texts: Sequence[str]) -> bool:
+    """Whether a push can overwrite or delete what is on the remote."""
+    return (
+        any(text.startswith(_FORCE_OPTIONS) for text in texts)
+        or _has_letter(texts, "f")
+        or _has_letter(texts, "d")
+        or any(text[:1] in ("+", ":") for text in texts)
+    )
+
+
+def _discards(name: str, texts: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether changes or commits may be lost."""
+    is_forced = "--force" in texts or _has_letter(texts, "f")
+    match name:
+        case "reset":
+            return any(text in ("--hard", "--merge", "--keep") for text in texts)
+        case "checkout":
+            return is_forced or "--" in texts or "." in names
+        case "restore":
+            is_staged = "--staged" in texts or _has_letter(texts, "S")
+            return not is_staged or "--worktree" in texts or _has_letter(texts, "W")
+        case "clean":
+            return not ("--dry-run" in texts or _has_letter(texts, "n"))
+        case "stash":
+            return names[:1] in (["drop"], ["clear"])
+        case "branch":
+            is_deleted = "--delete" in texts or _has_letter(texts, "d")
+            return _has_letter(texts, "D") or (is_deleted and is_forced)
+        case "switch":
+            return is_forced or "--discard-changes" in texts
+        case "worktree":
+            return names[:1] == ["remove"] and is_forced
+        case "filter-branch" | "filter-repo" | "gc" | "reflog" | "update-ref":
+            return name in ("filter-branch", "filter-repo") or "expire" in names or "-d" in texts
+    return False
+
+
+def _has_letter(texts: Sequence[str], letter: str) -> bool:
+    """Whether a short option has the letter: `-f`, or `-xdf`."""
+    return any(text[:1] == "-" and text[1:2] != "-" and letter in text for text in texts)

@@ -24,19 +24,18 @@ from treadle.core.contracts.tool import Access
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.files.paths import FileSystemView
-from treadle.permissions.context import PolicyContext
 from treadle.permissions.modes import PermissionMode
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.policy import RulePolicy
-from treadle.permissions.rule_suggestions import suggest_rules
 from treadle.permissions.ruleset.rules import InvalidRule
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.suggestions import suggest_rules
 from treadle.permissions.trust import (
     TrustStore,
     filter_project_front_matter,
     filter_project_settings,
 )
+from treadle.permissions.verdict import PermissionEvaluator
 
 # (tool, arguments, working directory) -> what the call touches
 DescribeAccess = Callable[[str, dict[str, Any], str], Access]
@@ -191,7 +190,7 @@ def _make_call(case: RuleCase, describe_access: DescribeAccess) -> PolicyCall:
 
 def _run_remember_case(case: RuleCase, context: PolicyContext) -> tuple[str, str]:
     approved = PolicyCall("bash", Access(command=case.input["approved"], cwd=case.cwd))
-    saved = suggest_rules(approved, context)
+    saved = suggest_rules(approved, PermissionEvaluator(context))
     evaluator = PermissionEvaluator(context.with_allow_rules(saved, "saved"))
     then = Access(command=case.input["then"], cwd=case.cwd)
     ruling = evaluator.evaluate(PolicyCall("bash", then))

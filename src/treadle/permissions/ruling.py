@@ -1,23 +1,54 @@
-"""The result of an evaluation: an outcome and its reason, for the call and for each part of it.
+"""Where and under which rules a call is evaluated, and the result: an outcome and its reason, for
+the call and for each part of it.
 
 Values only. `core.contracts.policy` has the smaller values that the engine uses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access
-from treadle.lib.text.sanitize import escape_invisible
-from treadle.permissions.ruleset.rules import Outcome, Rule
-
-_SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
+from treadle.lib.files.paths import FileSystemView
+from treadle.lib.shell.ast import SimpleCommand
+from treadle.permissions.ruleset.rules import Outcome, Rule, RuleOrigin, RuleSet, parse_rule
 
 # unruled_workspace_write: asked only because no rule allows this write inside the folder.
 # protected_removal: `rm` would remove what is protected, and the sandbox would not stop it.
 # outside_read: asked only because the path is outside of the folder.
-FindingKind = Literal["other", "unruled_workspace_write", "protected_removal", "outside_read"]
+# changed_definition: the tool is not the one that the user approved.
+FindingKind = Literal[
+    "other", "unruled_workspace_write", "protected_removal", "outside_read", "changed_definition"
+]
+
+
+class PolicyContext(msgspec.Struct, frozen=True):
+    """The workspace, the rules in force, and the file system."""
+
+    root: str
+    home: str
+    rules: RuleSet = RuleSet()
+    extra_roots: tuple[str, ...] = ()
+    file_system: FileSystemView = FileSystemView()
+    accept_edits: bool = False  # writing inside the roots needs no rule
+    tools_skip_denied: bool = False  # the search tools leave out files that a rule denies
+    sandbox_hides_denied: bool = False  # commands run where files that a rule denies are hidden
+    sandbox_has_network: bool = True
+    readable: tuple[str, ...] = ()  # folders outside the roots that may be read
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return (self.root, *self.extra_roots)
+
+    def with_rules(self, added: RuleSet) -> "PolicyContext":
+        return msgspec.structs.replace(self, rules=self.rules + added)
+
+    def with_allow_rules(self, texts: Iterable[str], scope: str) -> "PolicyContext":
+        """With these allow rules in addition; InvalidRule if one is wrong."""
+        origin = RuleOrigin(scope)
+        parsed = tuple(parse_rule(text, self.root, self.home, origin) for text in texts)
+        return self.with_rules(RuleSet(allow=parsed))
 
 
 class PolicyCall(msgspec.Struct, frozen=True):
@@ -28,11 +59,6 @@ class PolicyCall(msgspec.Struct, frozen=True):
     is_pure: bool = False  # the engine declares it to be pure; never set for MCP tools
     is_definition_changed: bool = False  # its definition is not the approved one
     is_sandboxed: bool = False  # commands run inside the sandbox
-
-    @property
-    def stays_sandboxed(self) -> bool:
-        """Whether this command runs inside the sandbox, also if it gets what it asks for."""
-        return self.is_sandboxed and self.access.sandbox != "off"
 
 
 class PolicyFinding(msgspec.Struct, frozen=True):
@@ -46,11 +72,7 @@ class PolicyFinding(msgspec.Struct, frozen=True):
     inner: tuple["PolicyFinding", ...] = ()
     kind: FindingKind = "other"
     path: str = ""  # the resolved path, if it is about a file
-
-    @property
-    def must_ask(self) -> bool:
-        """Whether no mode may turn it into an allow."""
-        return self.outcome == "ask" and (bool(self.rule) or self.kind == "protected_removal")
+    command: SimpleCommand | None = None  # if it is about a command of a line
 
     @classmethod
     def from_rule(
@@ -72,27 +94,3 @@ class PolicyRuling(msgspec.Struct, frozen=True):
     def is_read_only(self) -> bool:
         """Whether every part only reads."""
         return bool(self.findings) and all(f.is_read_only for f in self.findings)
-
-    @classmethod
-    def from_finding(cls, finding: PolicyFinding) -> "PolicyRuling":
-        return cls(finding.outcome, finding.reason, (finding,), finding.must_ask)
-
-    @classmethod
-    def from_findings(
-        cls, findings: Sequence[PolicyFinding], *, is_static: bool = True
-    ) -> "PolicyRuling":
-        """Deny over ask over allow; the reason is the first with the gravest outcome."""
-        gravest = max(findings, key=lambda f: _SEVERITY[f.outcome])
-        return cls(
-            gravest.outcome,
-            f"{_shorten_subject(gravest.subject)}: {gravest.reason}",
-            tuple(findings),
-            must_ask=any(f.must_ask for f in findings),
-            is_static=is_static,
-        )
-
-
-def _shorten_subject(text: str) -> str:
-    """A subject that is safe to show: one short line without escapes or invisible characters."""
-    line = escape_invisible(text)
-    return line if len(line) <= 80 else line[:60] + " … " + line[-16:]

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from tests.patience import PATIENCE
 from treadle.core.contracts.tool import Access
 from treadle.lib.shell import SimpleCommand, parse_command
-from treadle.permissions.context import PolicyContext
-from treadle.permissions.permission_evaluator import PermissionEvaluator
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
+from treadle.permissions.ruling import PolicyCall, PolicyContext
+from treadle.permissions.verdict import PermissionEvaluator
 
 
 def argvs(text: str) -> list[list[str | None]]:

@@ -1,7 +1,7 @@
-"""Resolves paths as the kernel does, and names the paths that no broad rule covers.
+"""Resolves paths as the kernel does: follows symlinks, `..` and `/proc/self/cwd`, notes hard links.
 
-Follows symlinks, `..` and `/proc/self/cwd`, and notes hard links. Knows no rules. Reads the file
-system through `FileSystemView`, so that rule cases can run in a temporary folder.
+Reads the file system through `FileSystemView`, so that a caller can show other folders in place of
+the real ones; and names the paths that may contain secrets. Knows no rules.
 """
 
 import os
@@ -9,7 +9,6 @@ import stat
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from pathlib import PurePosixPath
 
 import msgspec
 
@@ -20,6 +19,12 @@ MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
+_SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
+_SECRET_FILES = word_set(
+    ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
+    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
+)
+_SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
 
 
 class ResolvedPath(msgspec.Struct, frozen=True):
@@ -36,22 +41,19 @@ class ResolvedPath(msgspec.Struct, frozen=True):
 
 
 class FileSystemView(msgspec.Struct, frozen=True):
-    """The file system. `mounts` are pairs of a virtual and a real folder (for rule cases)."""
+    """The file system. `mounts` are pairs of a virtual and a real folder."""
 
     mounts: tuple[tuple[str, str], ...] = ()
 
-    def resolve(self, path: str, cwd: str, home: str) -> ResolvedPath:
-        return resolve_path(self, path, cwd, home)
-
     def map_path(self, path: str) -> str:
         for virtual, real in self.mounts:
-            if is_inside(path, (virtual,)):
+            if path == virtual or path.startswith(virtual + "/"):
                 return real + path[len(virtual) :]
         return path
 
     def lstat(self, path: str) -> os.stat_result | None:
         try:
-            return os.lstat(self.map_path(path))
+            return os.lstat(self.map_path(path) if self.mounts else path)
         except (OSError, ValueError):
             return None
 
@@ -102,6 +104,74 @@ class FileSystemView(msgspec.Struct, frozen=True):
                 continue
         return found
 
+    def resolve(self, path: str, cwd: str, home: str) -> ResolvedPath:
+        """The real path of `path` from `cwd`; parts that do not exist stay as written."""
+        if path[:1] == "~":
+            if path != "~" and path[1] != "/":
+                return ResolvedPath(path, special_kind="a path in the home of another user")
+            path = home + path[1:]
+        if len(path) > _MAX_PATH_CHARS:
+            too_long = "a path that is too long for the system"
+            return ResolvedPath(path[:_MAX_PATH_CHARS], special_kind=too_long)
+        full = path if path.startswith("/") else f"{cwd}/{path}"
+        lexical = os.path.normpath(full).replace("//", "/")
+        names, resolved, symlinks = {lexical: None}, "", 0
+        todo = full.split("/")[::-1]
+        while todo:
+            segment = todo.pop()
+            if segment in ("", "."):
+                continue
+            if segment == "..":
+                resolved = resolved.rpartition("/")[0]
+                continue
+            here, target, special = f"{resolved}/{segment}", None, ""
+            if resolved == "/dev" or resolved.startswith("/proc/"):
+                target, special = _resolve_magic_link(resolved, segment, cwd)
+            if special:
+                rest = "/".join([here, *(s for s in reversed(todo) if s)])
+                return ResolvedPath(rest, tuple(names), special)
+            if here in ("/proc/self", "/proc/thread-self"):
+                resolved = here  # it means this process to us, and the command to the command
+                continue
+            if target is None:
+                status = self.lstat(here)
+                if status is None or not stat.S_ISLNK(status.st_mode):
+                    resolved = here
+                    continue
+                target = self.readlink(here)
+            symlinks += 1
+            if target is None or symlinks > _MAX_SYMLINKS:
+                return ResolvedPath(here, tuple(names), "a symlink that cannot be resolved")
+            names["/".join([here, *(s for s in reversed(todo) if s)])] = None
+            todo.extend(target.split("/")[::-1])
+            if target.startswith("/"):
+                resolved = ""
+        resolved = resolved or "/"
+        names.pop(resolved, None)
+        status, special, inode = self.lstat(resolved), "", None
+        if status is None:
+            special = "a device" if resolved.startswith("/dev/") else ""
+        elif not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISDIR(status.st_mode) and resolved != NULL_DEVICE:
+                special = "not a regular file"
+        elif status.st_nlink > 1:
+            inode = (status.st_dev, status.st_ino)
+        return ResolvedPath(resolved, tuple(names), special, inode)
+
+    def list_folders(
+        self, cd_paths: Iterable[Iterable[str]], cwd: str, home: str
+    ) -> tuple[str, ...]:
+        """The folders after each sequence of `cd`: by names, as in bash, and by real paths."""
+        folders: dict[str, None] = {}
+        for cd_path in cd_paths:
+            real = lexical = cwd
+            for step in cd_path:
+                real = self.resolve(step, real, home).path
+                is_absolute = step.startswith(("/", "~"))
+                lexical = step if is_absolute else os.path.normpath(f"{lexical}/{step}")
+            folders[real] = folders[self.resolve(lexical, cwd, home).path] = None
+        return tuple(folders)
+
 
 class CachedFileSystemView(FileSystemView, frozen=True):
     """The file system as it was when it was first looked at; for one decision."""
@@ -139,60 +209,6 @@ class CachedFileSystemView(FileSystemView, frozen=True):
         return self.files[folder, limit]
 
 
-def resolve_path(file_system: FileSystemView, path: str, cwd: str, home: str) -> ResolvedPath:
-    """The real path of `path` from `cwd`; parts that do not exist stay as written."""
-    if path == "~" or path.startswith("~/"):
-        path = home + path[1:]
-    elif path.startswith("~"):
-        return ResolvedPath(path, special_kind="a path in the home of another user")
-    if len(path) > _MAX_PATH_CHARS:
-        return ResolvedPath(
-            path[:_MAX_PATH_CHARS], special_kind="a path that is too long for the system"
-        )
-    full = path if path.startswith("/") else f"{cwd}/{path}"
-    lexical = os.path.normpath(full).replace("//", "/")
-    names, resolved, symlinks = [lexical], "", 0
-    todo = [s for s in reversed(full.split("/")) if s]
-    while todo:
-        segment = todo.pop()
-        if segment == ".":
-            continue
-        if segment == "..":
-            resolved = resolved.rpartition("/")[0]
-            continue
-        target, special = _resolve_magic_link(resolved, segment, cwd)
-        if special:
-            rest = "/".join([resolved, segment, *reversed(todo)])
-            return ResolvedPath(rest or "/", tuple(names), special)
-        here = f"{resolved}/{segment}"
-        if here in ("/proc/self", "/proc/thread-self"):
-            resolved = here  # it means this process to us, and the command to the command
-            continue
-        if target is None:
-            status = file_system.lstat(here)
-            if status is None or not stat.S_ISLNK(status.st_mode):
-                resolved = here
-                continue
-            target = file_system.readlink(here)
-        symlinks += 1
-        if target is None or symlinks > _MAX_SYMLINKS:
-            return ResolvedPath(here, tuple(names), "a symlink that cannot be resolved")
-        names.append(here if not todo else "/".join([here, *reversed(todo)]))
-        todo.extend(s for s in reversed(target.split("/")) if s)
-        if target.startswith("/"):
-            resolved = ""
-    resolved = resolved or "/"
-    status, special, inode = file_system.lstat(resolved), "", None
-    if status is not None:
-        special = _find_special_kind(resolved, status.st_mode)
-        if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
-            inode = (status.st_dev, status.st_ino)
-    elif resolved.startswith("/dev/"):
-        special = "a device"
-    other_paths = tuple(p for p in dict.fromkeys(names) if p != resolved)
-    return ResolvedPath(resolved, other_paths, special, inode)
-
-
 def _resolve_magic_link(parent: str, segment: str, cwd: str) -> tuple[str | None, str]:
     """The target or the special kind of a link whose meaning depends on the process."""
     if parent == "/dev" and segment in ("fd", "stdin", "stdout", "stderr"):
@@ -210,41 +226,21 @@ def _resolve_magic_link(parent: str, segment: str, cwd: str) -> tuple[str | None
     return None, ""
 
 
-def _find_special_kind(path: str, mode: int) -> str:
-    if path == NULL_DEVICE or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        return ""
-    return "not a regular file"
-
-
 def is_inside(path: str, roots: Iterable[str]) -> bool:
     """Whether a resolved path is one of the roots or below one."""
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
-
-
-# ---------------------------------------------------------------- secret
-
-_CONFIG_FOLDER = ".treadle"
-
-_SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
-_SECRET_FILES = word_set(
-    ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
-    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
-)
-_SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
-
-
-def is_own_config(path: str) -> bool:
-    """Whether the path is the agent's own configuration."""
-    return _CONFIG_FOLDER in (fold_case(s) for s in path.split("/"))
+    for root in roots:  # noqa: SIM110 (without a generator: this is asked for every path)
+        if path == root or path.startswith(root.rstrip("/") + "/"):
+            return True
+    return False
 
 
 def find_secret_part(path: str) -> tuple[str, ...]:
     """The part of a path that marks it as a secret, or ()."""
-    segments = [fold_case(s) for s in PurePosixPath(path).parts if s != "/"]
-    for segment in segments[:-1]:
-        if segment in _SECRET_FOLDERS:
-            return (segment,)
-    last = segments[-1] if segments else ""
-    if last in _SECRET_FILES or last in _SECRET_FOLDERS or last.endswith(_SECRET_SUFFIXES):
-        return (last,)
-    return (last,) if is_env_file(last) else ()
+    segments = path.lower().split("/") if path.isascii() else [*map(fold_case, path.split("/"))]
+    while segments and segments[-1] in ("", "."):
+        segments.pop()
+    last = segments.pop() if segments else ""
+    if not _SECRET_FOLDERS.isdisjoint(segments):
+        return (next(filter(_SECRET_FOLDERS.__contains__, segments)),)
+    is_secret = last in _SECRET_FILES or last in _SECRET_FOLDERS or last.endswith(_SECRET_SUFFIXES)
+    return (last,) if is_secret or (last.startswith(".env.") and is_env_file(last)) else ()

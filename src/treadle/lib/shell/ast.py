@@ -34,6 +34,9 @@ class Word(msgspec.Struct, frozen=True):
     is_process_substitution: bool = False  # `<(…)`; its commands are listed themselves
 
 
+UNKNOWN_ARGUMENTS = Word("…", None, is_plain_data=True)  # arguments known only at run time
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """`NAME=value` before a command or alone."""
 

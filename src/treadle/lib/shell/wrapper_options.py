@@ -8,10 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.lib.shell.ast import SimpleCommand, Word, WrapperKind
+from treadle.lib.shell.ast import UNKNOWN_ARGUMENTS, SimpleCommand, Word, WrapperKind
 from treadle.lib.text.word_set import word_set
-
-UNKNOWN_ARGUMENTS = Word("…", None, is_plain_data=True)  # arguments known only at run time
 
 
 class WrapperSpec(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from treadle.lib.shell.analysis.git import may_leave_folder, parse_git_command
 from treadle.lib.shell.analysis.programs import describe_command
 from treadle.lib.shell.ast import (
     SHELLS,
+    UNKNOWN_ARGUMENTS,
     Assignment,
     ParsedCommand,
     Redirect,
@@ -23,7 +24,6 @@ from treadle.lib.shell.ast import (
 )
 from treadle.lib.shell.syntax.words import ASSIGNMENT
 from treadle.lib.shell.wrapper_options import (
-    UNKNOWN_ARGUMENTS,
     WRAPPERS,
     WrapperSpec,
     is_known_option,

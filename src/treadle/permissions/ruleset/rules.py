@@ -6,18 +6,18 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from treadle.lib.shell.ast import Word, strip_version
-from treadle.lib.shell.syntax.words import ASSIGNMENT, InvalidWord, encode_source, read_word
+from treadle.lib.shell.ast import strip_version
 from treadle.lib.text.text import suggest
 from treadle.lib.text.word_set import word_set
+from treadle.permissions.ruleset.command_patterns import CommandPattern, parse_command_pattern
 from treadle.permissions.ruleset.domains import normalize_host
 from treadle.permissions.ruleset.path_patterns import PathPattern, compile_path_pattern
-from treadle.permissions.ruleset.spellings import Spellings, WordTexts, matches_loosely
 
 Outcome = Literal["allow", "ask", "deny"]
 RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
@@ -31,7 +31,6 @@ TOOL_NAMES_WITH_PATTERNS = (
     "Bash", "Read", "Glob", "Grep", "Ls", "Write", "Edit", "WebFetch", "Sandbox",
 )  # fmt: skip
 SANDBOX_REQUESTS = ("network", "off")
-_WORD_SEPARATOR = "\x1f"
 
 
 class RuleOrigin(msgspec.Struct, frozen=True):
@@ -43,52 +42,6 @@ class RuleOrigin(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.scope}: {self.file}:{self.line}" if self.file else self.scope
-
-
-class CommandPattern(msgspec.Struct, frozen=True):
-    """The pattern in `Bash(…)`: words, and whether more may follow."""
-
-    words: tuple[str, ...]
-    assignments: tuple[str, ...] = ()
-    is_prefix: bool = False
-    regex: str = ""  # over the joined words, if there is a `*` among them
-
-    @property
-    def is_blanket(self) -> bool:
-        """Whether it covers every command."""
-        return not self.words
-
-    @property
-    def has_program_name(self) -> bool:
-        """Whether it names a program."""
-        return bool(self.words) and "*" not in self.words[0]
-
-    def allows(self, spellings: Spellings) -> bool:
-        """Whether an allow rule matches these words, each at its position."""
-        return any(self._matches(texts) for texts in spellings.strict)
-
-    def is_exact_match(self, argv: Sequence[Word]) -> bool:
-        """Whether the rule contains the whole command, to the last word."""
-        if self.regex or len(self.words) != len(argv) or self.is_blanket:
-            return False
-        if self.is_prefix and len(self.words) == 1:
-            return False  # it names a program with any arguments
-        return tuple(word.text for word in argv) == self.words
-
-    def _matches(self, texts: WordTexts) -> bool:
-        if self.regex:
-            known = _WORD_SEPARATOR.join(t if t is not None else "\0" for t in texts)
-            return re.fullmatch(self.regex, known, re.DOTALL) is not None
-        head = texts[: len(self.words)]
-        return head == self.words and (self.is_prefix or len(texts) == len(head))
-
-    def forbids(self, spellings: Spellings) -> bool:
-        """Whether a deny or ask rule matches: by any path, with options in any order."""
-        if self.is_blanket or any(self._matches(texts) for texts in spellings.loose):
-            return True
-        return not self.regex and any(
-            matches_loosely(texts, self.words, prefix=self.is_prefix) for texts in spellings.loose
-        )
 
 
 class DomainPattern(msgspec.Struct, frozen=True):
@@ -157,10 +110,37 @@ class RuleSet(msgspec.Struct, frozen=True):
         return [*(("deny", rule) for rule in self.deny), *(("ask", rule) for rule in self.ask)]
 
 
+class _ToolRules(NamedTuple):
+    forbidding: tuple[tuple[Outcome, Rule], ...]  # the deny rules first
+    allow: tuple[Rule, ...]
+
+
+class FileRules:
+    """The rules about files of one rule set, by the tool that they are for."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        # Rules for `Read` apply to the search tools as well, those for `Edit` to notebooks.
+        tools = {"write": EDIT_TOOLS, **{tool: {"read", tool} for tool in READ_TOOLS}}
+        tools |= {tool: EDIT_TOOLS | {tool} for tool in NOTEBOOK_TOOLS}
+        self.by_tool: dict[str, _ToolRules] = {}
+        for tool, names in tools.items():
+            own = rules.filter(names)
+            self.by_tool[tool] = _ToolRules(tuple(own.list_forbidding()), own.allow)
+        self.reading = [rule for _, rule in self.by_tool["read"].forbidding]
+        writing = [rule.pattern for _, rule in self.by_tool["write"].forbidding]
+        self.restricts_writing = any(isinstance(pattern, PathPattern) for pattern in writing)
+        self.unsearchable = [
+            rule.pattern
+            for outcome, rule in self.by_tool["grep"].forbidding
+            if outcome == "deny" and isinstance(rule.pattern, PathPattern)
+        ]
+
+
 class InvalidRule(ValueError):
     """A rule that cannot be parsed; the message tells what to write instead."""
 
 
+@lru_cache(maxsize=512)
 def normalize_tool_name(name: str) -> str:
     """A tool's name as rules compare it: ignores case, and `_` and `-` in built-in names."""
     folded = name.casefold()
@@ -232,48 +212,6 @@ def _parse_pattern(key: str, body: str, root: str, home: str) -> RulePattern:
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 
 
-def parse_command_pattern(text: str) -> CommandPattern:
-    """Parse `git status:*`, `npm run *` or a whole command."""
-    if not text:
-        raise ValueError("an empty command")
-    if text in ("*", ":*", "**"):
-        return CommandPattern(())
-    prefix = text.endswith(":*") or (text.endswith(" *") and "*" not in text[:-2])
-    words = _read_words(text[:-2] if prefix else text)
-    texts = [w.text or "" for w in words]
-    assigned = 0
-    while assigned < len(texts) and ASSIGNMENT.match(texts[assigned]):
-        assigned += 1
-    if assigned == len(texts):
-        raise ValueError("no command after the assignments")
-    regex = ""
-    if any(w.is_glob and "*" in (w.text or "") for w in words):
-        regex = _make_regex(words[assigned:], prefix, text.endswith(" *"))
-    return CommandPattern(tuple(texts[assigned:]), tuple(texts[:assigned]), prefix, regex)
-
-
-def _read_words(text: str) -> list[Word]:
-    source = encode_source(text)
-    try:
-        if re.sub(_WORD_SYNTAX, "", source).strip():
-            raise InvalidWord("an open quote")
-        return [w for piece in _WORD_SYNTAX.findall(source) for w in read_word(piece, {})]
-    except InvalidWord as error:
-        hint = "one rule names one command, without operators or expansions"
-        raise ValueError(f"{error}; {hint}") from error
-
-
-def _make_regex(words: list[Word], prefix: bool, ends_with_star: bool) -> str:
-    """The pattern of a rule with `*` among its words; a last word `*` is any number of words."""
-    if not prefix and words[-1].text == "*" and len(words) > 1:
-        words, ends_with_star = words[:-1], True
-    joined = _WORD_SEPARATOR.join(
-        re.escape(w.text or "").replace(r"\*", ".*") if w.is_glob else re.escape(w.text or "")
-        for w in words
-    )
-    return joined + (f"(?:{_WORD_SEPARATOR}.*)?" if prefix or ends_with_star else "")
-
-
 _RUNS_ANY_CODE = word_set(
     "python perl ruby node deno bun php sh bash zsh sudo ssh make npx uvx docker xargs env eval "
     "npm yarn pnpm uv cargo go lua fish pwsh busybox"
@@ -287,7 +225,7 @@ def describe_rule_risk(rule: Rule) -> str:
     command = rule.command_pattern
     if command is None:
         return ""
-    if command.is_blanket:
+    if not command.words:
         return "this allows every command"
     first = command.words[0]
     if command.is_prefix and len(command.words) == 1 and strip_version(first) in _RUNS_ANY_CODE:

@@ -142,9 +142,10 @@ def _explain(options: argparse.Namespace) -> int:
 
     from treadle.apps.assembly.rules import load_rules
     from treadle.permissions.policy import RulePolicy, build_policy_context
-    from treadle.permissions.rule_suggestions import suggest_rules
     from treadle.permissions.ruleset.rules_file import parse_rules
     from treadle.permissions.ruling import PolicyCall
+    from treadle.permissions.suggestions import suggest_rules
+    from treadle.permissions.verdict import PermissionEvaluator
     from treadle.tools.builtin import describe_access
 
     rules = load_rules(options.folder)[0]()
@@ -166,7 +167,8 @@ def _explain(options: argparse.Namespace) -> int:
     call = PolicyCall(options.tool, access, is_sandboxed=is_sandboxed)
     mode = settings.permission_mode
     ruling = RulePolicy(context, mode=mode, sandboxed=is_sandboxed).evaluate(call)
-    proposed = suggest_rules(call, context) if ruling.outcome == "ask" else ()
+    is_asked = ruling.outcome == "ask"
+    proposed = suggest_rules(call, PermissionEvaluator(context)) if is_asked else ()
     if options.json:
         parts = [_finding_to_dict(f) for f in ruling.findings]
         answer = {"verdict": ruling.outcome, "reason": ruling.reason, "parts": parts,

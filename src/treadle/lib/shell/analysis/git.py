@@ -1,107 +1,21 @@
 """The effects of a git command: many options, variables and subcommands of git run programs.
 
-`git status` and similar commands only read. A broad rule (`git:*`) covers the subcommands listed
-here with plain options; the rest is a doubt. Hooks of the repository are not considered.
+`git status` and similar commands only read. A broad rule (`git:*`) covers the subcommands of
+`git_options.py` with plain options; the rest is a doubt. Hooks of a repository are not considered.
+git also prints what its index and its commits contain, so a file that may not be read can appear in
+the output of a command that does not name it: `find_git_content` tells of which files.
 """
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
-from treadle.lib.shell.analysis.git_content import find_git_content
+from treadle.lib.shell.analysis import git_options as table
 from treadle.lib.shell.analysis.git_files import analyze_git_files, list_searched_paths
 from treadle.lib.shell.ast import Effects, FileGlob, SearchFilter, Word
-from treadle.lib.text.word_set import word_set
-
-_READ_SUBCOMMANDS = word_set(
-    "status log diff show rev-parse describe blame annotate ls-files ls-tree shortlog "
-    "rev-list merge-base name-rev whatchanged diff-tree diff-index diff-files show-ref "
-    "for-each-ref count-objects cat-file version show-branch cherry grep var check-ignore"
-)
-_WRITE_SUBCOMMANDS = word_set(
-    "add am apply archive bisect branch bundle checkout cherry-pick clean clone commit fetch "
-    "gc format-patch fsck init ls-remote merge mv notes prune pull push range-diff rebase "
-    "reflog remote repack reset restore revert rm sparse-checkout stash submodule switch tag "
-    "update-index worktree help hash-object"
-)
-# Options (long ones may be abbreviated) that run a program, choose one, or open any file.
-_RUN_OPTIONS = word_set(
-    "--upload-pack --receive-pack --exec --ext-diff --open-files-in-pager --extcmd --tool "
-    "--template --config --config-env --textconv --filters --exclude-from --no-index "
-    "--ignore-revs-file --contents --separate-git-dir --reference --upload-archive --remote "
-    "--server-option --sendmail-cmd --interactive --edit-description --git-dir "
-    "--pathspec-from-file --stdin --file --signature-file --description-file --stdin-paths "
-    "--show-signature --batch --batch-command --remerge-diff"
-)
-_WRITE_OPTIONS = word_set("--output --output-directory --prefix --build-fake-ancestor")
-_SAFE_OPTIONS = word_set(  # full names that share a beginning with one above
-    "--output-indicator-new --output-indicator-old --output-indicator-context --no-ext-diff "
-    "--no-textconv --remotes --exclude --exclude-standard --no-edit --edit --text --to "
-    "--no-template --continue --into-name --intent-to-add --batch-check --batch-all-objects"
-)
-_SIGNATURE_FORMAT = re.compile(r"%G|%\(signature")  # these run the program that checks signatures
-_SHORT_RUN_OPTIONS: dict[str, str] = {
-    "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pt",
-    "checkout": "p", "reset": "p", "stash": "p", "restore": "p", "log": "O", "diff": "O",
-    "show": "O", "archive": "o", "format-patch": "o", "fetch": "u", "ls-remote": "u",
-    "apply": "", "tag": "e", "blame": "S",
-}  # fmt: skip
-_SHORT_VALUE_OPTIONS: dict[str, str] = {
-    "commit": "mCcFtSu", "log": "nSGLU", "diff": "SGUl", "show": "SGUn", "grep": "eABCmf",
-    "tag": "mFu", "merge": "mFsXS", "stash": "m", "branch": "u", "clone": "bojc", "push": "o",
-    "checkout": "bB", "switch": "cC", "rebase": "sXCS", "clean": "e", "blame": "LSCM",
-}  # fmt: skip
-_SAFE_CONFIG = word_set(
-    "user.name user.email core.quotepath core.abbrev core.autocrlf init.defaultbranch diff.renames "
-    "diff.context diff.algorithm log.date log.decorate log.abbrevcommit log.follow log.showroot "
-    "commit.gpgsign tag.gpgsign gc.auto"
-)
-_SAFE_CONFIG_VALUES = {
-    "core.pager": ("", "cat"),
-    "core.fsmonitor": ("false",),
-    "pull.rebase": ("true", "false", "merges"),
-}
-_SAFE_SECTIONS = word_set("color advice status")
-# Keys whose values may be shown: no URL with a password, no header, no token.
-_PUBLIC_KEY = re.compile(
-    r"(?:user|core|init|pull|push|fetch|merge|rebase|commit|tag|diff|log|status|color|advice|gc|"
-    r"rerere|format|branch|extensions|index|pack|alias|gpg|submodule|lfs)\..+|remote\..+\.url|"
-    r"remote\.pushdefault"
-)
-_PRIVATE_KEY = re.compile(r"pass|token|secret|auth|header|cookie|credential")
-_STRATEGIES = word_set("ort recursive resolve octopus ours subtree")
-_MESSAGE_SUBCOMMANDS = word_set("commit tag notes merge")  # -F reads the message from a file
-_STRATEGY_SUBCOMMANDS = word_set("merge rebase pull")  # -s has another meaning in the others
-_LISTING_OPERANDS = {  # subcommands that only read if their first operand is one of these
-    "stash": {"list", "show"}, "worktree": {"list"}, "remote": {"get-url"},
-    "reflog": {"show", "exists"}, "submodule": {"status", "summary"}, "notes": {"list", "show"},
-    "bisect": {"log"}, "bundle": {"verify", "list-heads"},
-}  # fmt: skip
-_ANY_PATH_SUBCOMMANDS = word_set("clone init worktree bundle hash-object")  # take any path
-# Their paths are other repositories, patches, or files of a repository that begins further up.
-_OUTSIDE_PATH_SUBCOMMANDS = word_set(
-    "fetch pull push ls-remote apply am submodule range-diff mv rm restore checkout add clean"
-)
-_BRANCH_READ_OPTIONS = word_set(
-    "-a -r -v -vv --all --remotes --verbose --list -l --show-current --merged --no-merged "
-    "--contains --sort --format --column --no-column --color --no-color --points-at --abbrev "
-    "-n --ignore-case -i"
-)
-
-
-_GLOBAL_FLAGS = word_set(
-    "--no-pager -P --no-replace-objects --literal-pathspecs --no-optional-locks --no-advice "
-    "--icase-pathspecs"
-)
-_GLOBAL_VALUE_OPTIONS = word_set(
-    "--git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source"
-)
-
-
-_EXCLUDING_PATHSPEC = re.compile(r":(?:[!^]|\(exclude\))/?(.*)", re.DOTALL)
-_UNTRACKED_OPTIONS = ("--untracked", "--no-index", "--no-exclude-standard")
 
 
 class GitCommand(msgspec.Struct, frozen=True):
@@ -131,7 +45,7 @@ def parse_git_command(words: Sequence[Word]) -> GitCommand:
         if text is None or not text.startswith("-"):
             break
         at += 1
-        if text in _GLOBAL_FLAGS:
+        if text in table.GLOBAL_FLAGS:
             continue
         if text == "--help" and at < len(words):
             return GitCommand(Word(text, "help"), tuple(words[at:]), tuple(folders), tuple(doubts))
@@ -148,7 +62,7 @@ def parse_git_command(words: Sequence[Word]) -> GitCommand:
             at += 1
         else:
             doubts.append(f"git {text} changes where git finds programs or configuration")
-            at += text in _GLOBAL_VALUE_OPTIONS
+            at += text in table.GLOBAL_VALUE_OPTIONS
     subcommand = words[at] if at < len(words) else None
     return GitCommand(subcommand, tuple(words[at + 1 :]), tuple(folders), tuple(doubts))
 
@@ -160,7 +74,7 @@ def analyze_git(words: Sequence[Word]) -> Effects:
     name = line.subcommand.text if line.subcommand else "version"
     if name is None:
         return Effects(doubts=(*doubts, "the git subcommand is known only when the command runs"))
-    if name not in _READ_SUBCOMMANDS and name not in _WRITE_SUBCOMMANDS:
+    if name not in table.READ_SUBCOMMANDS and name not in table.WRITE_SUBCOMMANDS:
         config = _classify_config(line.arguments) if name == "config" else None
         if config is not None:
             return Effects(
@@ -178,11 +92,11 @@ def analyze_git(words: Sequence[Word]) -> Effects:
     writes = _check_options(name, line.arguments, doubts, reads)
     doubts += _check_operands(name, line.arguments)
     outside = [
-        w for w in line.arguments if name in _OUTSIDE_PATH_SUBCOMMANDS and may_leave_folder(w)
+        w for w in line.arguments if name in table.OUTSIDE_PATH_SUBCOMMANDS and may_leave_folder(w)
     ]
     if outside and line.folders:
         doubts.append("a path relative to another folder")
-    is_reading = name in _READ_SUBCOMMANDS or _is_listing(name, line.arguments)
+    is_reading = name in table.READ_SUBCOMMANDS or _is_listing(name, line.arguments)
     # Outside of a repository, `git diff` compares any two files.
     may_show = (
         not is_reading or name == "diff" or find_git_content(name, line.arguments) is not None
@@ -204,7 +118,7 @@ def analyze_git(words: Sequence[Word]) -> Effects:
 
 def _parse_grep_filter(words: Sequence[Word]) -> SearchFilter:
     """The filter of `git grep --untracked`."""
-    excluded = [m[1] for w in words if (m := _EXCLUDING_PATHSPEC.fullmatch(w.text or ""))]
+    excluded = [m[1] for w in words if (m := table.EXCLUDING_PATHSPEC.fullmatch(w.text or ""))]
     return SearchFilter(globs=tuple(FileGlob(text, is_excluded=True) for text in excluded))
 
 
@@ -212,7 +126,7 @@ def _searches_untracked(name: str, arguments: Sequence[Word]) -> bool:
     """Whether `git grep` reads more files than those in the index or a commit."""
     heads = [w.text or "" for w in arguments]
     return name == "grep" and any(
-        full.startswith(head) for head in heads if len(head) > 3 for full in _UNTRACKED_OPTIONS
+        full.startswith(head) for head in heads if len(head) > 3 for full in table.UNTRACKED_OPTIONS
     )
 
 
@@ -222,8 +136,8 @@ def _check_options(
     """Add doubts and reads of the options; return the files that the options write."""
     writes: list[Word] = []
     shows_stash = name == "stash" and _is_listing(name, rest)  # where -p shows a patch
-    risky = "" if shows_stash else _SHORT_RUN_OPTIONS.get(name, "")
-    valued = _SHORT_VALUE_OPTIONS.get(name, "")
+    risky = "" if shows_stash else table.SHORT_RUN_OPTIONS.get(name, "")
+    valued = table.SHORT_VALUE_OPTIONS.get(name, "")
     for at, word in enumerate(rest):
         text = word.text
         if text == "--":
@@ -233,23 +147,23 @@ def _check_options(
         following = rest[at + 1] if at + 1 < len(rest) else Word("", None)
         if text.startswith("--"):
             head, equals, value = text.partition("=")
-            if head in _SAFE_OPTIONS:
+            if head in table.SAFE_OPTIONS:
                 continue
-            if name in _MESSAGE_SUBCOMMANDS and "--file".startswith(head) and len(head) > 3:
+            if name in table.MESSAGE_SUBCOMMANDS and "--file".startswith(head) and len(head) > 3:
                 reads.append(Word(word.source, value) if equals else following)
             elif "--strategy".startswith(head) and len(head) > 4:
                 _check_strategy(name, value if equals else following.text, doubts)
-            elif any(full.startswith(head) for full in _WRITE_OPTIONS) and len(head) > 2:
+            elif any(full.startswith(head) for full in table.WRITE_OPTIONS) and len(head) > 2:
                 writes.append(Word(word.source, value) if equals else following)
                 doubts.append(f"git {name} {head} writes a file")
-            elif any(full.startswith(head) for full in _RUN_OPTIONS) and len(head) > 2:
+            elif any(full.startswith(head) for full in table.RUN_OPTIONS) and len(head) > 2:
                 doubts.append(f"git {name} {head} runs a program or opens a file")
             continue
         for place, letter in enumerate(text[1:], 2):
-            if letter == "s" and name in _STRATEGY_SUBCOMMANDS:
+            if letter == "s" and name in table.STRATEGY_SUBCOMMANDS:
                 _check_strategy(name, text[place:] or following.text, doubts)
                 break
-            if letter == "F" and name in _MESSAGE_SUBCOMMANDS:
+            if letter == "F" and name in table.MESSAGE_SUBCOMMANDS:
                 reads.append(Word(word.source, text[place:]) if text[place:] else following)
                 break
             if letter in risky:
@@ -260,7 +174,7 @@ def _check_options(
 
 
 def _check_strategy(name: str, value: str | None, doubts: list[str]) -> None:
-    if value not in _STRATEGIES:
+    if value not in table.STRATEGIES:
         doubts.append(f"git {name} may run a program named after the strategy")
 
 
@@ -281,11 +195,11 @@ def _check_operands(name: str, rest: Sequence[Word]) -> list[str]:
         t.startswith("-") and "ssh:" in t for t in texts
     ):
         doubts.append("a URL that looks like an option")
-    if name in _ANY_PATH_SUBCOMMANDS and any(may_leave_folder(w) for w in rest):
+    if name in table.ANY_PATH_SUBCOMMANDS and any(may_leave_folder(w) for w in rest):
         doubts.append("a path outside of the folder")
     if name in ("apply", "am") and any(t.startswith(("--dir", "--unsafe")) for t in texts):
         doubts.append("changes files outside of the folder")
-    if any(map(_SIGNATURE_FORMAT.search, texts)):
+    if any(map(table.SIGNATURE_FORMAT.search, texts)):
         doubts.append("the format runs the program that checks signatures")
     if name == "var" and not all(t.startswith("GIT_") for t in texts):
         doubts.append("git var prints the whole configuration, with its secrets")
@@ -308,18 +222,18 @@ def _is_listing(name: str, rest: Sequence[Word]) -> bool:
         heads = [t.partition("=")[0] for t in texts if t.startswith("-")]
         listing = {"--list", "-l", "--contains", "--merged", "--no-merged", "--points-at"}
         only_options = all(t.startswith("-") for t in texts)
-        return all(h in _BRANCH_READ_OPTIONS for h in heads) and (
+        return all(h in table.BRANCH_READ_OPTIONS for h in heads) and (
             only_options or bool(listing & set(heads))
         )
     if name == "remote":
         return all(t in ("-v", "--verbose") for t in texts) or texts[:1] == ["get-url"]
-    if name not in _LISTING_OPERANDS:
+    if name not in table.LISTING_OPERANDS:
         return False
     if name == "stash" and not texts:
         return False
     if name == "reflog" and all(t.startswith("-") for t in texts):
         return True
-    return bool(texts) and texts[0] in _LISTING_OPERANDS[name]
+    return bool(texts) and texts[0] in table.LISTING_OPERANDS[name]
 
 
 def _classify_config(rest: Sequence[Word]) -> Literal["get", "set"] | None:
@@ -338,7 +252,7 @@ def _classify_config(rest: Sequence[Word]) -> Literal["get", "set"] | None:
 def _is_public_key(key: str) -> bool:
     """Whether the value of this key may be shown without asking."""
     key = key.lower()
-    return bool(_PUBLIC_KEY.fullmatch(key)) and not _PRIVATE_KEY.search(key)
+    return bool(table.PUBLIC_KEY.fullmatch(key)) and not table.PRIVATE_KEY.search(key)
 
 
 def _is_safe_config(text: str | None) -> bool:
@@ -346,7 +260,134 @@ def _is_safe_config(text: str | None) -> bool:
         return False
     key, _, value = text.partition("=")
     key = key.lower()
-    if key in _SAFE_CONFIG_VALUES:
-        return value in _SAFE_CONFIG_VALUES[key]
+    if key in table.SAFE_CONFIG_VALUES:
+        return value in table.SAFE_CONFIG_VALUES[key]
     section, _, name = key.partition(".")
-    return key in _SAFE_CONFIG or (section in _SAFE_SECTIONS and "." not in name)
+    return key in table.SAFE_CONFIG or (section in table.SAFE_SECTIONS and "." not in name)
+
+
+# ------------------------------------------------------------ what prints content
+
+
+class GitContent(msgspec.Struct, frozen=True):
+    """What a command may print: of every file, unless paths limit it."""
+
+    is_whole: bool = True  # not only the files that are named as `COMMIT:FILE`
+    # Only files of the work tree, compared with the index, unless an operand is a commit.
+    is_of_work_tree: bool = False
+    paths: tuple[str, ...] = ()  # pathspecs
+    operands: tuple[str, ...] = ()  # words that are commits, or paths if such files exist
+
+
+class GitReading(msgspec.Struct, frozen=True):
+    """What a reading command does besides: programs in the configuration may run for it."""
+
+    shows_help: bool = False  # with a browser, or another program that shows pages
+    may_merge: bool = False  # merges commits again, with merge drivers, to show what was resolved
+    shows_submodules: bool = False  # runs git in submodules, also in those of older commits
+    shows_changes: bool = False  # as the one before, if the configuration says so
+
+
+def analyze_git_reading(name: str, arguments: Sequence[Word]) -> GitReading:
+    """What a subcommand does besides reading."""
+    texts = [word.text or "?" for word in arguments]
+    at = texts.index("--") if "--" in texts else len(texts)
+    options = texts[:at]
+    return GitReading(
+        shows_help="--help" in options,
+        may_merge=any(o == "-m" or o.startswith(("--diff-merges", "--remerge")) for o in options),
+        shows_submodules=any(o.startswith("--sub") and o.endswith("=diff") for o in options),
+        shows_changes=name != "grep" and find_git_content(name, arguments) is not None,
+    )
+
+
+def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
+    """What a subcommand prints of the content of files; None if nothing."""
+    texts = [word.text or "?" for word in arguments]
+    at = texts.index("--") if "--" in texts else len(texts)
+    before, after = texts[:at], texts[at + 1 :]
+    is_stash = name == "stash"
+    if is_stash:
+        name = {"show": "diff", "list": "log"}.get(before[0] if before else "", "")
+        before = before[1:]
+    options = [text for text in before if len(text) > 1 and text[0] == "-"]
+    operands = [text for text in before if text[:1] != "-"]
+    if name in table.NAMED_FILE_SUBCOMMANDS:
+        is_whole = name == "cat-file" and any(map(table.OBJECT_NAME.fullmatch, operands))
+        return GitContent(is_whole=is_whole)
+    if name == "grep":
+        return _find_searched(before, options, after)
+    if name in ("status", "commit"):
+        return GitContent() if _is_verbose(name, options) else None
+    if name in ("archive", "bundle"):
+        return GitContent()
+    if name not in table.PATCH_SUBCOMMANDS and name not in table.LOG_SUBCOMMANDS:
+        return None
+    is_by_object = name == "show" and any(map(table.OBJECT_NAME.fullmatch, operands))
+    if not is_by_object and not _prints_patch(name, options):
+        return None
+    if any(len(o) > 4 and "--full-diff".startswith(o) for o in options):
+        return GitContent()  # paths choose the commits, and not what is printed of them
+    is_whole = (
+        name != "show" or not operands or not all(map(table.FILE_OF_COMMIT.fullmatch, operands))
+    )
+    paths = [t for t in operands if table.PATHSPEC_MAGIC.match(t)]
+    limiting = [] if is_by_object else _list_operands(before)
+    is_of_index = is_stash or name not in ("diff", "diff-files")
+    is_of_index = is_of_index or not table.CACHED.isdisjoint(options)
+    is_certain = len(limiting) == len(operands)
+    return GitContent(is_whole, is_certain and not is_of_index, (*paths, *after), tuple(limiting))
+
+
+def _find_searched(
+    before: Sequence[str], options: Sequence[str], after: Sequence[str]
+) -> GitContent:
+    has_pattern_option = any(re.match(r"-\w*[ef]|--regexp", o) for o in options)
+    places = [
+        text
+        for previous, text in pairwise(["", *before])
+        if text[:1] != "-" and not re.fullmatch(r"-\w*e", previous)
+    ][0 if has_pattern_option else 1 :]
+    paths = [t for t in places if table.PATHSPEC_MAGIC.match(t)]
+    is_cached = any(len(o) > 3 and "--cached".startswith(o) for o in options)
+    candidates = [t for t in _list_operands(before) if t in places and t not in paths]
+    is_certain = len(candidates) + len(paths) == len(places)
+    return GitContent(True, is_certain and not is_cached, (*paths, *after), tuple(candidates))
+
+
+def _list_operands(before: Sequence[str]) -> list[str]:
+    """The words that are not options and cannot be the value of one."""
+    found = []
+    for at, text in enumerate(before):
+        previous = before[at - 1] if at else ""
+        is_flag = previous in table.FLAGS or "=" in previous or previous[1:].isdigit()
+        is_value = previous[:1] == "-" and not is_flag
+        if text[:1] != "-" and not is_value:
+            found.append(text)
+    return found
+
+
+def _is_verbose(name: str, options: Sequence[str]) -> bool:
+    is_verbose = any(
+        "--verbose".startswith(o) if o.startswith("--") else "v" in o for o in options if len(o) > 1
+    )
+    return is_verbose and (name == "status" or any(o.startswith("--dry") for o in options))
+
+
+def _prints_patch(name: str, options: Sequence[str]) -> bool:
+    if not all(map(_is_plain, options)):
+        return True
+    heads = {option.partition("=")[0] for option in options}
+    return name in table.PATCH_SUBCOMMANDS and heads.isdisjoint(table.SUMMARY_OPTIONS)
+
+
+def _is_plain(option: str) -> bool:
+    """Whether an option of log or diff prints no content."""
+    if option.startswith("--"):
+        return option.partition("=")[0] in table.PLAIN_OPTIONS
+    letters = option[1:]
+    return (
+        letters.isdigit()
+        or letters[0] in table.PLAIN_VALUE_LETTERS
+        or table.PLAIN_LETTERS.issuperset(letters)
+    )

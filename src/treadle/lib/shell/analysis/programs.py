@@ -107,6 +107,7 @@ _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     "xxd": partial(_analyze_input_output, value="cglosR"),
     **FILE_TRANSFER_PROGRAMS,
 }
+_MAX_MARKS = 8
 _ADJUSTED = word_set("strings make jq rg grep unzip wget ssh")
 _ALIASES = {"egrep": "grep", "fgrep": "grep", "ggrep": "grep", "gsort": "sort", "batcat": "bat"}
 
@@ -219,7 +220,9 @@ def is_interpreter(name: str) -> bool:
 
 def _find_interpreter(name: str) -> str | None:
     """The entry of an interpreter: `python` for `python3.11`."""
-    return next((n for n in (name, strip_version(name)) if n in INLINE_CODE_OPTIONS), None)
+    if name not in INLINE_CODE_OPTIONS:
+        name = strip_version(name)
+    return name if name in INLINE_CODE_OPTIONS else None
 
 
 def _is_inline_code(word: Word, following: Sequence[Word]) -> bool:
@@ -333,3 +336,18 @@ def _has_static_operators(words: Sequence[Word]) -> bool:
         words = words[1:]
     # One value; an operator and a value; a value, an operator and a value.
     return len(words) <= 3 and (len(words) < 2 or words[len(words) - 2].text is not None)
+
+
+def list_values(text: str) -> tuple[str, ...]:
+    """The parts of an argument that any program may take for a file: all of it, and what follows
+    `-x`, `=`, `@` or `:`, as in `--file=x`, `-fx`, `HEAD:x`, `@x`."""
+    joined = text[2:] if text[:1] == "-" and text[1:2] != "-" else ""
+    values = [text, joined]
+    for mark in "=@:":
+        rest = text
+        for _ in range(_MAX_MARKS):  # `:0:x` and `-L:name:x` have two
+            _, found, rest = rest.partition(mark)
+            if not found:
+                break
+            values.append(rest)
+    return tuple(dict.fromkeys(values))

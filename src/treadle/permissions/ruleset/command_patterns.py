@@ -1,18 +1,24 @@
-"""The spellings of one command that a rule matches.
+"""Command patterns of rules, `git status:*` or `npm run *`, and the spellings that they match.
 
 An allow rule matches the words as written; a deny or ask rule matches the command by any path, with
 its options in any order and spelling. Knows no rules and no files.
 """
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
 from treadle.lib.shell.analysis.git import parse_git_command
-from treadle.lib.shell.ast import Word, get_program_name
+from treadle.lib.shell.ast import SimpleCommand, Word
+from treadle.lib.shell.syntax.words import ASSIGNMENT, InvalidWord, encode_source, read_word
 from treadle.lib.text.word_set import word_set
 
+_MAX_SUFFIXES = 200
+_WORD_SEPARATOR = "\x1f"
+_WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@% -]+")
 WordTexts = tuple[str | None, ...]
 
 
@@ -26,13 +32,106 @@ class Spellings(msgspec.Struct, frozen=True):
 _NO_SPELLINGS = Spellings((), ())
 
 
-def list_spellings(argv: Sequence[Word]) -> Spellings:
+class CommandPattern(msgspec.Struct, frozen=True):
+    """The pattern in `Bash(…)`: words, and whether more may follow."""
+
+    words: tuple[str, ...]  # none: it covers every command
+    assignments: tuple[str, ...] = ()
+    is_prefix: bool = False
+    regex: str = ""  # over the joined words, if there is a `*` among them
+
+    @property
+    def has_program_name(self) -> bool:
+        """Whether it names a program."""
+        return bool(self.words) and "*" not in self.words[0]
+
+    def allows(self, spellings: Spellings) -> bool:
+        """Whether an allow rule matches these words, each at its position."""
+        return not self.words or any(map(self._matches, spellings.strict))
+
+    def is_exact_match(self, argv: Sequence[Word]) -> bool:
+        """Whether the rule contains the whole command, to the last word."""
+        if self.regex or len(self.words) != len(argv) or not self.words:
+            return False
+        if self.is_prefix and len(self.words) == 1:
+            return False  # it names a program with any arguments
+        return tuple(word.text for word in argv) == self.words
+
+    def names_inner(self, outer: SimpleCommand, inner: SimpleCommand) -> bool:
+        """Whether the rule, which allows a wrapper, names the program inside it as well."""
+        if self.regex or not inner.argv:
+            return False
+        at = next((at for at, word in enumerate(outer.argv) if word is inner.argv[0]), None)
+        return at is not None and len(self.words) > at
+
+    def _matches(self, texts: WordTexts) -> bool:
+        if self.regex:
+            known = _WORD_SEPARATOR.join(t if t is not None else "\0" for t in texts)
+            return re.fullmatch(self.regex, known, re.DOTALL) is not None
+        head = texts[: len(self.words)]
+        return head == self.words and (self.is_prefix or len(texts) == len(head))
+
+    def forbids(self, spellings: Spellings) -> bool:
+        """Whether a deny or ask rule matches: by any path, with options in any order."""
+        if not self.words or any(map(self._matches, spellings.loose)):
+            return True
+        return not self.regex and any(
+            matches_loosely(texts, self.words, prefix=self.is_prefix) for texts in spellings.loose
+        )
+
+
+def parse_command_pattern(text: str) -> CommandPattern:
+    """Parse `git status:*`, `npm run *` or a whole command."""
+    if not text:
+        raise ValueError("an empty command")
+    if text in ("*", ":*", "**"):
+        return CommandPattern(())
+    prefix = text.endswith(":*") or (text.endswith(" *") and "*" not in text[:-2])
+    words = _read_words(text[:-2] if prefix else text)
+    texts = [w.text or "" for w in words]
+    assigned = 0
+    while assigned < len(texts) and ASSIGNMENT.match(texts[assigned]):
+        assigned += 1
+    if assigned == len(texts):
+        raise ValueError("no command after the assignments")
+    regex = ""
+    if any(w.is_glob and "*" in (w.text or "") for w in words):
+        regex = _make_regex(words[assigned:], prefix, text.endswith(" *"))
+    return CommandPattern(tuple(texts[assigned:]), tuple(texts[:assigned]), prefix, regex)
+
+
+def _read_words(text: str) -> list[Word]:
+    if _PLAIN_WORDS.fullmatch(text):
+        return [Word(word, word) for word in text.split()]
+    source = encode_source(text)
+    try:
+        if re.sub(_WORD_SYNTAX, "", source).strip():
+            raise InvalidWord("an open quote")
+        return [w for piece in _WORD_SYNTAX.findall(source) for w in read_word(piece, {})]
+    except InvalidWord as error:
+        hint = "one rule names one command, without operators or expansions"
+        raise ValueError(f"{error}; {hint}") from error
+
+
+def _make_regex(words: list[Word], prefix: bool, ends_with_star: bool) -> str:
+    """The pattern of a rule with `*` among its words; a last word `*` is any number of words."""
+    if not prefix and words[-1].text == "*" and len(words) > 1:
+        words, ends_with_star = words[:-1], True
+    joined = _WORD_SEPARATOR.join(
+        re.escape(w.text or "").replace(r"\*", ".*") if w.is_glob else re.escape(w.text or "")
+        for w in words
+    )
+    return joined + (f"(?:{_WORD_SEPARATOR}.*)?" if prefix or ends_with_star else "")
+
+
+def list_spellings(command: SimpleCommand) -> Spellings:
     """All spellings of a command."""
+    argv = command.argv
     if not argv:
         return _NO_SPELLINGS
     texts = tuple(w.text for w in argv)
     strict = [texts]
-    name = get_program_name(argv[0])
+    name = command.program
     if name is not None and name != texts[0]:
         strict.append((name, *texts[1:]))
     loose = list(strict)
@@ -47,6 +146,10 @@ def list_spellings(argv: Sequence[Word]) -> Spellings:
     if base:
         for name in {base, base.lower()} - {words[0] for words in loose}:
             loose += [(name, *words[1:]) for words in tuple(loose)]
+    if command.is_unread:
+        # At any depth, the innermost command is at the end of the words.
+        names = tuple((word.text or "").rpartition("/")[2] for word in argv[-_MAX_SUFFIXES:])
+        loose += [names[at:] for at in range(len(names))]
     return Spellings(tuple(strict), tuple(loose))
 
 
