@@ -17,7 +17,7 @@ from treadle.core.contracts.approval_store import ApprovalState
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.files.paths import is_inside
-from treadle.lib.files.private_folder import write_private_file
+from treadle.lib.files.private_files import write_private_file
 from treadle.permissions.ruleset.rules import Rule, RuleSet
 
 # The permissions of a project that apply without trust: those that only restrict the agent.

@@ -1,6 +1,6 @@
 """The custom slash commands of a host: those of the user, and of its folder if that is trusted.
 
-assembly/command_files.py reads the files; services/command_expansion.py runs what is in them.
+assembly/command_files.py reads the files; command_expansion.py runs what is in them.
 """
 
 from __future__ import annotations

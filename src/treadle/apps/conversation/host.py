@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from treadle.apps.assembly.command_files import CustomCommand
-from treadle.apps.services.rule_changes import RuleChange
-from treadle.apps.services.settings_changes import SettingChange
+from treadle.apps.console.rule_changes import RuleChange
+from treadle.apps.settings.changes import SettingChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from treadle.apps.conversation.host import LimitLine
-from treadle.apps.settings import parse_setting
+from treadle.apps.settings.settings import parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from treadle.agents.child_agents import ChildAgents
-from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
 from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
-from treadle.apps.claude_settings import PERMISSION_MODES
-from treadle.apps.conversation import plans
+from treadle.apps.console import rule_changes
+from treadle.apps.console.rule_changes import RuleChange
+from treadle.apps.conversation import plans, undo
+from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.host import (
     Ability,
     FileChange,
@@ -33,10 +34,10 @@ from treadle.apps.conversation.host import (
     SessionLine,
     TurnLine,
 )
-from treadle.apps.services import rule_changes, settings_changes, undo
-from treadle.apps.services.crash_report import CrashReport
-from treadle.apps.services.rule_changes import RuleChange
-from treadle.apps.services.settings_changes import SettingChange
+from treadle.apps.settings import changes as settings_changes
+from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings.changes import SettingChange
+from treadle.apps.settings.claude_settings import PERMISSION_MODES
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
@@ -50,7 +51,7 @@ from treadle.sessions import history
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.apps.services.undo import PlannedRestore
+    from treadle.apps.conversation.undo import PlannedRestore
     from treadle.tools.builtin import UserQuestion
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
@@ -464,14 +465,14 @@ class LocalHost:
     def list_prompts(self) -> list[tuple[str, str]]:
         if not self._servers:
             return []
-        from treadle.apps.services.mcp_prompts import list_prompt_commands
+        from treadle.apps.conversation.mcp_prompts import list_prompt_commands
 
         return list_prompt_commands(self._servers)
 
     async def expand_prompt(self, command: str, arguments: str) -> UserItem | None:
         if not self._servers:
             return None
-        from treadle.apps.services.mcp_prompts import expand_prompt
+        from treadle.apps.conversation.mcp_prompts import expand_prompt
 
         wait = self._load_settings().server_wait
         return await expand_prompt(self._servers, command, arguments, wait)
@@ -480,14 +481,14 @@ class LocalHost:
         """What an editor shows after the name of each prompt."""
         if not self._servers:
             return {}
-        from treadle.apps.services.mcp_prompts import list_prompt_hints
+        from treadle.apps.conversation.mcp_prompts import list_prompt_hints
 
         return list_prompt_hints(self._servers)
 
     def list_resources(self) -> list[str]:
         if not self._servers:
             return []
-        from treadle.apps.services.mcp_prompts import list_resource_mentions
+        from treadle.apps.conversation.mcp_prompts import list_resource_mentions
 
         return list_resource_mentions(self._servers)
 
@@ -581,7 +582,7 @@ class LocalHost:
     # --- services ------------------------------------------------------------------------
 
     async def expand_command(self, command: CustomCommand, arguments: str) -> UserItem:
-        from treadle.apps.services.command_expansion import expand_command
+        from treadle.apps.conversation.command_expansion import expand_command
 
         session = self._current_session
         is_approved = extensions.is_command_approved(self.folder, command)
@@ -617,7 +618,7 @@ class LocalHost:
         return str(file)
 
     def save_setting(self, name: str, value: bool | str) -> str:
-        from treadle.apps.services.settings_writer import write_setting
+        from treadle.apps.settings.writer import write_setting
 
         file = write_setting(name, value)
         settings = settings_page.load_settings(self.folder)

@@ -276,7 +276,7 @@ async def _theme(ui: Frontend, arguments: str) -> None:
 
 
 async def _cost(ui: Frontend, arguments: str) -> None:
-    from treadle.apps.services.costs import describe_thinking, list_purposes
+    from treadle.apps.conversation.costs import describe_thinking, list_purposes
     from treadle.models.catalog import compute_thinking_cost
 
     usage = ui.host.driver.total_usage

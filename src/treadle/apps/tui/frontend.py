@@ -31,7 +31,7 @@ from treadle.apps.conversation.limits import LimitReport
 from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.services.undo import describe_changes
+from treadle.apps.conversation.undo import describe_changes
 from treadle.apps.tui import agent_commands, questions, queue_menu
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions

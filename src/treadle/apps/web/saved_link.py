@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
 import msgspec
 
-from treadle.apps.settings import treadle_home
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.apps.settings.settings import treadle_home
+from treadle.lib.files.private_files import write_private_file
 
 
 class SavedLink(msgspec.Struct, frozen=True):
@@ -28,13 +27,7 @@ def read_link(*, is_new: bool = False) -> SavedLink:
 
 def save_link(link: SavedLink) -> None:
     """Keep the link; only the user can read the file."""
-    file = _find_file()
-    make_private_folder(file.parent)
-    part = file.with_name(f"{file.name}.{os.getpid()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as output:
-        output.write(msgspec.json.encode(link))
-    part.replace(file)
+    write_private_file(_find_file(), msgspec.json.encode(link))
 
 
 def _find_file() -> Path:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treadle.apps.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_settings_file
-from treadle.lib.files.private_folder import write_private_file
+from treadle.lib.files.private_files import write_private_file
 from treadle.tools.mcp.config import check_definition
 
 KEY = "mcpServers"

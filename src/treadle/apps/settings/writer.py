@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.apps.settings import treadle_home
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 
@@ -89,7 +89,7 @@ def _read_config(file: Path) -> str:
 
 
 def _write_config(file: Path, text: str) -> None:
-    from treadle.lib.files.private_folder import write_private_file
+    from treadle.lib.files.private_files import write_private_file
 
     mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
     write_private_file(file, text.encode())
