@@ -33,7 +33,7 @@ from treadle.hooks.approval import (
     filter_approved_hooks,
     filter_approved_servers,
 )
-from treadle.hooks.command_hook import make_command_hooks
+from treadle.hooks.command_hook import CommandHookContext, make_command_hooks
 from treadle.hooks.config import HookConfig, parse_hooks, read_hooks_file
 from treadle.hooks.protocol import encode_input, parse_output
 from treadle.models import Say, Scripted
@@ -47,7 +47,8 @@ from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 async def hooked(folder: Path, *commands: HookConfig, **options: Any) -> AsyncIterator[list[Hook]]:
     workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off"))
     try:
-        yield make_command_hooks(commands, workspace.execute, folder, **options)
+        context = CommandHookContext(workspace.execute, folder, **options)
+        yield make_command_hooks(commands, context)
     finally:
         await workspace.aclose()
 
@@ -288,10 +289,11 @@ def test_hooks_stand_only_where_commands_are(own_place: Path):
     async def run(*_: Any, **__: Any) -> Any: ...
 
     stop, before = HookConfig("Stop", "true"), HookConfig("PreToolUse", "true")
-    assert [hook.points for hook in make_command_hooks([stop], run, own_place)] == [{"stop"}]
-    both = make_command_hooks([stop, before], run, own_place)
+    context = CommandHookContext(run, own_place)
+    assert [hook.points for hook in make_command_hooks([stop], context)] == [{"stop"}]
+    both = make_command_hooks([stop, before], context)
     assert [set(hook.points) for hook in both] == [{"stop"}, {"pre_tool_use"}, {"pre_tool_use"}]
-    assert make_command_hooks([], run, own_place) == []
+    assert make_command_hooks([], context) == []
 
 
 async def test_exit_two_after_a_tool_is_context_for_the_model(own_place: Path):

@@ -4,8 +4,7 @@
     approval       which hooks and servers of a project may run
     script_hashes  the files that they run
     protocol       the JSON that a command reads and writes
-    command_hook   a command as a Hook
-    patch_inputs   its input for each file of a patch
+    command_hook   a command as a Hook, asked about each file of a patch
     function_hook  a function as a Hook
     checkers       diagnostics after edits
 

@@ -7,12 +7,13 @@ is the answer:
             (also a timeout, too much output, or invalid JSON)
 
 An address gets the same JSON, and its response counts as the standard output; what a model says
-about a prompt, too. Uses protocol.py for the JSON. The caller passes the functions that run them:
-for a command usually `execute` of the workspace.
+about a prompt, too. A hook for edits is asked about each file of a patch. Uses protocol.py for the
+JSON. The caller passes the functions that run them: for a command `execute` of the workspace.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,17 +21,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from treadle.core.contracts.hook import AddContext, Block, Hook, HookAnswer, HookInput, Permit
+from treadle.core.contracts.hook import (
+    AddContext,
+    Block,
+    Change,
+    Hook,
+    HookAnswer,
+    HookInput,
+    Permit,
+)
 from treadle.core.contracts.model import CallModel
+from treadle.core.contracts.tool import NO_ACCESS
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
 from treadle.hooks.config import HookConfig
-from treadle.hooks.patch_inputs import (
-    PATCH_TOOL,
-    join_answers,
-    refuse_change,
-    split_patch,
-)
 from treadle.hooks.protocol import HookReply, encode_input, parse_output, truncate_context
 from treadle.lib.text.sanitize import strip_escapes
 
@@ -43,6 +47,9 @@ _FOREIGN_MODES = {
     "bypass": "bypassPermissions",
 }
 MAX_BLOCKED_STOPS = 10  # in one turn; then the turn ends anyway
+PATCH_TOOL = "apply_patch"
+_HEADER = re.compile(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")
+_MOVE = re.compile(r"\*\*\* Move to: (?P<path>.+)")
 
 
 class HookFailed(TreadleError):
@@ -70,50 +77,32 @@ RunHook = Callable[[HookConfig, bytes, CallModel], Awaitable[ProgramResult]]
 
 
 class CommandHookContext(msgspec.Struct, frozen=True):
-    """What all hooks of the settings share in a session; see `make_command_hooks`."""
-
-    run: RunProgram
-    folder: Path
-    transcript_path: str
-    get_mode: Callable[[], str]
-    notify: Callable[[str], None]
-    end_turn: Callable[[str, str], None]
-    is_approved: Callable[[HookConfig], bool]
-    get_extra_env: Callable[[HookConfig], Mapping[str, str]]
-    sandboxed: bool | None
-    deferred: DeferredContext
-    blocked_stops: Counter[tuple[str, str]]  # by session and turn: how often hooks kept it going
-    runners: Mapping[str, RunHook] = {}
-
-
-def make_command_hooks(
-    commands: Sequence[HookConfig],
-    run: RunProgram,
-    folder: Path,
-    *,
-    transcript_path: str = "",
-    get_mode: Callable[[], str] = lambda: "default",
-    notify: Callable[[str], None] | None = None,
-    end_turn: Callable[[str, str], None] = lambda session_id, reason: None,
-    is_approved: Callable[[HookConfig], bool] = lambda _: True,
-    get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {},
-    sandboxed: bool | None = False,
-    runners: Mapping[str, RunHook] | None = None,
-) -> list[Hook]:
-    """The hooks of the settings as hooks for an agent, in their order.
+    """What all hooks of the settings share in a session.
 
     `notify` shows a line to the user; `end_turn`, given a session id, ends its turn with a reason.
     `is_approved` is called before each run: whether the command is still the approved one.
     `sandboxed` is for the user's own commands: False runs them outside of the sandbox; a project's
     commands always run inside if there is one. `runners` run the hooks of the other kinds.
     """
-    notify = notify or (lambda _: None)
-    deferred, stops = DeferredContext(commands), Counter[tuple[str, str]]()
-    callables = (get_mode, notify, end_turn, is_approved, get_extra_env)
-    context = CommandHookContext(
-        run, folder, transcript_path, *callables, sandboxed, deferred, stops, runners or {}
-    )
-    hooks: list[Hook] = [CommandHook(command, context) for command in commands]
+
+    run: RunProgram
+    folder: Path
+    transcript_path: str = ""
+    get_mode: Callable[[], str] = lambda: "default"
+    notify: Callable[[str], None] = lambda _: None
+    end_turn: Callable[[str, str], None] = lambda session_id, reason: None
+    is_approved: Callable[[HookConfig], bool] = lambda _: True
+    get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {}
+    sandboxed: bool | None = False
+    runners: Mapping[str, RunHook] = {}
+    # By session and turn: how often hooks kept it going.
+    blocked_stops: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+
+
+def make_command_hooks(commands: Sequence[HookConfig], context: CommandHookContext) -> list[Hook]:
+    """The hooks of the settings as hooks for an agent, in their order."""
+    deferred = DeferredContext(commands)
+    hooks: list[Hook] = [CommandHook(command, context, deferred) for command in commands]
     return [*hooks, deferred] if deferred.points else hooks
 
 
@@ -122,23 +111,26 @@ class CommandHook:
 
     timeout: float | None = None  # the command has its own
 
-    def __init__(self, command: HookConfig, context: CommandHookContext) -> None:
+    def __init__(
+        self, command: HookConfig, context: CommandHookContext, deferred: DeferredContext
+    ) -> None:
         self.command = command
         self.points = frozenset({command.point})
         self._context = context
+        self._deferred = deferred
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self.command.matches_tool(hook_input):
             return None
         is_split = not self.command.names_tool(PATCH_TOOL)
-        parts = split_patch(hook_input) if is_split else [hook_input]
+        parts = _split_patch(hook_input) if is_split else [hook_input]
         answers: list[HookAnswer | None] = []
         for part in filter(self.command.matches_call, parts):
             answer = await self._ask(part)
-            answers.append(answer if part is hook_input else refuse_change(part, answer))
+            answers.append(answer if part is hook_input else _refuse_change(part, answer))
             if isinstance(answers[-1], Block):
                 break
-        return join_answers(answers)
+        return _join_answers(answers)
 
     async def _ask(self, hook_input: HookInput) -> HookAnswer | None:
         """Run the command for a call, or for one file of a patch."""
@@ -160,9 +152,9 @@ class CommandHook:
         if reply.end_turn_reason is not None:
             self._context.end_turn(hook_input.session_id, reply.end_turn_reason)
         if reply.extra_context:
-            self._context.deferred.add(hook_input, reply.extra_context)
+            self._deferred.add(hook_input, reply.extra_context)
         if isinstance(reply.answer, Block):
-            self._context.deferred.discard(hook_input)
+            self._deferred.discard(hook_input)
             if hook_input.point in ("stop", "subagent_stop"):
                 self._count_blocked_stop(hook_input)
         return reply.answer
@@ -274,3 +266,72 @@ class DeferredContext:
 def _decode_output(data: bytes) -> str:
     """The output as text without escapes: the user and the model read it."""
     return strip_escapes(data.decode("utf-8", errors="replace").strip())
+
+
+# ---------------------------------------------------------------- the files of a patch
+
+
+def _split_patch(hook_input: HookInput) -> list[HookInput]:
+    """One input for each file that a patch changes, as if it was edited or written, because scripts
+    that guard files read `file_path`; of another call the input itself."""
+    data = hook_input.data
+    access = data.get("access", NO_ACCESS)
+    paths = list(dict.fromkeys(file.path for file in access.files if file.mode == "write"))
+    if data.get("tool_name") != PATCH_TOOL or not paths:
+        return [hook_input]
+    changes = _read_changes(str(data.get("tool_input", {}).get("patch", "")))
+    return [_make_file_input(hook_input, path, changes.get(path, {})) for path in paths]
+
+
+def _make_file_input(hook_input: HookInput, path: str, texts: dict[str, str]) -> HookInput:
+    name = "write" if "content" in texts else "edit"
+    change = {"file_path": path, **(texts or {"old_string": "", "new_string": ""})}
+    data = {**hook_input.data, "tool_name": name, "tool_input": change}
+    return msgspec.structs.replace(hook_input, data=data)
+
+
+def _read_changes(patch: str) -> dict[str, dict[str, str]]:
+    """The texts of each file: the `content` of a new one, the old and new lines of another."""
+    changes: dict[str, dict[str, str]] = {}
+    current = {"old_string": "", "new_string": ""}  # what precedes the first file
+    for line in patch.split("\n"):
+        line = line.removesuffix("\r")
+        if header := _HEADER.fullmatch(line):
+            keys = ("content",) if header["kind"] == "Add" else ("old_string", "new_string")
+            current = changes.setdefault(header["path"].strip(), dict.fromkeys(keys, ""))
+        elif moved := _MOVE.fullmatch(line):
+            changes[moved["path"].strip()] = current
+        else:
+            _add_line(current, line[:1], f"{line[1:]}\n")
+    return changes
+
+
+def _add_line(texts: dict[str, str], mark: str, line: str) -> None:
+    added = "content" if "content" in texts else "new_string"
+    if mark in ("+", " "):
+        texts[added] += line
+    if mark in ("-", " ") and "old_string" in texts:
+        texts["old_string"] += line
+
+
+def _refuse_change(part: HookInput, answer: HookAnswer | None) -> HookAnswer | None:
+    """The answer about one file, which cannot be changed without the rest of the patch."""
+    if not isinstance(answer, Change) or answer.arguments is None:
+        return answer
+    if answer.arguments == part.data["tool_input"]:
+        return None
+    path = part.data["tool_input"]["file_path"]
+    return Block(f"a hook wants other text for {path}: change this file with `write`")
+
+
+def _join_answers(answers: Sequence[HookAnswer | None]) -> HookAnswer | None:
+    """One answer for the call: it is blocked if one file is, and permitted only if all are."""
+    given: list[Any] = [answer for answer in answers if answer is not None]
+    for kind in (Block, Change):
+        if found := [answer for answer in given if isinstance(answer, kind)]:
+            return found[-1]
+    contexts = dict.fromkeys(answer.text for answer in given if isinstance(answer, AddContext))
+    if contexts:
+        return AddContext("\n".join(contexts))
+    is_permitted = len(given) == len(answers) and all(isinstance(one, Permit) for one in given)
+    return given[0] if given and is_permitted else None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.permissions.ruleset.foreign_rules import FoundRules, read_foreign_rules
+from treadle.permissions.ruleset.rules_file import FoundRules, read_foreign_rules
 
 
 def read(tmp_path: Path, permissions: Any) -> FoundRules:

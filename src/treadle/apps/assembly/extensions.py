@@ -328,24 +328,24 @@ def make_hooks(
     if not commands:
         return []
     from treadle.apps.assembly.hook_environment import make_hook_environment
-    from treadle.hooks.command_hook import make_command_hooks
+    from treadle.hooks.command_hook import CommandHookContext, make_command_hooks
 
     def get_extra_env(command: HookConfig) -> Mapping[str, str]:
         return {} if command.is_project else make_hook_environment(command.command, folder)
 
-    return make_command_hooks(
-        commands,
+    context = CommandHookContext(
         workspace.execute,
         folder,
         transcript_path=transcript_path,
         get_mode=mode,
-        notify=notify,
+        notify=notify or (lambda _: None),
         end_turn=end_turn,
         is_approved=make_approval_check(folder, open_store),
         get_extra_env=get_extra_env,
         sandboxed=sandboxed,
         runners=make_runners() if any(one.kind != "command" for one in commands) else {},
     )
+    return make_command_hooks(commands, context)
 
 
 # ------------------------------------------------------------------ skills

@@ -19,8 +19,8 @@ from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.permissions.policy import RulePolicy
-    from treadle.permissions.ruleset.foreign_rules import FoundRules
     from treadle.permissions.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules_file import FoundRules
     from treadle.permissions.trust import TrustStore
     from treadle.workspace.sandbox.file_denials import FileDenials
 
@@ -139,7 +139,7 @@ def _make_empty_rules() -> RuleSet:
 def _read_rules(
     folder: Path, files: Sequence[RulesFile], open_store: Callable[[], TrustStore]
 ) -> FoundRules:
-    from treadle.permissions.ruleset.foreign_rules import FoundRules
+    from treadle.permissions.ruleset.rules_file import FoundRules
     from treadle.permissions.trust import filter_project_rules, may_project_allow
 
     user = _read_files(folder, [file for file in files if file.is_user])
@@ -182,8 +182,7 @@ def describe_project_rules(folder: Path) -> list[str]:
 
 
 def _read_files(folder: Path, files: Sequence[RulesFile]) -> FoundRules:
-    from treadle.permissions.ruleset.foreign_rules import FoundRules, read_foreign_rules
-    from treadle.permissions.ruleset.rules_file import read_rules
+    from treadle.permissions.ruleset.rules_file import FoundRules, read_foreign_rules, read_rules
 
     whole = FoundRules(_make_empty_rules(), [], [])
     root, home = os.path.realpath(folder), str(Path.home())

@@ -4,11 +4,17 @@
 
 A file that cannot be read, or with an invalid rule in it, is an error, never an empty rule set.
 Rules are read once: a change of the file during a run has no effect on that run.
+
+In a file that was written for Claude Code, names of its tools are translated, and a rule that is
+not understood is a line for the user: an allow rule is left out, instead of a deny or ask rule the
+user is asked about every call of that tool. It is an error if it names no tool, or if a list of
+them is no list: the file must not forbid less than it says.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +26,7 @@ from treadle.lib.text.text import suggest
 from treadle.permissions.ruleset.rules import (
     RULE_LISTS,
     InvalidRule,
+    Outcome,
     Rule,
     RuleOrigin,
     RuleSet,
@@ -34,11 +41,7 @@ def read_rules(
 
     With `within`, a symlink out of that folder is not followed.
     """
-    settings, text = read_settings_file(file, within)
-    permissions = settings.get("permissions", {})
-    if not isinstance(permissions, dict):
-        line = find_line(text, "permissions")
-        raise ConfigError(f"{file}:{line}: permissions must be an object")
+    permissions, text = _read_permissions(file, within)
     lists: dict[str, tuple[Rule, ...]] = {}
     for name in RULE_LISTS:
         lists[name] = _parse_list(file, text, permissions.get(name, []), name, scope, root, home)
@@ -49,6 +52,20 @@ def read_rules(
         hint = f"did you mean {near!r}?" if near else f"use {', '.join(RULE_LISTS)}"
         raise ConfigError(f"{where}: unknown list of rules {name!r}; {hint}")
     return RuleSet(**lists)
+
+
+def _read_permissions(
+    file: Path, within: Path | None, *, is_foreign: bool = False
+) -> tuple[dict[str, Any], str]:
+    """The permissions of a settings file, and its text."""
+    settings, text = read_settings_file(file, within)
+    permissions = settings.get("permissions", {})
+    if is_foreign and not permissions:
+        return {}, text
+    if not isinstance(permissions, dict):
+        line, lists = find_line(text, "permissions"), "allow, ask and deny"
+        raise ConfigError(f"{file}:{line}: permissions must be an object with {lists}")
+    return permissions, text
 
 
 def _parse_list(
@@ -123,3 +140,85 @@ def _check_symlinks(file: Path, within: Path | None) -> None:
 def _write_settings(file: Path, settings: dict[str, Any]) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
     write_private_file(file, encoded)
+
+
+# ---------------------------------------------------------------- files of Claude Code
+
+# Its tools that are called otherwise here, as `normalize_tool_name` writes them.
+_TOOL_NAMES = {
+    "agent": "task",
+    "todowrite": "todo",
+    "askuserquestion": "ask",
+    "bashoutput": "taskoutput",
+    "killshell": "taskstop",
+}
+
+
+class FoundRules(NamedTuple):
+    """The rules of a file. `notes`: a line for each allow rule that is not used; `warnings`: a line
+    for each deny or ask rule that is applied in another way."""
+
+    rules: RuleSet
+    notes: list[str]
+    warnings: list[str]
+
+    def join(self, other: "FoundRules") -> "FoundRules":
+        """The rules and lines of both."""
+        notes, warnings = self.notes + other.notes, self.warnings + other.warnings
+        return FoundRules(self.rules + other.rules, notes, warnings)
+
+
+def read_foreign_rules(
+    file: Path, *, scope: str, root: str, home: str, within: Path | None
+) -> FoundRules:
+    """The rules of the file; ConfigError if it forbids something that cannot be read."""
+    permissions, text = _read_permissions(file, within, is_foreign=True)
+    lists: dict[Outcome, list[Rule]] = {name: [] for name in RULE_LISTS}
+    notes: list[str] = []
+    warnings: list[str] = []
+    for name in RULE_LISTS:
+        for value in _list_values(permissions, name, file, text, notes):
+            where = RuleOrigin(scope, str(file), find_line(text, value))
+            try:
+                lists[name].append(_parse(value, root, home, where))
+            except InvalidRule as error:
+                problem = f"{file}:{where.line}: {error}"
+                if name == "allow":
+                    notes.append(f"{problem}; it is not used")
+                    continue
+                instead = _ask_instead(value, where, f"{problem}; correct or remove this rule")
+                lists["ask"].append(instead)
+                warnings.append(f"{problem}; {instead.text} is asked about instead")
+    return FoundRules(RuleSet(**{n: tuple(rules) for n, rules in lists.items()}), notes, warnings)
+
+
+def _list_values(
+    permissions: Mapping[str, Any], name: str, file: Path, text: str, notes: list[str]
+) -> list[str]:
+    """The rules of a list as texts; a text alone is a list of one."""
+    given = permissions.get(name)
+    values = [given] if isinstance(given, str) else given or []
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        return [value for value in values if value.strip()]
+    problem = f"{file}:{find_line(text, name)}: permissions.{name} must be a list of rules"
+    if name != "allow":
+        raise ConfigError(problem)  # without it, more would be allowed than the file says
+    notes.append(f"{problem}; what is none is not used")
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+
+
+def _parse(text: str, root: str, home: str, origin: RuleOrigin) -> Rule:
+    if text.strip() in ("mcp__*", "mcp__*__*"):
+        return Rule(text, "mcp__*", None, origin)
+    rule = parse_rule(text, root, home, origin)
+    tool = _TOOL_NAMES.get(rule.tool)
+    return rule if tool is None else Rule(rule.text, tool, rule.pattern, origin)
+
+
+def _ask_instead(text: str, origin: RuleOrigin, problem: str) -> Rule:
+    """A rule that asks about every call of the tool that this text names; ConfigError with the
+    problem if it names none."""
+    try:
+        return _parse(text.partition("(")[0], "/", "~", origin)
+    except InvalidRule as error:
+        raise ConfigError(problem) from error
