@@ -4,7 +4,7 @@ import pytest
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
-from treadle.lib.files.paths import MAX_DIR_ENTRIES
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES
 from treadle.permissions.backtest import run_backtest
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules import RuleSet, parse_rule

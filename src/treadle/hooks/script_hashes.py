@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.lib.files.paths import is_inside
+from treadle.lib.files.file_view import is_inside
 from treadle.lib.shell import SimpleCommand, Word, parse_command
 from treadle.lib.shell.analysis.programs import describe_command
 from treadle.lib.shell.ast import strip_version

@@ -13,7 +13,7 @@ from itertools import chain
 from os.path import normpath
 from typing import Literal
 
-from treadle.lib.files.paths import (
+from treadle.lib.files.file_view import (
     NULL_DEVICE,
     FileSystemView,
     ResolvedPath,

@@ -7,7 +7,7 @@ files of the workspace first, and at a limited number of them. Used by `file_eva
 import stat
 from collections.abc import Iterable, Sequence
 
-from treadle.lib.files.paths import FileSystemView, is_inside
+from treadle.lib.files.file_view import FileSystemView, is_inside
 from treadle.permissions.ruleset.path_patterns import PathPattern
 
 _MAX_NAMES = 50_000

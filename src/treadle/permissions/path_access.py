@@ -11,7 +11,7 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace
 
-from treadle.lib.files.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.options import list_option_values
 from treadle.lib.shell.analysis.programs import list_values

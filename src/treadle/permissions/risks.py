@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 from treadle.core.contracts.policy import Risk, RiskKind
 from treadle.core.contracts.tool import Access
-from treadle.lib.files.paths import CachedFileSystemView, FileSystemView, is_inside
+from treadle.lib.files.file_view import CachedFileSystemView, FileSystemView, is_inside
+from treadle.lib.git.config import read_config
+from treadle.lib.git.repository import list_repositories
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.programs import is_interpreter
 from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.word_set import word_set
-from treadle.permissions.git_config import read_config
-from treadle.permissions.git_repository import list_repositories
 from treadle.permissions.ruling import PolicyContext
 
 _DELETING = word_set("rm rmdir unlink shred")

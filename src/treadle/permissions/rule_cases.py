@@ -23,7 +23,7 @@ import msgspec
 from treadle.core.contracts.tool import Access
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
-from treadle.lib.files.paths import FileSystemView
+from treadle.lib.files.file_view import FileSystemView
 from treadle.permissions.modes import PermissionMode
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules import InvalidRule

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access
-from treadle.lib.files.paths import FileSystemView
+from treadle.lib.files.file_view import FileSystemView
 from treadle.lib.shell.ast import SimpleCommand
 from treadle.permissions.ruleset.rules import Outcome, Rule, RuleOrigin, RuleSet, parse_rule
 

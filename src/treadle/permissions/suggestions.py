@@ -7,7 +7,7 @@ A function of the findings on the call. Suggests only: the user sees the rules f
 import re
 from collections.abc import Iterator, Sequence
 
-from treadle.lib.files.paths import NULL_DEVICE, CachedFileSystemView
+from treadle.lib.files.file_view import NULL_DEVICE, CachedFileSystemView
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.ast import SHELLS, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command

@@ -16,7 +16,7 @@ import msgspec
 from treadle.core.contracts.approval_store import ApprovalState
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
-from treadle.lib.files.paths import is_inside
+from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.private_files import write_private_file
 from treadle.permissions.ruleset.rules import Rule, RuleSet
 

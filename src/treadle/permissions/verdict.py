@@ -11,7 +11,7 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from treadle.lib.files.paths import NULL_DEVICE, CachedFileSystemView, is_inside
+from treadle.lib.files.file_view import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.lib.shell.analysis.overrides import drop_script_words, find_overrides
 from treadle.lib.shell.analysis.programs import describe_command, is_interpreter, list_values
 from treadle.lib.shell.ast import (

@@ -30,6 +30,7 @@ from treadle.core.contracts.workspace import (
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import find_state_dir, make_private_folder
 from treadle.lib.files.protected_paths import find_aliased_part
+from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
 from treadle.workspace import environment, files
 from treadle.workspace.background_command import BackgroundCommand, open_input
 from treadle.workspace.output import decode_output, join_head_tail
@@ -116,8 +117,8 @@ class LocalWorkspace:
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
-        path = os.environ.get("PATH", environment.DEFAULT_PATH)
-        self._safe_path, self._writable_path = environment.split_search_path(path, self._roots)
+        path = os.environ.get("PATH", DEFAULT_PATH)
+        self._safe_path, self._writable_path = split_search_path(path, self._roots)
         self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
         # No library of the project is loaded into our own programs; commands get LD_* separately.
         own = {k: v for k, v in self.command_environment(sandboxed=False).items() if k[:3] != "LD_"}

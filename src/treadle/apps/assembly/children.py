@@ -39,6 +39,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
+from treadle.lib.git.repository import find_repository
 from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def make_worktrees(
 ) -> Lazy[Worktrees] | None:
     """The worktrees of a trusted folder in a git repository; None for other folders, because git
     runs programs that a repository names."""
-    if not trusted or not any((one / ".git").exists() for one in (folder, *folder.parents)):
+    if not trusted or find_repository(folder) is None:
         return None
 
     def make() -> Worktrees:

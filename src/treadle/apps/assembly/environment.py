@@ -14,10 +14,10 @@ from pathlib import Path
 
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.items import NoticeItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.untrusted_files import read_prefix
+from treadle.lib.git.repository import find_own_repository, find_repository, read_head
 from treadle.lib.text.text import plural
 
 MAX_CHANGES = 20
@@ -62,13 +62,12 @@ def _is_first_request(view: Transcript) -> bool:
 
 async def describe_git(folder: Path, *, trusted: bool) -> str:
     """Branch, changes and last commits of the repository that the folder is in; "" without one."""
-    git_dir = next(
-        (one / ".git" for one in (folder, *folder.parents) if (one / ".git").exists()), None
-    )
-    if git_dir is None:
+    top = find_repository(folder)
+    if top is None:
         return ""
     if not trusted:
-        branch = _read_branch(git_dir)
+        repository = find_own_repository(top / ".git")
+        branch = _cut(read_head(repository)[0]) if repository is not None else ""
         return f"Git, when the session began: branch {branch}." if branch else ""
     from treadle.workspace.worktrees.git import run_git  # starts a process
 
@@ -107,13 +106,3 @@ def _format_git(status: list[str], commits: list[str]) -> str:
 def _cut(line: str) -> str:
     text = line.encode("utf-8", "replace").decode()
     return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + "..."
-
-
-def _read_branch(git_dir: Path) -> str:
-    """From the file HEAD; "" if it is detached or `.git` is not a folder."""
-    try:
-        head = read_prefix(git_dir / "HEAD", 300, within=git_dir)
-    except (ConfigError, OSError):
-        return ""
-    name = head.decode(errors="replace").partition("ref: refs/heads/")[2].strip()
-    return _cut(name)

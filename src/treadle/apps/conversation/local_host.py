@@ -595,7 +595,7 @@ class LocalHost:
         return message
 
     async def run_git(self, arguments: str) -> CommandResult:
-        from treadle.workspace.worktrees.git import SAFE_SETTINGS
+        from treadle.lib.git.run import SAFE_SETTINGS
 
         settings = " ".join(f"-c {setting}" for setting in SAFE_SETTINGS)
         return await self._run_command(f"git {settings} --no-pager {arguments}")

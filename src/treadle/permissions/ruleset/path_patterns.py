@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.lib.files.paths import is_inside
+from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.protected_paths import fold_case
 from treadle.lib.shell.syntax.braces import UnsupportedBraces, expand_braces
 

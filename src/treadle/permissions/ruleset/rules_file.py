@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import find_line, read_settings_file
-from treadle.lib.files.paths import is_inside
+from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.private_files import write_private_file
 from treadle.lib.text.text import suggest
 from treadle.permissions.ruleset.rules import (

@@ -1,7 +1,6 @@
 """Checkpoints of the files in a folder: taken, compared, restored.
 
     checkpoints   the operations on one folder: take, diff, plan, apply, prune
-    gitignore     which files the project ignores
     object_store  contents by hash; the same content is stored once
     safe_tree     access to the folder by descriptors: no symlink is followed
     scanner       the current files as a tree; unchanged files are not read again

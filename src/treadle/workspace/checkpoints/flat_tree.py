@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from treadle.workspace.checkpoints.gitignore import GITIGNORE, IgnoreRules
+from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints import safe_tree
-from treadle.workspace.checkpoints.gitignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
 MAX_FILE_BYTES = 10 << 20

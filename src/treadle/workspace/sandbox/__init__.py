@@ -9,8 +9,7 @@
     run_record       what the next session has to know if this one is killed
     folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
-    git_index        whether a file is tracked; the index for a part of a repository
-    repositories     what a checkout or a clone brings; git_history: the files of commits
+    repositories     what a checkout or a clone brings
     host_sockets     Unix sockets of the host that are hidden
     seccomp          system calls that are refused inside
     landlock         no signals and no abstract sockets to the outside

@@ -102,9 +102,9 @@ def _check_terminal() -> CheckResult:
 
 
 async def _check_git() -> CheckResult:
-    from treadle.apps.conversation import helper_programs
+    from treadle.lib.files.search_path import find_program
 
-    program = helper_programs.find_program("git", Path.cwd())
+    program = find_program("git", Path.cwd())
     if program is None:
         return CheckResult("note", "git is not installed", "install git to see changes")
     version = await _read_output(program, "--version")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from treadle.apps.conversation import helper_programs
+from treadle.lib.files.search_path import find_program
 
 TIMEOUT_SECONDS = 2.0
 _VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP")
@@ -26,7 +27,7 @@ async def wants_reduced_motion(folder: Path, environ: Mapping[str, str] = os.env
     if environ.get("SSH_CONNECTION"):
         return False
     for (name, *arguments), expected in _QUESTIONS:
-        program = helper_programs.find_program(name, folder, environ)
+        program = find_program(name, folder, environ)
         if program is not None:
             _, output, _ = await helper_programs.run_program(
                 program, *arguments, variables=_VARIABLES, timeout=TIMEOUT_SECONDS

@@ -286,6 +286,7 @@ class GitReading(msgspec.Struct, frozen=True):
     may_merge: bool = False  # merges commits again, with merge drivers, to show what was resolved
     shows_submodules: bool = False  # runs git in submodules, also in those of older commits
     shows_changes: bool = False  # as the one before, if the configuration says so
+    shows_content: bool = False  # prints the content of files
 
 
 def analyze_git_reading(name: str, arguments: Sequence[Word]) -> GitReading:
@@ -293,11 +294,13 @@ def analyze_git_reading(name: str, arguments: Sequence[Word]) -> GitReading:
     texts = [word.text or "?" for word in arguments]
     at = texts.index("--") if "--" in texts else len(texts)
     options = texts[:at]
+    shows_content = find_git_content(name, arguments) is not None
     return GitReading(
         shows_help="--help" in options,
         may_merge=any(o == "-m" or o.startswith(("--diff-merges", "--remerge")) for o in options),
         shows_submodules=any(o.startswith("--sub") and o.endswith("=diff") for o in options),
-        shows_changes=name != "grep" and find_git_content(name, arguments) is not None,
+        shows_changes=shows_content and name != "grep",
+        shows_content=shows_content,
     )
 
 

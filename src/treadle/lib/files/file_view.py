@@ -1,20 +1,27 @@
-"""Resolves paths as the kernel does: follows symlinks, `..` and `/proc/self/cwd`, notes hard links.
+"""Reads of files that may come from anybody: a named pipe does not block, a device or an endless
+file does not fill the memory. What cannot be read is None, never an error.
 
-Reads the file system through `FileSystemView`, so that a caller can show other folders in place of
-the real ones; and names the paths that may contain secrets. Knows no rules.
+Code that can be shown other files than those of this machine, such as rule cases, reads through a
+FileView. A FileSystemView also resolves paths as the kernel does: it follows symlinks, `..` and
+`/proc/self/cwd`, and notes hard links. Used by lib/git, the permissions and the sandbox.
 """
+
+from __future__ import annotations
 
 import os
 import stat
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
 from treadle.lib.files.protected_paths import fold_case, is_env_file
 from treadle.lib.text.word_set import word_set
 
+MAX_TEXT_BYTES = 1 << 20
 MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
@@ -25,6 +32,71 @@ _SECRET_FILES = word_set(
     "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
 )
 _SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class FileView(msgspec.Struct, frozen=True):
+    """The files of this machine. `mounts` are pairs of a virtual and a real folder. A file that is
+    a symlink is not read."""
+
+    read_flags: ClassVar[int] = READ_FLAGS
+
+    mounts: tuple[tuple[str, str], ...] = ()
+
+    def map_path(self, path: str) -> str:
+        """Where the file of this path is."""
+        for virtual, real in self.mounts:
+            if path == virtual or path.startswith(virtual + "/"):
+                return real + path[len(virtual) :]
+        return path
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        try:
+            return os.lstat(self.map_path(path) if self.mounts else path)
+        except (OSError, ValueError):
+            return None
+
+    def readlink(self, path: str) -> str | None:
+        try:
+            return os.readlink(self.map_path(path))  # noqa: PTH115 - as written, not as a Path
+        except (OSError, ValueError):
+            return None
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
+        try:
+            fd = os.open(self.map_path(path) if self.mounts else path, self.read_flags)
+            try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    return None
+                with open(fd, "rb", closefd=False) as file:
+                    content = file.read(limit + 1)
+            finally:
+                os.close(fd)
+        except (OSError, ValueError):
+            return None
+        return content if len(content) <= limit else None
+
+    def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
+        """The names in a folder, [] if there is none; None if there are more than `limit`."""
+        try:
+            with os.scandir(self.map_path(path)) as entries:
+                names = [entry.name for entry in islice(entries, limit + 1)]
+        except OSError:
+            return []
+        return names if len(names) <= limit else None
+
+
+LOCAL_FILES = FileView()
+
+
+def read_text(path: Path) -> str | None:
+    """What is in a small regular file; None if it is none."""
+    data = LOCAL_FILES.read(str(path), MAX_TEXT_BYTES)
+    return None if data is None else data.decode(errors="replace")
+
+
+# ------------------------------------------------------------------ resolved paths
 
 
 class ResolvedPath(msgspec.Struct, frozen=True):
@@ -40,52 +112,10 @@ class ResolvedPath(msgspec.Struct, frozen=True):
         return (self.path, *self.other_paths)
 
 
-class FileSystemView(msgspec.Struct, frozen=True):
-    """The file system. `mounts` are pairs of a virtual and a real folder."""
+class FileSystemView(FileView, frozen=True):
+    """A view that follows symlinks."""
 
-    mounts: tuple[tuple[str, str], ...] = ()
-
-    def map_path(self, path: str) -> str:
-        for virtual, real in self.mounts:
-            if path == virtual or path.startswith(virtual + "/"):
-                return real + path[len(virtual) :]
-        return path
-
-    def lstat(self, path: str) -> os.stat_result | None:
-        try:
-            return os.lstat(self.map_path(path) if self.mounts else path)
-        except (OSError, ValueError):
-            return None
-
-    def readlink(self, path: str) -> str | None:
-        try:
-            return os.readlink(self.map_path(path))  # noqa: PTH115 (as written, not as a Path)
-        except (OSError, ValueError):
-            return None
-
-    def read(self, path: str, limit: int) -> bytes | None:
-        """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
-        try:
-            handle = os.open(self.map_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    return None
-                with os.fdopen(handle, "rb", closefd=False) as file:
-                    content = file.read(limit + 1)
-            finally:
-                os.close(handle)
-        except (OSError, ValueError):
-            return None
-        return content if len(content) <= limit else None
-
-    def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
-        """The names in a folder; None if there are more than `limit`."""
-        try:
-            with os.scandir(self.map_path(path)) as entries:
-                names = [entry.name for entry in islice(entries, limit + 1)]
-        except OSError:
-            return []
-        return names if len(names) <= limit else None
+    read_flags: ClassVar[int] = READ_FLAGS & ~os.O_NOFOLLOW
 
     def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
         """The paths below a folder with their inodes; only the `limit` nearest ones."""
@@ -176,11 +206,11 @@ class FileSystemView(msgspec.Struct, frozen=True):
 class CachedFileSystemView(FileSystemView, frozen=True):
     """The file system as it was when it was first looked at; for one decision."""
 
-    statuses: dict[str, os.stat_result | None] = {}
-    targets: dict[str, str | None] = {}
-    names: dict[tuple[str, int], list[str] | None] = {}
-    files: dict[tuple[str, int], dict[str, int]] = {}
-    resolved: dict[tuple[str, str, str], ResolvedPath] = {}
+    statuses: dict[str, os.stat_result | None] = msgspec.field(default_factory=dict)
+    targets: dict[str, str | None] = msgspec.field(default_factory=dict)
+    names: dict[tuple[str, int], list[str] | None] = msgspec.field(default_factory=dict)
+    files: dict[tuple[str, int], dict[str, int]] = msgspec.field(default_factory=dict)
+    resolved: dict[tuple[str, str, str], ResolvedPath] = msgspec.field(default_factory=dict)
 
     def resolve(self, path: str, cwd: str, home: str) -> ResolvedPath:
         key = (path, cwd, home)

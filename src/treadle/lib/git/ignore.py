@@ -1,8 +1,8 @@
 """Which files a project ignores: the patterns of its .gitignore files.
 
 The rules are git's: the last pattern that matches decides, `!` negates, a slash anchors a pattern
-to its folder, `**` crosses folders, a slash at the end means folders only. Patterns of rules are
-different: permissions/ruleset/path_patterns.py.
+to its folder, `**` crosses folders, a slash at the end means folders only. Neither git nor pathspec
+is used: docs/decisions/ignore-files.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ GITIGNORE = ".gitignore"
 
 _STAR, _ANY_FOLDERS = "[^/]*", "(?:.*/)?"
 MAX_DOUBLE_STARS = 4
+_CLASS = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|\\.|[^\]])*\]")
+_NAMED_CLASS = re.compile(r"\[:(\w+):\]")
+_NAMED_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \t", "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
 
 
 class IgnorePattern(msgspec.Struct, frozen=True):
@@ -62,13 +69,13 @@ def _parse_line(line: str) -> IgnorePattern | None:
     is_negated = line.startswith("!")
     line = line.removeprefix("!")
     folders_only = line.endswith("/")
-    body = line.rstrip("/")
+    body = line.removesuffix("/")
     if not body:
         return None
     prefix = "" if "/" in body else _ANY_FOLDERS
     try:
-        regex = re.compile(prefix + _translate_glob(body.lstrip("/")), re.DOTALL)
-    except re.error:
+        regex = re.compile(prefix + _translate_glob(body.removeprefix("/")), re.DOTALL)
+    except (re.error, KeyError):
         return None  # git, too, skips an invalid pattern
     return IgnorePattern(regex, is_negated, folders_only)
 
@@ -91,10 +98,9 @@ def _translate_glob(glob: str) -> str:
             tokens.append(_STAR)
         elif char == "?":
             tokens.append("[^/]")
-        elif char == "[" and (end := _find_class_end(glob, at)) > 0:
-            inside = glob[at + 1 : end].replace("\\", "\\\\")
-            tokens.append("(?!/)[" + ("^" + inside[1:] if inside[0] in "!^" else inside) + "]")
-            at = end
+        elif char == "[" and (match := _CLASS.match(glob, at)):
+            tokens.append(f"(?!/){_translate_class(match[0])}")
+            at = match.end() - 1
         elif char == "\\" and at + 1 < len(glob):
             at += 1
             tokens.append(re.escape(glob[at]))
@@ -122,6 +128,10 @@ def _join_tokens(tokens: list[str]) -> str:
     return "".join([*out, *tokens[begin:]])
 
 
-def _find_class_end(glob: str, at: int) -> int:
-    start = at + 2 if glob[at + 1 : at + 2] in ("!", "^") else at + 1
-    return glob.find("]", start + 1)
+def _translate_class(text: str) -> str:
+    """A set of characters, such as `[!a-z]` or `[[:alpha:]_]`."""
+    is_negated = text[1] in "!^"
+    out = ""
+    for at, part in enumerate(_NAMED_CLASS.split(text[1 + is_negated : -1])):
+        out += _NAMED_CLASSES[part] if at % 2 else re.sub(r"(?<!\\)([]\[&|~^])", r"\\\1", part)
+    return f"[{'^' if is_negated else ''}{out}]"
