@@ -46,11 +46,11 @@ def read_rules(
     for name in RULE_LISTS:
         lists[name] = _parse_list(file, text, permissions.get(name, []), name, scope, root, home)
     unknown = set(permissions) - {*RULE_LISTS, "mode", "defaultMode", "additionalDirectories"}
-    for name in sorted(unknown):
+    for wrong in sorted(unknown):
         # A misspelt list would be a list of rules without effect.
-        where, near = f"{file}:{find_line(text, name)}", suggest(name, RULE_LISTS)
+        where, near = f"{file}:{find_line(text, wrong)}", suggest(wrong, RULE_LISTS)
         hint = f"did you mean {near!r}?" if near else f"use {', '.join(RULE_LISTS)}"
-        raise ConfigError(f"{where}: unknown list of rules {name!r}; {hint}")
+        raise ConfigError(f"{where}: unknown list of rules {wrong!r}; {hint}")
     return RuleSet(**lists)
 
 
