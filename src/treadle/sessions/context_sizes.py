@@ -7,20 +7,12 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.transcript.entries import (
-    Entry,
-    HeadRecorded,
-    ItemAdded,
-    Rewound,
-    TurnBegan,
-    Uncompacted,
-    ViewRewritten,
-)
+from treadle.core.transcript.entries import Entry, HeadRecorded, ItemAdded
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
+from treadle.core.transcript.state import SessionState, apply
 
 ContextPart = Literal["user", "assistant", "results"]
-_Sizes = list[tuple[ContextPart, int]]
 
 
 class ContextSizes(msgspec.Struct, frozen=True):
@@ -67,9 +59,7 @@ class ContextCounter:
     """The sizes of the view after the entries that were added."""
 
     def __init__(self) -> None:
-        self._view: _Sizes = []  # never changed in place before its end
-        self._history: _Sizes | None = None  # without any replacement; None while there was none
-        self._before_turn: dict[str, tuple[_Sizes, int]] = {}
+        self._state = SessionState()
         self._chars: dict[ContextPart, int] = {"user": 0, "assistant": 0, "results": 0}
 
     @property
@@ -80,38 +70,15 @@ class ContextCounter:
     @property
     def length(self) -> int:
         """How many items the view has."""
-        return len(self._view)
+        return len(self._state.transcript)
 
     def add(self, entry: Entry) -> None:
-        match entry:
-            case ItemAdded(item=item):
-                part, chars = _measure(item)
-                self._view.append((part, chars))
-                self._chars[part] += chars
-                if self._history is not None:
-                    self._history.append((part, chars))
-            case TurnBegan(turn_id=turn_id):
-                self._before_turn[turn_id] = (self._view, len(self._view))
-            case ViewRewritten():
-                if self._history is None and not entry.is_repair:
-                    self._history = list(self._view)
-                new = map(_measure, entry.items)
-                lost = max(0, entry.length - len(self._view))
-                stop = max(entry.start, entry.stop - lost)
-                self._replace([*self._view[: entry.start], *new, *self._view[stop:]])
-            case Uncompacted() if self._history is not None:
-                self._replace(self._history)
-                self._history = None
-            case Rewound(turn_id=turn_id) if turn_id in self._before_turn:
-                view, length = self._before_turn[turn_id]
-                self._replace(view[:length])
-            case _:
-                pass
-
-    def _replace(self, view: _Sizes) -> None:
-        self._view = view
-        self._chars = {"user": 0, "assistant": 0, "results": 0}
-        for part, chars in view:
+        before, self._state = self._state, apply(self._state, entry)
+        known = len(before.transcript)
+        if self._state.view_changes != before.view_changes:
+            self._chars, known = dict.fromkeys(self._chars, 0), 0
+        for item in self._state.transcript[known:]:
+            part, chars = _measure(item)
             self._chars[part] += chars
 
 

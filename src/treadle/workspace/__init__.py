@@ -6,6 +6,8 @@ processes           the client of the fork server (supervisor/), which owns proc
 background_command  a command that continues in the background
 pipe_reader         the output of a program as it is; output: the same as safe text
 environment         the environment variables of a command
+command_limits      processes, memory and denied files of a command
+read_only, landlock which files our own read-only programs may open
 scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
 checkpoints/        the files of a folder before and after each turn

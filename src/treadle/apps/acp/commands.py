@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.choice_option import ChoiceOption
 from treadle.apps.conversation.costs import describe_thinking, list_purposes
@@ -22,6 +21,7 @@ from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.transcript.content import Text, UserContent
 from treadle.lib.text.text import format_dollars, suggest

@@ -171,6 +171,20 @@ def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
 # ------------------------------------------------------------------ policy
 
 
+class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policies of an agent and of its children have in common.
+
+    `is_contained`: commands run in containers, not in the sandbox of the workspace. `has_network`:
+    so has the sandbox or the container.
+    """
+
+    interactive: bool
+    added_folders: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    is_contained: bool = False
+    has_network: bool = True
+
+
 class LazyPolicy:
     """A Policy over the permission rules, made at the first call."""
 
@@ -178,25 +192,14 @@ class LazyPolicy:
         self,
         workspace: LazyWorkspace,
         rules: Callable[[], RuleSet],
-        *,
         mode: PermissionMode,
-        interactive: bool,
-        added_folders: tuple[str, ...] = (),
-        readable: tuple[str, ...] = (),
-        save_rules: Callable[[tuple[str, ...]], None] | None = None,
-        is_contained: bool = False,
-        has_network: bool = True,
+        options: PolicyOptions,
+        save_rules: Callable[[tuple[str, ...]], None] = lambda rules: None,
     ) -> None:
-        """`is_contained`: commands run in containers, not in the sandbox of the workspace.
-        `has_network`: so has the sandbox or the container."""
-        self._has_network = has_network
-        self._is_contained = is_contained
         self._workspace = workspace
         self._rules = rules
         self._mode: PermissionMode = mode
-        self._interactive = interactive
-        self._added_folders = added_folders
-        self._readable = readable
+        self._options = options
         self._save_rules = save_rules
         self._session_rules: tuple[str, ...] = ()
         self._granted: tuple[str, ...] = ()
@@ -243,24 +246,23 @@ class LazyPolicy:
         from treadle.permissions.policy import RulePolicy, build_policy_context
 
         async def save(rules: tuple[str, ...]) -> None:
-            if self._save_rules is not None:
-                self._save_rules(rules)
+            self._save_rules(rules)
 
-        has_sandbox = self._workspace.get_local().sandboxed
-        # The search tools and the sandbox leave out what a rule denies: see assemble.py.
-        context = msgspec.structs.replace(
-            build_policy_context(
-                self._workspace.root, self._rules(), self._added_folders, self._readable
-            ),
-            tools_skip_denied=True,
-            sandbox_hides_denied=has_sandbox and not self._is_contained,
-            sandbox_has_network=self._has_network,
+        options, has_sandbox = self._options, self._workspace.get_local().sandboxed
+        context = build_policy_context(
+            self._workspace.root, self._rules(), options.added_folders, options.readable
         )
         policy = RulePolicy(
-            context,
+            # The search tools and the sandbox leave out what a rule denies: see toolset.py.
+            msgspec.structs.replace(
+                context,
+                tools_skip_denied=True,
+                sandbox_hides_denied=has_sandbox and not options.is_contained,
+                sandbox_has_network=options.has_network,
+            ),
             mode=self._mode,
-            interactive=self._interactive,
-            sandboxed=has_sandbox or self._is_contained,
+            interactive=options.interactive,
+            sandboxed=has_sandbox or options.is_contained,
             save_rules=save,
         )
         policy.allow_for_session(self._session_rules)

@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.apps.assembly.command_files import CustomCommand
-from treadle.apps.console.rule_changes import RuleChange
 from treadle.apps.settings.changes import SettingChange
+from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.settings.rule_changes import RuleChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from treadle.agents.child_agents import ChildAgents
-from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
-from treadle.apps.assembly.command_files import CustomCommand
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
-from treadle.apps.console import rule_changes
-from treadle.apps.console.rule_changes import RuleChange
 from treadle.apps.conversation import plans, undo
 from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.host import (
@@ -35,9 +32,13 @@ from treadle.apps.conversation.host import (
     TurnLine,
 )
 from treadle.apps.settings import changes as settings_changes
-from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings import extensions, rule_changes, rules
 from treadle.apps.settings.changes import SettingChange
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.rule_changes import RuleChange
+from treadle.apps.settings.settings import SETTINGS, Settings
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
@@ -93,9 +94,8 @@ class LocalHost:
         names = self._load_settings().add_dir
         return tuple(Path(self.folder, name).expanduser() for name in names)
 
-    def _load_settings(self) -> settings_page.Settings:
-        load = settings_page.load_settings
-        settings = load(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
+    def _load_settings(self) -> Settings:
+        settings = load_settings(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
         return msgspec.structs.replace(settings, **dict.fromkeys(self._removed_limits))
 
     # --- trust ---------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class LocalHost:
         self.notes = self._session.notes
         # In a thread: the items of a long session are measured, and a host has other sessions.
         is_resumed = self._session.state is not None
-        self._children = ChildAgents()
+        self._children = self._session.make_children()
         start = partial(self._session.start, children=self._children)
         self._driver = await asyncio.to_thread(start) if is_resumed else start()
         for server in self._session.servers:
@@ -395,7 +395,7 @@ class LocalHost:
 
     def list_settings(self) -> list[tuple[str, str, str]]:
         settings = self._load_settings()
-        names = [setting.name for setting in settings_page.SETTINGS]
+        names = [setting.name for setting in SETTINGS]
         return [(name, settings.format(name), settings.origin(name)) for name in names]
 
     def describe_setting(self, name: str) -> str:
@@ -418,8 +418,8 @@ class LocalHost:
         return rule_changes.describe_rule_change(self.folder, change, changed)
 
     def list_agents(self) -> list[tuple[str, str]]:
+        from treadle.agents.agent_definition import BUILTIN_AGENTS
         from treadle.agents.agent_files import read_agent_files
-        from treadle.agents.agent_kinds import BUILTIN_AGENTS
 
         folders = [self.folder] if self.is_trusted else []
         agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())
@@ -621,7 +621,7 @@ class LocalHost:
         from treadle.apps.settings.writer import write_setting
 
         file = write_setting(name, value)
-        settings = settings_page.load_settings(self.folder)
+        settings = load_settings(self.folder)
         overridden = f", but {settings.origin(name)} sets {settings.format(name)}"
         return f"saved in {file}{'' if getattr(settings, name) == value else overridden}"
 

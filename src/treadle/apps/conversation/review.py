@@ -1,7 +1,7 @@
 """`/review`: a read-only child agent reviews the working tree, commits, or what a text describes.
 
-The model starts the agent (agents/agent_kinds.py) and gives its findings as the answer, so they are
-part of the session and can be worked on. Used by the terminal and the page.
+The model starts the agent (agents/agent_definition.py) and gives its findings as the answer, so
+they are part of the session and can be worked on. Used by the terminal and the page.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
-from treadle.sessions.history import read_state
-from treadle.sessions.log_end import read_last_items
+from treadle.sessions.history import read_last_items, read_state
 
 MAX_LINES = 4
 MAX_CHARS = 300  # of a line

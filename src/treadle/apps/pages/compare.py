@@ -13,8 +13,8 @@ from treadle.apps.pages.frame import render_page
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.lib.compare import common_prefix_length
 from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
-from treadle.sessions.diff import is_same
 from treadle.sessions.index import SessionSummary
+from treadle.sessions.replay import is_same
 from treadle.sessions.timeline import Timeline
 
 MAX_ITEMS = 100  # of each side, after the first difference

@@ -75,7 +75,7 @@ def _serve(folder: Path, flags: dict[str, object], listener: socket.socket, toke
 
     from treadle.apps.web.application import build_app
     from treadle.apps.web.hub import Hub
-    from treadle.sessions.log.lock import set_program_name
+    from treadle.lib.files.locks import set_program_name
 
     set_program_name("treadle web")
     port = listener.getsockname()[1]

@@ -34,7 +34,9 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     detachable  the call may continue in the background: when it calls `context.detach()`,
                 or after `detach_after` seconds
     eager       a pure call may start while the reply that contains it still streams
-    asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
+    asks_host   the call may need decisions of the host while it runs: `context.ask_host()`. Its
+                `restore_approvals(arguments, context)`, if it has that, gives the ApprovalRequests
+                that wait after a crash, before the call continues
     needs_approval  the user decides on every call, even if the policy allows it
     needs_policy    an agent without a policy runs it only if its approver agrees
     deferred        the model finds it with the provider's own tool search; a model without the

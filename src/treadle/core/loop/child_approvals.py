@@ -50,6 +50,14 @@ class ChildApprovals:
         finally:
             self._forget(waiting)
 
+    def restore(self, call_id: str, request: ApprovalRequest) -> None:
+        """The child in this call, which an earlier process ran, waits for these. It asks again when
+        it continues, if there is no decision."""
+        self._waiting.append(_WaitingRequest(call_id, request, is_restored=True))
+
+    def forget_restored(self) -> None:
+        self._waiting = [one for one in self._waiting if not one.is_restored]
+
     def withdraw(self, call_ids: Collection[str]) -> None:
         """The children in these calls are being stopped: a decision comes too late."""
         for waiting in [one for one in self._waiting if one.call_id in call_ids]:
@@ -63,7 +71,9 @@ class ChildApprovals:
     def take_new(self) -> ApprovalRequest | None:
         """A request that the host has not got yet."""
         for waiting in self._waiting:
-            if not waiting.is_shown and waiting.request.unresolved:
+            if waiting.is_shown or waiting.is_restored:
+                continue
+            if waiting.request.unresolved:
                 waiting.is_shown = True
                 return waiting.request
         return None
@@ -113,8 +123,11 @@ class ChildApprovals:
 class _WaitingRequest:
     """A child's request, with callbacks that notice when it is resolved."""
 
-    def __init__(self, call_id: str, request: ApprovalRequest) -> None:
+    def __init__(
+        self, call_id: str, request: ApprovalRequest, *, is_restored: bool = False
+    ) -> None:
         self.call_id = call_id
+        self.is_restored = is_restored
         self._callbacks = request.callbacks
         self.resolved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_shown = self.is_withdrawn = False

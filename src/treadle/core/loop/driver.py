@@ -179,7 +179,7 @@ class Driver(HostControls):
             return AwaitingInput(self.submit)
         self._may_resume = False
         self._use_settings(self._next_settings)
-        self._approvals.clear()  # what is not decided now is asked again
+        self._forget_approvals()  # what is not decided now is asked again
         self._session.begin_turn()
         if isinstance(move, RunTools):
             return None  # messages wait until the calls are answered
@@ -283,7 +283,7 @@ class Driver(HostControls):
     async def _close_interrupted_turn(self) -> TurnResult:
         """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
         session = self._session
-        self._approvals.clear()
+        self._forget_approvals()
         await self._cancel_round()
         self._tool_round.forget_asked()
         partial = self._gateway.take_partial_reply()
@@ -304,6 +304,10 @@ class Driver(HostControls):
             session.append(partial)
         session.append(NoticeItem(INTERRUPTED_NOTICE, kind=INTERRUPTED, next_move="rest"))
         return await self._finish_turn(end)
+
+    def _forget_approvals(self) -> None:
+        self._approvals.clear()
+        self._child_approvals.forget_restored()
 
     async def _start_once(self) -> None:
         if not self._has_started:
@@ -375,19 +379,31 @@ class Driver(HostControls):
             self._leave()
 
     async def restore_approvals(self) -> None:
-        """Put the calls that an earlier process left waiting into `approvals`, so that the host can
-        answer before next(), which asks again about those without an answer. Opens the tools."""
+        """Put the calls that an earlier process left waiting, also those of child agents, into
+        `approvals`, so that the host can answer before next(), which asks again about those without
+        an answer. Opens the tools."""
         move = pending(self._session.state.transcript)
-        if not isinstance(move, RunTools) or not self._session.undecided_call_ids:
+        calls = move.calls if isinstance(move, RunTools) else ()
+        if not self._session.undecided_call_ids and not self._may_ask_host(calls):
             return
         self._enter()
         try:
             await self._start_once()
             self._toolbox.refresh()
-            _, approvals = await self._tool_round.prepare(move.calls)
+            prepared, approvals = await self._tool_round.prepare(calls)
             self._approvals.restore(approvals)  # `next` does not ask policy and hooks again
+            for call_id, request in await self._tool_round.find_child_requests(prepared):
+                self._child_approvals.restore(call_id, request)
         finally:
             self._leave()
+
+    def _may_ask_host(self, calls: tuple[ToolCall, ...]) -> bool:
+        """Whether one of these calls was begun, and may have asked for approvals."""
+        begun = {call.name for call in calls if call.id in self._session.state.intents}
+        if not begun:
+            return False
+        specs = [tool.spec for tool in self._config.source.tools()]
+        return any(spec.asks_host and spec.name in begun for spec in specs)
 
     async def rewind(self, turn_id: str) -> None:
         """Take back this turn and all later ones; the log keeps them. Their background tasks are
@@ -398,7 +414,7 @@ class Driver(HostControls):
         self._check_free("rewind")
         await self._cancel_round()
         await self._task_reports.cancel_since(self.tasks, turn_id, self._session.state)
-        self._approvals.clear()
+        self._forget_approvals()
         self._may_resume = self._has_failed = False
         self._session.rewind(turn_id)
         await self._log.flush()

@@ -27,6 +27,7 @@ from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.execute import CallExecutor, ignore_detach
 from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.interruption import await_contained
 from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
 from treadle.core.loop.scheduler import ScheduledCall, run_calls
@@ -130,6 +131,25 @@ class ToolRound:
         if not is_old and not self._executor.has_started(call.id):
             return make_interrupted_result(call, CANCELLED_CALL)
         return make_interrupted_result(call, INTERRUPTED_CALL)
+
+    async def find_child_requests(
+        self, prepared: Sequence[PreparedCall]
+    ) -> list[tuple[str, ApprovalRequest]]:
+        """What the child agents of interrupted calls wait for, each with the id of its call."""
+        found: list[tuple[str, ApprovalRequest]] = []
+        for ready in prepared:
+            restore = getattr(ready.tool, "restore_approvals", None)
+            if restore is None or ready.intent is None or ready.refusal is not None:
+                continue
+            context, who = self._executor.make_context(ready), f"the approvals of {ready.call.name}"
+            try:
+                work = restore(ready.arguments, context)
+                requests = await await_contained(work, who, self._emitter)
+            except Exception as error:  # noqa: BLE001 - the call itself tells it when it continues
+                self._emitter.emit(WarningRaised, f"{who}: {error_text(error)}")
+            else:
+                found += [(ready.call.id, request) for request in requests]
+        return found
 
     def forget_asked(self) -> None:
         """The round is over: what policy and hooks said about its calls is not needed."""

@@ -11,9 +11,7 @@ import msgspec
 
 # What a model call is for. turn: a reply of a turn; closing: its last one, at a limit. The others
 # are no part of the conversation: search looks for what a provider refuses, judge is a hook's.
-CallPurpose = Literal[
-    "turn", "closing", "side_question", "summary", "title", "search", "judge", "sampling"
-]
+CallPurpose = Literal["turn", "closing", "side_question", "summary", "search", "judge", "sampling"]
 TURN_PURPOSES: frozenset[CallPurpose] = frozenset({"turn", "closing", "search", "summary"})
 
 

@@ -85,6 +85,15 @@ class BuiltinSource(StaticSource):
         """The working directory of the session's next call; a policy resolves paths by it."""
         return self.sessions.cwd(session_id)
 
+    def begin_session(self, session_id: str, items: Sequence[Item]) -> None:
+        """A resumed session is in the folder of its last command. A new one is in the root and has
+        seen no file, also if another one, which is kept elsewhere, had its id."""
+        if items:
+            self.restore_cwd(session_id, items)
+        else:
+            self.sessions.set_cwd(session_id, self.sessions.root)
+            self.sessions.get(session_id).seen_files.clear()
+
     def restore_cwd(self, session_id: str, items: Iterable[Item]) -> None:
         """Set the working directory of a resumed session to that of its last command."""
         cwd = find_last_cwd(items)

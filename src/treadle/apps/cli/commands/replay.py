@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.core.contracts.source import ToolSource
     from treadle.core.contracts.workspace import Workspace
-    from treadle.sessions.diff import Difference
-    from treadle.sessions.replay import Recording, ToolMismatch
+    from treadle.sessions.replay import Difference, Recording, ToolMismatch
 
 MAX_LINES = 30
 READ_ONLY_TOOLS = frozenset({"read", "glob", "grep", "ls"})
@@ -182,8 +181,8 @@ def _fork(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from treadle.sessions.diff import find_first_difference
     from treadle.sessions.history import read_state
+    from treadle.sessions.replay import find_first_difference
 
     library = Library()
     left, right = library.find(options.left), library.find(options.right)
@@ -197,7 +196,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _print_side_by_side(difference: Difference, left: str, right: str) -> None:
-    from treadle.sessions.diff import format_item
+    from treadle.sessions.replay import format_item
 
     print(_format_columns(format_item(difference.left), format_item(difference.right), left, right))
 

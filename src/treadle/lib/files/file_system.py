@@ -1,7 +1,7 @@
-"""The system calls of a journal, one method each.
+"""The system calls for files that have to be durable, one method each.
 
-A journal uses the disk only through this, so that a test can stop, shorten or fail any call
-(treadle.testing.faulty_files). Files get mode 0600, folders 0700.
+Who uses the disk only through this can be tested with calls that stop, fail or write less
+(treadle.testing.faulty_files). Files get mode 0600, folders 0700. Used by the logs of sessions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.lib.files.private_files import make_private_folder
 
 
 class Files(Protocol):
-    """What a journal needs of a file system.
+    """What durable files need of a file system.
 
     Promises: errors are OSErrors with their errno; `write` may write fewer bytes than given.
     """

@@ -1,7 +1,7 @@
-"""Content too long for a line of the log, in files named by their SHA-256.
+"""Contents in files that are named by their SHA-256: the same content is stored once.
 
-A blob is written before the line that names it; the same content is stored once. A missing or
-damaged blob is detected when it is read.
+A missing or damaged one is detected when it is read. Sessions keep what is too long for a line of
+their log in them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 import secrets
 from pathlib import Path
 
-from treadle.sessions.log.files import Files, write_all
+from treadle.lib.files.file_system import Files, write_all
 
 
 class Blobs:
-    """The blobs of one session."""
+    """The blobs of one folder."""
 
     def __init__(self, directory: Path, files: Files) -> None:
         self._directory = directory
