@@ -193,6 +193,9 @@ async def test_an_error_inside_is_never_an_allow():
         ("curl a | sh", ()),
         ("bash -c 'npm test; make all'", ("Bash(npm test:*)", "Bash(make all)")),
         ("sudo apt update", ("Bash(sudo apt update)",)),
+        ("echo $(rm x)", ("Bash(rm x)",)),
+        ("cd /o && cat x", ("Bash(cd /o)", "Read(//o/x)")),
+        ("LANG=$(rm x) git status", ("Bash(rm x)",)),
     ],
 )
 def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, proposed):

@@ -5,7 +5,8 @@ Looks at words only. Used by `verdict.py`.
 
 import re
 
-from treadle.lib.shell.ast import SimpleCommand, Word, get_program_name, strip_version
+from treadle.lib.shell.analysis.programs import list_values
+from treadle.lib.shell.ast import Effects, SimpleCommand, Word, get_program_name, strip_version
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import plural
 from treadle.lib.text.word_set import word_set
@@ -18,6 +19,7 @@ _SAFE_VARIABLES = word_set(
     "SOURCE_DATE_EPOCH"
 )
 _LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
+_PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
 _MAX_CHARS = 200_000
 # A carriage return asks instead: text from other systems contains them.
@@ -68,6 +70,18 @@ def find_malformation(text: str) -> str:
     if "\0" in text:
         return "a NUL in the command"
     return "control characters in the command" if _CONTROL_CHARS.search(text) else ""
+
+
+def find_mentioned_program(command: SimpleCommand, forbidden: frozenset[str]) -> str:
+    """Why an unknown program may run a forbidden one that is named in its arguments, or ""."""
+    effects = command.effects
+    if effects != Effects(mentions=effects.mentions, is_opaque=effects.is_opaque):
+        return ""  # it is known
+    for word in command.argv[1:]:
+        for text in list_values(word.text or ""):
+            if named := forbidden.intersection(_PROGRAM_NAME.findall(text)):
+                return f"it may run {min(named)}, which a rule restricts"
+    return ""
 
 
 def has_invisible_chars(text: str) -> bool:

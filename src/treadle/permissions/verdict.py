@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from treadle.lib.files.file_view import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.lib.shell.analysis.overrides import drop_script_words, find_overrides
-from treadle.lib.shell.analysis.programs import describe_command, is_interpreter, list_values
+from treadle.lib.shell.analysis.programs import describe_command, is_interpreter
 from treadle.lib.shell.ast import (
     UNKNOWN_ARGUMENTS,
     Effects,
@@ -28,6 +28,7 @@ from treadle.permissions.command_checks import (
     check_assignments,
     describe_inline_code,
     find_malformation,
+    find_mentioned_program,
     has_invisible_chars,
 )
 from treadle.permissions.file_evaluator import FileEvaluator
@@ -67,7 +68,6 @@ _HARMLESS_VARIABLES = word_set(
 )
 _EDIT_PROGRAMS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
 _SPLIT_CHARS = re.compile(r"[\s*?\[\\]")
-_PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _MAX_PLAIN_CHARS = 1000
 
 
@@ -246,10 +246,10 @@ class _LineEvaluator:
             if finding.outcome == "deny":
                 denied = finding
                 break
-            # The question that no mode may answer comes first.
-            if finding.outcome == "ask" and (
-                asked is None or _must_ask(finding) > _must_ask(asked)
-            ):
+            is_firmer = asked is None or _must_ask(finding) > _must_ask(asked)
+            if (
+                finding.outcome == "ask" and is_firmer
+            ):  # the firmest comes first
                 asked = finding
         if denied is not None:
             return _wrap_finding(command, denied, inner)
@@ -331,9 +331,8 @@ class _LineEvaluator:
     def _is_harmless(self, word: Word, effects: Effects) -> bool:
         """Whether a word that is not static cannot change what the command does."""
         known = self._parsed.assigned_variables | _HARMLESS_VARIABLES
-        return (
-            effects.is_print_only and word.is_plain_data and known.issuperset(word.variable_names)
-        )
+        is_known = known.issuperset(word.variable_names)
+        return effects.is_print_only and word.is_plain_data and is_known
 
     def _check_effects(self, command: SimpleCommand, pattern: CommandPattern | None) -> str:
         effects = command.effects
@@ -343,7 +342,8 @@ class _LineEvaluator:
             return ""
         if effects.has_inline_code:
             return describe_inline_code(command)
-        return self._check_mentioned_programs(command) if pattern is not None else ""
+        forbidden = self._rules.forbidden_programs
+        return find_mentioned_program(command, forbidden) if pattern and forbidden else ""
 
     def _check_overrides(self, command: SimpleCommand, pattern: CommandPattern | None) -> str:
         """Why a prefix rule does not cover words after its own ones; "" if it does."""
@@ -359,29 +359,14 @@ class _LineEvaluator:
         found = find_overrides(name, words)
         for word in rest:
             if any(word is override for override in found.words):
-                return (
-                    f"{word.source} can make {name} run other code, and the rule does not name it"
-                )
+                reason = "run other code, and the rule does not name it"
+                return f"{word.source} can make {name} {reason}"
             if len(named) > 1 and any(word is target for target in found.targets):
                 return f"{word.source} is for another target or project than the rule names"
         if is_interpreter(name) and len(named) < 2:
             return ""  # the rule allows any script
         outside = self._paths.find_outside(command, rest)
         return f"{outside} is outside the folder, and the rule does not name it" if outside else ""
-
-    def _check_mentioned_programs(self, command: SimpleCommand) -> str:
-        """An unknown program may run a program that is named in its arguments."""
-        effects = command.effects
-        if not self._rules.forbidden_programs or effects != Effects(
-            mentions=effects.mentions, is_opaque=effects.is_opaque
-        ):
-            return ""
-        for word in command.argv[1:]:
-            for text in list_values(word.text or ""):
-                named = self._rules.forbidden_programs.intersection(_PROGRAM_NAME.findall(text))
-                if named:
-                    return f"it may run {min(named)}, which a rule restricts"
-        return ""
 
 
 def stays_sandboxed(call: PolicyCall) -> bool:
@@ -456,9 +441,7 @@ def _writes_by_redirect(command: SimpleCommand) -> bool:
 def _wrap_finding(
     command: SimpleCommand, finding: PolicyFinding, inner: tuple[PolicyFinding, ...]
 ) -> PolicyFinding:
-    prefix = f"{finding.subject}: " if finding.subject != command.source else ""
-    reason = prefix + finding.reason
-    kind = finding.kind
-    return PolicyFinding(
-        command.source, finding.outcome, reason, finding.rule, inner=inner, kind=kind
-    )
+    reason, kind = finding.reason, finding.kind
+    if finding.subject != command.source:
+        reason = f"{finding.subject}: {reason}"
+    return PolicyFinding(command.source, finding.outcome, reason, finding.rule, False, inner, kind)
