@@ -1,8 +1,9 @@
 """What a git command does beyond its words: programs that its repository makes it run, and files
 that it prints although the command does not name them.
 
-Looks at the repository in the folder where the command runs. Used by `path_access.py`; uses
-`git_config.py` and lib/git, which reads `.git` without git.
+`git status` runs `core.fsmonitor`, `git diff` runs text converters and filters: in a folder that
+came from elsewhere, `.git/config` did, too. The configuration of the user and the system is
+trusted. Used by `path_access.py`; uses lib/git, which reads `.git` without git.
 """
 
 import re
@@ -10,18 +11,20 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from treadle.lib.files.file_view import is_inside
-from treadle.lib.git.config import ConfigEntries
+from treadle.lib.files.file_view import FileView, is_inside
+from treadle.lib.git.config import ConfigEntries, read_config
 from treadle.lib.git.repository import (
     GitRepository,
     find_bare_repository,
     join_path,
     list_repositories,
+    open_repository,
     read_pointer,
 )
 from treadle.lib.shell.analysis.git import (
     GitCommand,
     GitContent,
+    GitReading,
     analyze_git_reading,
     find_git_content,
 )
@@ -29,15 +32,39 @@ from treadle.lib.shell.analysis.git_files import is_selected
 from treadle.lib.shell.analysis.programs import list_values
 from treadle.lib.shell.ast import Word
 from treadle.permissions.file_evaluator import FileEvaluator
-from treadle.permissions.git_config import find_git_program
 from treadle.permissions.ruleset.rules import Rule
 from treadle.permissions.ruling import PolicyFinding
 from treadle.permissions.tracked_files import TrackedFile, TrackedFiles
 
 _PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
-_MAX_DEPTH = 4
+_MAX_DEPTH = 4  # of submodules, and of other objects
 _MAX_LIST_BYTES = 1 << 16
 _FILE_KEYS = ("blame.ignorerevsfile", "mailmap.file")  # git prints lines of these files
+_MAX_NESTED_NAMES = 50_000
+_BOOLEAN = re.compile(r"|true|false|yes|no|on|off|[01]", re.IGNORECASE)
+# Keys with a program that reading commands run, and values of them that are harmless.
+_PROGRAM_KEYS: tuple[tuple[str, str], ...] = (
+    (r"core\.fsmonitor", _BOOLEAN.pattern),
+    (r"diff\.external|diff\..+\.(?:command|textconv)", ""),
+    (r"filter\..+\.(?:clean|smudge|process)", r"git-lfs [\w -]+(?:-- )?%f|git-lfs [\w -]+|cat"),
+    (r"gpg(?:\..+)?\.program|gpg\.ssh\.defaultkeycommand", r"gpg2?|gpgsm|ssh-keygen"),
+    (r"include\.path|includeif\..+\.path", ""),
+    (r"core\.alternaterefscommand|alias\.whatchanged", ""),
+)
+_HELP_KEY = r"help\.(?:format|browser|htmlpath)|web\.browser|(?:man|browser)\..+"
+_MERGE_KEY = r"merge\..+\.driver"
+# In a partial clone, reading fetches missing objects with these.
+_PARTIAL_CLONE_KEY = re.compile(
+    r"remote\..+\.(?:promisor|partialclonefilter)|extensions\.partialclone"
+)
+_FETCH_KEYS = re.compile(
+    r"core\.(?:sshcommand|askpass|gitproxy)|credential\..*helper|remote\..+\.(?:uploadpack|vcs)|"
+    r"url\..+"
+)
+_UNKNOWN_SUBMODULES = (
+    "the submodules cannot be checked, and their configuration can make git run programs"
+)
+_HOOKS = ("post-index-change",)  # `git status` runs it when it refreshes the index
 
 
 class GitEvaluator:
@@ -60,7 +87,7 @@ class GitEvaluator:
 
     def evaluate_repository(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git treats a folder that looks like a bare repository as one, and uses its config."""
-        folder = self._change_folder(command.list_folders(), cwd)
+        folder = self._change_folder(command, cwd)
         bare = find_bare_repository(self._file_system, folder)
         if bare and is_inside(bare, self._files.roots):
             reason = "a bare repository, whose configuration can run programs"
@@ -69,10 +96,10 @@ class GitEvaluator:
 
     def evaluate_reading(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git must run no program of the repository while it reads, and read nothing elsewhere."""
-        folder = self._change_folder(command.list_folders(), cwd)
+        folder = self._change_folder(command, cwd)
         if repositories := self._list_repositories(folder):
             reading = analyze_git_reading(command.name, command.arguments)
-            program = find_git_program(self._file_system, repositories, reading, self._files.home)
+            program = _find_git_program(self._file_system, repositories, reading, self._files.home)
             if program:
                 return PolicyFinding(folder, "ask", program)
             places = _GitPlaces(self._files)
@@ -88,7 +115,7 @@ class GitEvaluator:
         content = find_git_content(command.name, command.arguments)
         if content is None:
             return allowed
-        folder = self._change_folder(command.list_folders(), cwd)
+        folder = self._change_folder(command, cwd)
         for repository in self._list_repositories(folder):
             found = self._find_named(command.arguments, repository, folder)
             if not found and content.is_whole:
@@ -112,9 +139,9 @@ class GitEvaluator:
                 reason = f"git reads it as a pattern; rule {rule.text}"
                 yield PolicyFinding(word.source, "ask", reason, rule.text)
 
-    def _change_folder(self, folders: Sequence[str], cwd: str) -> str:
-        for folder in folders:
-            cwd = self._files.resolve(folder, cwd).path
+    def _change_folder(self, command: GitCommand, cwd: str) -> str:
+        for folder in command.folders:
+            cwd = self._files.resolve(folder.text, cwd).path if folder.text else cwd
         return cwd
 
     def _find_named(
@@ -181,14 +208,15 @@ class _GitPlaces:
         if not self._is_own_folder(repository, config):
             yield f"{repository.worktree}/.git is the repository of another folder"
         for key, value in config:
-            path = self._resolve(value, repository.git_folder)
-            is_here = path == self._resolve(repository.worktree, "/")
-            if key == "core.worktree" and not is_here and not self._may_read(path):
-                yield f"core.worktree makes git read {path}"
-            if key in _FILE_KEYS and value:
-                path = self._resolve(value, repository.worktree)
-                if not self._may_read(path):
-                    yield f"{key} makes git read {path}"
+            if key == "core.worktree":
+                path = self._resolve(value, repository.git_folder)
+                is_here = path == self._resolve(repository.worktree, "/")
+            elif key in _FILE_KEYS and value:
+                path, is_here = self._resolve(value, repository.worktree), False
+            else:
+                continue
+            if not is_here and not self._may_read(path):
+                yield f"{key} makes git read {path}"
         if not shows_content:
             return
         for path in self._list_other_objects(f"{repository.common}/objects", 0):
@@ -235,3 +263,130 @@ class _GitPlaces:
 
     def _may_read(self, path: str) -> bool:
         return self._files.evaluate(path, "read", "/").outcome == "allow"
+
+
+# ---------------------------------------------------------------- programs in the configuration
+
+
+def _find_git_program(
+    file_system: FileView,
+    repositories: Sequence[GitRepository],
+    reading: GitReading,
+    home: str,
+) -> str:
+    """What a reading git command in one of these repositories would run, as a reason for the user;
+    "" if nothing."""
+    found = (_check_repository(file_system, r, reading, 0) for r in repositories)
+    return next(filter(None, found), "") or _check_old_submodules(
+        file_system, repositories, reading, home
+    )
+
+
+def _check_repository(
+    file_system: FileView, repository: GitRepository, reading: GitReading, depth: int
+) -> str:
+    config = ConfigEntries()
+    for file in repository.config_files:
+        entries = read_config(file_system, file)
+        if entries is None:
+            return f"{file} cannot be checked, and it can make git run programs"
+        config += entries
+        program = _find_program(entries, config, reading)
+        if program:
+            return f"{program} in {file} makes git run a program"
+    remotes = f"{repository.common}/remotes"  # where older versions of git keep URLs
+    if _is_partial_clone(config) and file_system.list_names(remotes) != []:
+        return f"the URLs in {remotes} can make git run a program"
+    hooks = _find_hooks_folder(config, repository)
+    for name in _HOOKS:
+        if file_system.lstat(f"{hooks}/{name}") is not None:
+            return f"the hook {hooks}/{name} runs when git reads the files"
+    return _check_submodules(file_system, repository, config, reading, depth)
+
+
+def _is_partial_clone(config: ConfigEntries) -> bool:
+    return any(map(_PARTIAL_CLONE_KEY.fullmatch, dict(config)))
+
+
+def _find_program(entries: ConfigEntries, config: ConfigEntries, reading: GitReading) -> str:
+    """The first key with a program that a reading command runs. `config`: all entries so far."""
+    patterns = [
+        *_PROGRAM_KEYS,
+        *([(_HELP_KEY, "")] if reading.shows_help else []),
+        *([(_MERGE_KEY, "")] if reading.may_merge else []),
+    ]
+    for key, value in entries:
+        for pattern, harmless in patterns:
+            if re.fullmatch(pattern, key) and not re.fullmatch(harmless, value, re.IGNORECASE):
+                return key
+    is_partial = _is_partial_clone(config)
+    for key, value in config:
+        if is_partial and (_FETCH_KEYS.fullmatch(key) or (key.endswith(".url") and "::" in value)):
+            return key
+    return ""
+
+
+def _find_hooks_folder(config: ConfigEntries, repository: GitRepository) -> str:
+    paths = [value for key, value in config if key == "core.hookspath"]
+    return join_path(repository.worktree, paths[-1]) if paths else f"{repository.common}/hooks"
+
+
+def _check_submodules(
+    file_system: FileView,
+    repository: GitRepository,
+    config: ConfigEntries,
+    reading: GitReading,
+    depth: int,
+) -> str:
+    """git reads the repositories of submodules, too, each with its own configuration."""
+    for inner in repository.list_submodules(file_system, config):
+        if inner is None or depth > _MAX_DEPTH:
+            return _UNKNOWN_SUBMODULES
+        found = _check_repository(file_system, inner, reading, depth + 1)
+        if found:
+            return found
+    return ""
+
+
+def _check_old_submodules(
+    file_system: FileView,
+    repositories: Sequence[GitRepository],
+    reading: GitReading,
+    home: str,
+) -> str:
+    """Where git shows the changes inside of submodules, it enters those of older commits, too."""
+    for repository in repositories:
+        files = [*repository.config_files, f"{home}/.gitconfig", f"{home}/.config/git/config"]
+        entries = [e for file in files for e in read_config(file_system, file) or ()]
+        is_set = reading.shows_changes and ("diff.submodule", "diff") in entries
+        if not is_set and not reading.shows_submodules:
+            continue
+        nested = _list_nested(file_system, repository)
+        if nested is None:
+            return _UNKNOWN_SUBMODULES
+        found = (_check_repository(file_system, inner, reading, 1) for inner in nested)
+        program = next(filter(None, found), "")
+        if program:
+            return program
+    return ""
+
+
+def _list_nested(file_system: FileView, repository: GitRepository) -> list[GitRepository] | None:
+    """Every repository below a worktree and in its git folder; None if there is too much."""
+    found: list[GitRepository] = []
+    todo, left = [repository.worktree, f"{repository.common}/modules"], _MAX_NESTED_NAMES
+    while todo:
+        folder = todo.pop()
+        names = file_system.list_names(folder, left)
+        left -= 1 + len(names or ())
+        if names is None or left < 0:
+            return None
+        if "config" in names and "objects" in names:
+            found.append(GitRepository(folder, folder, folder))
+        elif ".git" in names and folder != repository.worktree:
+            found.append(open_repository(file_system, folder))
+        for name in names:
+            status = file_system.lstat(f"{folder}/{name}") if name != ".git" else None
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                todo.append(f"{folder}/{name}")
+    return found

@@ -247,9 +247,7 @@ class _LineEvaluator:
                 denied = finding
                 break
             is_firmer = asked is None or _must_ask(finding) > _must_ask(asked)
-            if (
-                finding.outcome == "ask" and is_firmer
-            ):  # the firmest comes first
+            if finding.outcome == "ask" and is_firmer:  # the firmest comes first
                 asked = finding
         if denied is not None:
             return _wrap_finding(command, denied, inner)

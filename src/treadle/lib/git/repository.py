@@ -99,8 +99,8 @@ def is_valid(files: FileView, repository: GitRepository) -> bool:
     head = files.read(file, _MAX_POINTER_BYTES)
     if head is None or not _HEAD.match(head) or files.readlink(file) is not None:
         return False
-    folders = (f"{repository.common}/{name}/." for name in ("objects", "refs"))
-    return all(files.lstat(folder) is not None for folder in folders)
+    has_objects = files.lstat(f"{repository.common}/objects/.") is not None
+    return has_objects and files.lstat(f"{repository.common}/refs/.") is not None
 
 
 def read_pointer(files: FileView, path: str) -> str:

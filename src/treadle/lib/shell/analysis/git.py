@@ -31,9 +31,6 @@ class GitCommand(msgspec.Struct, frozen=True):
         """The subcommand; "" if it is not static."""
         return (self.subcommand.text or "") if self.subcommand else ""
 
-    def list_folders(self) -> list[str]:
-        return [word.text for word in self.folders if word.text]
-
 
 def parse_git_command(words: Sequence[Word]) -> GitCommand:
     """Parse the words after `git`."""
@@ -306,6 +303,8 @@ def analyze_git_reading(name: str, arguments: Sequence[Word]) -> GitReading:
 
 def find_git_content(name: str, arguments: Sequence[Word]) -> GitContent | None:
     """What a subcommand prints of the content of files; None if nothing."""
+    if name in ("status", "commit") and not arguments:
+        return None  # only an option makes them verbose
     texts = [word.text or "?" for word in arguments]
     at = texts.index("--") if "--" in texts else len(texts)
     before, after = texts[:at], texts[at + 1 :]
