@@ -13,7 +13,7 @@ from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ContextTooLong
 from treadle.core.transcript import Document, Image, Text, UserItem
-from treadle.core.transcript.size_estimate import count_pdf_pages
+from treadle.lib.files.media_size import count_pdf_pages
 from treadle.models import Say, Scripted
 
 CARD = ModelCard("m", window=200_000, max_output=8_000, input_price=3.0, output_price=15.0)

@@ -29,7 +29,9 @@ EVERY_TOOL = "*"
 _EDIT_NAMES = frozenset({"edit", "editfile", "multiedit"})
 _EDIT_TOOLS = frozenset({"edit", "apply_patch", "notebook_edit"})
 TASK_TOOL = "task"
-TASK_NAMES = ToolSpec(TASK_TOOL, "", {}, aliases=("agent", "dispatch_agent", "spawn_agent"))
+TASK_NAMES = ToolSpec(
+    TASK_TOOL, "", {}, kind="agent", aliases=("agent", "dispatch_agent", "spawn_agent")
+)
 # These are about the session and the messages of the user; the parent's hooks have run for them.
 PARENT_POINTS: frozenset[HookPoint] = frozenset(
     {"session_start", "session_end", "user_prompt_submit"}

@@ -15,10 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 from time import monotonic
 
-from treadle.budgets.shared_budget import ROUNDING, SharedBudget, WhenReserved, check_limit
+from treadle.budgets.shared_budget import (
+    COUNT_LIMIT,
+    LIMIT,
+    ROUNDING,
+    SharedBudget,
+    WhenReserved,
+)
+from treadle.core.argument_checks import check
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError
@@ -35,12 +41,6 @@ WARN_AT = (0.5, 0.8, 0.95)
 MAX_CYCLE = 3  # rounds that are repeated together
 
 
-def _check_count(name: str, value: int) -> int:
-    if check_limit(name, value) != inf and not isinstance(value, int):
-        raise ConfigError(f"the {name} is {value!r}; it must be a whole number, 0 or more")
-    return value
-
-
 class RoundLimit(BaseGate):
     """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
     after them. A model that calls tools once more is asked to sum up without them."""
@@ -48,7 +48,8 @@ class RoundLimit(BaseGate):
     reads_size = False
 
     def __init__(self, limit: int) -> None:
-        self.limit = _check_count("limit of tool rounds", limit)
+        check("limit of tool rounds", limit, COUNT_LIMIT)
+        self.limit = limit
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.rounds < self.limit:
@@ -61,7 +62,8 @@ class CallLimit(BaseGate):
     """Limits the tool calls of a turn."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = _check_count("limit of tool calls", limit)
+        check("limit of tool calls", limit, COUNT_LIMIT)
+        self.limit = limit
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.calls < self.limit:
@@ -74,7 +76,8 @@ class TimeLimit(BaseGate):
     """Limits the seconds of a turn; checked before each model call."""
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
-        self.seconds = check_limit("time limit", seconds)
+        check("time limit", seconds, LIMIT)
+        self.seconds = seconds
         self._now = now
         self._turn_starts = SessionCache(lambda: ("", 0.0))  # turn id and start
 

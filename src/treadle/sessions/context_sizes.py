@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from treadle.core.transcript.entries import Entry, HeadRecorded, ItemAdded
+from treadle.core.transcript.entries import Entry, HeadRecorded
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 from treadle.core.transcript.state import SessionState, apply
@@ -80,14 +79,6 @@ class ContextCounter:
         for item in self._state.transcript[known:]:
             part, chars = _measure(item)
             self._chars[part] += chars
-
-
-def count_context(items: Iterable[Item]) -> ContextSizes:
-    """The sizes of these items."""
-    counter = ContextCounter()
-    for item in items:
-        counter.add(ItemAdded(item))
-    return counter.sizes
 
 
 def _measure(item: Item) -> tuple[ContextPart, int]:

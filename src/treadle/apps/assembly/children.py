@@ -110,7 +110,8 @@ class ChildSetup:
 
         try:
             find = partial(self._find_unwritable, worktree.repository.top)
-            end = await worktree.finish(merge=succeeded, find_unwritable=find)
+            async with self._parts.record_merge(str(worktree.root)):
+                end = await worktree.finish(merge=succeeded, find_unwritable=find)
         except WorkspaceError as error:
             text = f"its changes could not be merged and stay in {worktree.top}: {error}"
         else:

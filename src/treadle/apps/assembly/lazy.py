@@ -1,8 +1,8 @@
-"""Parts that are made at first use: workspace, policy, reminders.
+"""Parts that are made at first use: workspace, policy, reminders, checkpoints.
 
 A run that makes no tool call pays for none of them. They behave like the real objects; only the
 first call is slower. `LazyWorkspace.preload` starts early, while the model still writes a call.
-Used by assemble.py, checkpoints.py and `treadle replay`.
+Used by assemble.py and `treadle replay`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from treadle.permissions.policy import RulePolicy
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 T = TypeVar("T")
@@ -375,3 +376,25 @@ def _start_with_mode(first: str, mode: Callable[[], str]) -> Callable[[], str]:
     """`mode`, except that the first answer is the mode in which the session was opened."""
     answers = iter((first,))
     return lambda: next(answers, None) or mode()
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+class LazyCheckpoints:
+    """Takes checkpoints of a folder, unless it is the home folder or above it: too much to copy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._checkpoints = Lazy(self._make)
+
+    async def take(self) -> FileSnapshot:
+        if Path.home().resolve().is_relative_to(self._folder):
+            raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
+        return await self._checkpoints.get().take()
+
+    def _make(self) -> Checkpoints:
+        from treadle.sessions.library import Library
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
+
+        return Checkpoints(self._folder, Library().checkpoint_dir(self._folder))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
@@ -227,6 +228,8 @@ class AgentParts:
         self.observers: list[Observer] = []
         self.drivers = RunningDrivers()
         self.child_options: dict[str, Any] = {}
+        # Around the merge of a child's worktree, for undo.
+        self.record_merge: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
 
     @property
     def is_small(self) -> bool:

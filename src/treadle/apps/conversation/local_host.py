@@ -186,7 +186,7 @@ class LocalHost:
 
     def _add_services(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
         """The session with what `ask` and `present_plan` use of this host."""
-        from treadle.workspace.checkpoints import Checkpoints
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
             choices = tuple((choice.label, choice.description) for choice in question.choices)
@@ -562,12 +562,9 @@ class LocalHost:
 
     async def _restore_and_describe(self, planned: PlannedRestore, include: Collection[str]) -> str:
         restored = _format_restored(await self._restore(planned, include))
-        earlier = undo.list_earlier_versions(planned) if planned.action == "undo" else []
-        note = f"; for the version before yours: /undo {', '.join(earlier)}" if earlier else ""
-        if earlier or undo.list_left_alone(planned.plan, include):
-            command = f"treadle sessions versions {self.driver.session_id} PATH"
-            note += f"; `{command}` lists all versions"
-        return f"{undo.describe_action(planned)}: {restored}{note}"
+        again = "/redo PATH" if planned.action == "redo" else "/undo PATH"
+        notes = undo.describe_notes(planned, include, self.driver.session_id, again)
+        return "; ".join([f"{undo.describe_action(planned)}: {restored}", *filter(None, [notes])])
 
     async def _restore(
         self, planned: PlannedRestore, include: Collection[str] = ()
@@ -638,10 +635,7 @@ def _is_about_goal(item: Item) -> bool:
 
 
 def _list_file_changes(planned: PlannedRestore) -> list[FileChange]:
-    return [
-        FileChange(change.path, change.kind, change.author, change.has_earlier)
-        for change in planned.plan.changes
-    ]
+    return [FileChange(**msgspec.structs.asdict(change)) for change in planned.plan.changes]
 
 
 def _format_restored(restored: RestoreResult) -> str:

@@ -76,13 +76,13 @@ def restore_options(action: str, changes: Sequence[FileChange]) -> list[ChoiceOp
         options = [ChoiceOption("agent", label, key="n")]
     if doubtful:
         label = _capitalize(describe_changes([*agent, *doubtful]))
-        options.append(ChoiceOption("agent command unknown", label, key="y"))
+        options.append(ChoiceOption("agent unknown", label, key="y"))
     if agent:
         label = f"Only what the agent changed: {describe_changes(agent)}"
         options.append(ChoiceOption("agent", label, key="o"))
     if both:
         label = _capitalize(_name_users_changes(both))
-        options.append(ChoiceOption("agent command unknown both", label, key="a"))
+        options.append(ChoiceOption("agent unknown both", label, key="a"))
     return options
 
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.apps.console.console import get_current_folder
-from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
+from treadle.apps.console.loopback import listen_on_loopback
 from treadle.apps.web.saved_link import SavedLink, read_link, save_link
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra
+from treadle.lib.http.local_hosts import LOOPBACK
 
 EXIT_USAGE = 2
 MAX_MESSAGE_BYTES = 16 << 20

@@ -23,6 +23,12 @@ from treadle.core.type_variables import DepsT
 
 DEFAULT_RESULT_CHARS = 100_000
 
+# What a tool does, in the words of editors (ACP). plan: it keeps the todo list; agent: it starts
+# a child agent.
+ToolKind = Literal[
+    "read", "search", "edit", "execute", "fetch", "think", "plan", "agent", "other"
+]  # fmt: skip
+
 
 class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     """What the model and the loop know about a tool without calling it.
@@ -43,6 +49,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
                     ability `tool_search` does not see it
     unlisted        the model is not told about it; a call by its name runs like any other
     aliases         other names that models use for it; they are not told to the model
+    kind            what it does, for those who show its calls; no permission depends on it
     text_argument   the argument that is meant if a model writes a plain text in place of JSON
     """
 
@@ -64,6 +71,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     aliases: tuple[str, ...] = ()
     text_argument: str = ""
     unlisted: bool = False
+    kind: ToolKind = "other"
 
 
 class FileAccess(msgspec.Struct, frozen=True):
@@ -93,6 +101,7 @@ class Access(msgspec.Struct, frozen=True):
     url            the address that it fetches
     cwd            where the command and relative paths start; "" is the root of the workspace
     sandbox        what the command asks of the sandbox, for this call only
+    delegates      a child agent does the work; its own calls touch files
     """
 
     reads: frozenset[str] = frozenset()
@@ -102,6 +111,7 @@ class Access(msgspec.Struct, frozen=True):
     url: str | None = None
     cwd: str = ""
     sandbox: SandboxRequest = ""
+    delegates: bool = False
 
 
 NO_ACCESS = Access()

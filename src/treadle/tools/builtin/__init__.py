@@ -14,13 +14,14 @@ Each tool is described to the model by the `.md` beside its code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.tool import NO_ACCESS, Access, Tool
+from treadle.core.arguments.fit_names import fold_name
+from treadle.core.contracts.tool import NO_ACCESS, Access, Tool, ToolKind
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, ToolError, WorkspaceError
 from treadle.core.transcript import Arguments, Item
@@ -66,6 +67,11 @@ STANDARD_TOOLS: tuple[str, ...] = (
 web_search, which needs a `search_address`."""
 
 ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
+
+KINDS_BY_NAME: Mapping[str, ToolKind] = {
+    fold_name(name): tool.kind for tool in _TOOL_CLASSES for name in (tool.name, *tool.aliases)
+}
+"""For calls that are only looked at: the kinds by folded names and aliases."""
 
 SMALL_TOOLS: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
 """Few enough for a small model."""

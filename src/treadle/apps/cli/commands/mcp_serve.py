@@ -18,7 +18,8 @@ from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.console.help_option import wants_help
-from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
+from treadle.apps.console.loopback import listen_on_loopback
+from treadle.lib.http.local_hosts import LOOPBACK
 
 if TYPE_CHECKING:
     from treadle.apps.console.mcp_service import McpService

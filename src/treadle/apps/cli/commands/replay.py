@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from treadle.sessions.replay import Difference, Recording, ToolMismatch
 
 MAX_LINES = 30
-READ_ONLY_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 
 
 def run(arguments: list[str]) -> int:
@@ -92,7 +91,9 @@ async def _replay_all(session_dir: Path, workspace: LazyWorkspace | None) -> int
             _print_side_by_side(difference, "recorded", "replayed")
             return ERROR
     if workspace is not None:
-        skipped = ", ".join(sorted(names - READ_ONLY_TOOLS))
+        from treadle.tools.builtin import READ_ONLY_TOOLS
+
+        skipped = ", ".join(sorted(names.difference(READ_ONLY_TOOLS)))
         if skipped:
             print(f"not called, because they are not read-only: {skipped}", file=sys.stderr)
     for mismatch in mismatches:
@@ -144,11 +145,9 @@ async def replay_recording(
 
 def _make_live_tools(workspace: Workspace) -> ToolSource:
     """The current tools that only read files: a replay has no effects and no network."""
-    from treadle.tools.builtin import builtin_tools
-    from treadle.tools.federation import StaticSource
+    from treadle.tools.builtin import READ_ONLY_TOOLS, builtin_tools
 
-    tools = builtin_tools(workspace).tools()
-    return StaticSource(tuple(tool for tool in tools if tool.spec.name in READ_ONLY_TOOLS))
+    return builtin_tools(workspace, READ_ONLY_TOOLS)
 
 
 def _make_workspace(folder: Path, session_dir: Path) -> LazyWorkspace:
