@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.shell_lines import Lines
 from benchmarks.shell_sandbox import Ground, Seen
-from treadle.lib.shell import SimpleCommand, Word, parse_command
+from treadle.lib.shell.ast import SimpleCommand, Word
+from treadle.lib.shell.syntax.parser import parse_command
 
 BATCH = 50
 

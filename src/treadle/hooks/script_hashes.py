@@ -3,7 +3,7 @@
 Rather too many files than too few: every word that is a file of the folder counts, relative to
 every folder that is named, except data that the line does not run, such as a database. What is
 known only at run time makes the result incomplete. Files that these files load are not searched.
-Used by approval.py. Uses shell/ to parse the command line.
+Used by approval.py. Uses lib/shell to parse the command line.
 """
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH115, PTH118, PTH120 - most words are not paths
@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from treadle.lib.files.file_view import is_inside
-from treadle.lib.shell import SimpleCommand, Word, parse_command
 from treadle.lib.shell.analysis.programs import describe_command
-from treadle.lib.shell.ast import strip_version
+from treadle.lib.shell.ast import SimpleCommand, Word, strip_version
+from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.word_set import word_set
 
 _MAX_CHARS = 20_000

@@ -7,7 +7,7 @@
     find . -name '*.py' -exec grep -l def {} +
 
 The names are known only when the line runs, but they are names of files in the workspace. Used by
-`command_evaluator.py`.
+`verdict.py`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The files that a command reads and writes, and the folder it runs in.
 
 Turns the words of a command into paths, as the shell would expand them now, and evaluates each.
-Used by `command_evaluator.py`. Uses `file_evaluator.py`.
+Used by `verdict.py`. Uses `file_evaluator.py` and `git_evaluator.py`.
 """
 
 import fnmatch

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.patience import PATIENCE
 from treadle.core.contracts.tool import Access
-from treadle.lib.shell import SimpleCommand, parse_command
+from treadle.lib.shell.ast import SimpleCommand
+from treadle.lib.shell.syntax.parser import parse_command
 from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.verdict import PermissionEvaluator

@@ -1,10 +1,9 @@
-"""What a command line does: from its text to the commands, files and programs in it.
+"""What a command line does: from its text to the commands in it, and their effects.
 
-Runs nothing and decides nothing. What it does not understand becomes a doubt. Used by evaluation/
+    syntax/parser.py       parse_command(text): every simple command, with those that it runs
+    analysis/programs.py   the effects of each, which the parser adds
+    ast.py                 the values
+
+Runs nothing and decides nothing. What it does not understand becomes a doubt. Used by permissions/
 and hooks/; uses tree-sitter-bash, which is loaded at the first command.
 """
-
-from treadle.lib.shell.ast import Assignment, ParsedCommand, Redirect, SimpleCommand, Word
-from treadle.lib.shell.syntax.parser import parse_command
-
-__all__ = ["Assignment", "ParsedCommand", "SimpleCommand", "Redirect", "Word", "parse_command"]

@@ -1,7 +1,7 @@
 """Permission rules: `Bash(git status:*)`, `Read(src/**)`, `WebFetch(domain:x.org)`.
 
 A rule is a value that knows what it matches; it decides nothing. `rules_file.py` reads the lists
-(allow, ask, deny) from settings, evaluation/ applies them. An invalid rule is an error.
+(allow, ask, deny) from settings, `verdict.py` applies them. An invalid rule is an error.
 """
 
 import fnmatch

@@ -2,7 +2,7 @@
 
 `make test` runs the tests of this project; `make test SHELL=./x` runs x. Such words name another
 project, program, plugin, configuration or host. A prefix rule covers them only if it contains them.
-Paths outside of the workspace are found by evaluation/, which uses this module.
+Paths outside of the workspace are found by permissions/, which uses this module.
 """
 
 import re

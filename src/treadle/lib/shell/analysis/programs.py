@@ -287,7 +287,7 @@ def _analyze_builtin(name: str, words: Sequence[Word]) -> Effects:
     if name in ("[", "[[", "test"):
         return _analyze_test(name, words)
     if name in ("cd", "pushd", "popd"):
-        return Effects()  # evaluation/ checks the folder
+        return Effects()  # the caller checks the folder
     if name == "command":
         return Effects(is_read_only=True, is_print_only=True)  # only `command -v` is not unwrapped
     if name == "set":

@@ -1,7 +1,7 @@
 """Parses a command line: finds every simple command, also in lists, loops and substitutions.
 
 Fails closed: text that no token covers is a doubt, so an unknown node is one too, and so is every
-spot where bash might split words differently. Used by evaluation/ and hooks/. Uses
+spot where bash might split words differently. Used by permissions/ and hooks/. Uses
 tree-sitter-bash, which is loaded at the first command.
 """
 
