@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.permissions.ruleset.rules import Rule, RuleSet
+from treadle.permissions.ruleset.rules import Rule
 from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.verdict import PermissionEvaluator
 
@@ -39,7 +39,7 @@ def run_backtest(
 ) -> BacktestResult:
     """Evaluate past questions again with these allow rules added to those in force."""
     before = PermissionEvaluator(context)
-    after = PermissionEvaluator(context.with_rules(RuleSet(allow=tuple(rules))))
+    after = before.with_rules([*rules])
     decisions: list[PastDecision] = []
     covered: dict[PastDecision, list[str]] = {"approved": [], "denied": []}
     for call, decision in past:

@@ -37,18 +37,11 @@ class PolicyContext(msgspec.Struct, frozen=True):
     sandbox_has_network: bool = True
     readable: tuple[str, ...] = ()  # folders outside the roots that may be read
 
-    @property
-    def roots(self) -> tuple[str, ...]:
-        return (self.root, *self.extra_roots)
-
-    def with_rules(self, added: RuleSet) -> "PolicyContext":
-        return msgspec.structs.replace(self, rules=self.rules + added)
-
     def with_allow_rules(self, texts: Iterable[str], scope: str) -> "PolicyContext":
         """With these allow rules in addition; InvalidRule if one is wrong."""
         origin = RuleOrigin(scope)
         parsed = tuple(parse_rule(text, self.root, self.home, origin) for text in texts)
-        return self.with_rules(RuleSet(allow=parsed))
+        return msgspec.structs.replace(self, rules=self.rules + RuleSet(allow=parsed))
 
 
 class PolicyCall(msgspec.Struct, frozen=True):
