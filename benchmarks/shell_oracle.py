@@ -1,6 +1,6 @@
 """Does the reader of command lines see all that bash does? Generated lines, run and compared.
 
-Each line is read by `treadle.policy.shell` and run by bash under strace, inside the sandbox where
+Each line is read by `treadle.lib.shell` and run by bash under strace, inside the sandbox where
 there is one, in a folder of its own where every program is a stand-in that does nothing. A program
 that was executed, or a file that was opened for writing, though the reader listed no such thing and
 had no doubt, is a failure.
@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.shell_lines import Lines
 from benchmarks.shell_sandbox import Ground, Seen
-from treadle.policy.shell import SimpleCommand, Word, parse_command
+from treadle.lib.shell.ast import SimpleCommand, Word
+from treadle.lib.shell.syntax.parser import parse_command
 
 BATCH = 50
 

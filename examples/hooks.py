@@ -10,7 +10,7 @@ import asyncio
 from treadle import Agent, tool
 from treadle.contracts import Block, HookAnswer, HookInput
 from treadle.models import Say, Scripted
-from treadle.policy import hook
+from treadle.hooks import hook
 
 
 @tool

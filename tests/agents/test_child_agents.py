@@ -29,7 +29,7 @@ from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transc
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.policy import RulePolicy, build_policy_context
+from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 

@@ -11,6 +11,7 @@ from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file, read_agent_files
 from treadle.agents.agent_settings import Approver
+from treadle.budgets import CostBudget, SharedBudget
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import ModelCard
@@ -29,7 +30,6 @@ from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem, Transc
 from treadle.core.transcript.entries import ItemAdded
 from treadle.lib.text.frontmatter import FrontmatterError, parse_frontmatter, parse_list
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.budgets import CostBudget, SharedBudget
 from treadle.sessions import Journal, resume
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

@@ -5,7 +5,7 @@ from typing import get_args
 
 from treadle.contracts import AddContext, HookInput, HookPoint
 from treadle.core.contracts.hook_data import HOOK_DATA
-from treadle.policy import hook
+from treadle.hooks import hook
 from treadle.testing import check_hook
 from treadle.testing.conformance.hook import HOOK_INPUTS
 from treadle.workspace import CheckpointRecorder, Checkpoints

@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from treadle.contracts import BasePolicy, Deny, PermissionRequest, Verdict
-from treadle.policy import AllowAll, RulePolicy
-from treadle.policy.modes import PermissionMode
-from treadle.policy.policy import build_policy_context
+from treadle.permissions import AllowAll, RulePolicy
+from treadle.permissions.modes import PermissionMode
+from treadle.permissions.policy import build_policy_context
 from treadle.testing import check_policy
 
 

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from treadle import Agent
+from treadle.budgets import CostBudget, SharedBudget
 from treadle.context.tool_summaries import ToolSummaries
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import Overloaded
@@ -14,7 +15,6 @@ from treadle.core.events import Event, ToolsSummarized, TurnFinished
 from treadle.core.steps import AfterToolResult, Finished
 from treadle.core.transcript import Usage, last_reply
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.budgets import CostBudget, SharedBudget
 from treadle.testing.conformance.mutator import TRANSCRIPTS, make_mutation_context
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool

@@ -11,8 +11,9 @@ from tests.workspace.helpers import gone, marker, opened
 from treadle import Agent
 from treadle.core.events import WarningRaised
 from treadle.core.transcript import ToolResultItem
+from treadle.hooks.command_hook import CommandHookContext, make_command_hooks
+from treadle.hooks.config import HookConfig
 from treadle.models import Say, Scripted
-from treadle.policy.hooks import HookConfig, make_command_hooks
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
 
@@ -40,7 +41,7 @@ async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
     hook = HookConfig(event, command.format(mark=mark), timeout=0.3 if "hangs" in failure else 30)
     began = time.monotonic()
     async with opened(own_place, grace=0.1) as workspace:
-        hooks = make_command_hooks([hook], workspace.execute, own_place)
+        hooks = make_command_hooks([hook], CommandHookContext(workspace.execute, own_place))
         model = Scripted([Say(calls=[("record", {})]), "done"])
         result = await Agent(model, [record], hooks=hooks, observers=[witness]).run("x")
         await gone(mark)
@@ -63,6 +64,6 @@ async def test_fault_75_other_hooks_are_still_asked(own_place: Path):
             HookConfig("UserPromptSubmit", "exit 1"),
             HookConfig("UserPromptSubmit", "echo still here"),
         ]
-        hooks = make_command_hooks(commands, workspace.execute, own_place)
+        hooks = make_command_hooks(commands, CommandHookContext(workspace.execute, own_place))
         result = await Agent(Scripted(["ok"]), hooks=hooks).run("x")
     assert "still here" in [getattr(item, "text", "") for item in result.transcript]

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PLANTED = {
     "a sibling imports a sibling": ("models/planted.py", "import treadle.tools.planted"),
-    "a sibling imports the loop": ("policy/planted.py", "import treadle.core.loop.planted"),
+    "a sibling imports the loop": ("permissions/planted.py", "import treadle.core.loop.planted"),
     "the core looks up": ("core/contracts/planted.py", "import treadle.models.planted"),
     "values look up": ("core/transcript/planted.py", "import treadle.core.errors"),
     "an agent imports a host": ("agents/planted.py", "import treadle.apps.cli.main"),

@@ -16,6 +16,7 @@ RECORD = Path(__file__).with_name("public_api.txt")
 MODULES = (
     *("treadle", "treadle.budgets", "treadle.context", "treadle.contracts", "treadle.events"),
     "treadle.fleet",
+    *("treadle.hooks", "treadle.permissions"),
     *("treadle.models", "treadle.observe", "treadle.policy", "treadle.sessions", "treadle.testing"),
     *("treadle.tools", "treadle.workspace"),
 )

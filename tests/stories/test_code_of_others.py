@@ -10,6 +10,7 @@ import pytest
 
 from treadle import Agent, Transcript, Usage, tool
 from treadle.agents.agent_definition import AgentDefinition
+from treadle.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import (
@@ -47,10 +48,9 @@ from treadle.core.transcript import (
 )
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.state import SessionState, fold_entries
+from treadle.hooks import hook
 from treadle.lib import tasks as lib_tasks
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
-from treadle.policy.hooks import hook
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

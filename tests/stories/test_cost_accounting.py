@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, Usage
+from treadle.budgets import CallLimit, CostBudget, RepetitionGuard, SharedBudget, TokenBudget
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest, ModelUsageUpdated
@@ -21,7 +22,6 @@ from treadle.core.transcript import NoticeItem, Text, to_user_item
 from treadle.core.transcript.entries import ItemAdded, UsageRecorded, ViewRewritten
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.budgets import CallLimit, CostBudget, RepetitionGuard, SharedBudget, TokenBudget
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

@@ -12,7 +12,7 @@ from treadle import Agent, Result
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
-from treadle.policy.policy import RulePolicy, build_policy_context
+from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.tools.builtin import builtin_tools
 
 Call = tuple[str, dict[str, Any]]

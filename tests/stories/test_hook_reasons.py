@@ -14,8 +14,8 @@ from treadle.core.contracts.hook import Block, HookAnswer, HookInput
 from treadle.core.errors import InputBlocked
 from treadle.core.loop.turn_end import MAX_STOP_HOOK_BLOCKS
 from treadle.core.transcript.items import Item
+from treadle.hooks.function_hook import hook
 from treadle.models import Scripted
-from treadle.policy.hooks.function_hook import hook
 from treadle.testing.provider import ProviderServer
 
 

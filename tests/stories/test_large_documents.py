@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from treadle import Agent, Usage, tool
+from treadle.budgets import CostBudget, SharedBudget
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.tool import ToolOutput
@@ -14,7 +15,6 @@ from treadle.core.errors import ContextTooLong
 from treadle.core.transcript import Document, Image, Text, UserItem
 from treadle.lib.files.media_size import count_pdf_pages
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import CostBudget, SharedBudget
 
 CARD = ModelCard("m", window=200_000, max_output=8_000, input_price=3.0, output_price=15.0)
 A_PAGE = 2_300  # what a provider makes of a page of a paper

@@ -17,11 +17,11 @@ from treadle.core.contracts.hook import Block, Change, HookInput, HookPoint, Per
 from treadle.core.contracts.tool import Access, FileAccess
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import ToolResultItem
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
-from treadle.policy.hooks import hook
-from treadle.policy.modes import PermissionMode
-from treadle.policy.policy import RulePolicy, build_policy_context
-from treadle.policy.ruleset.rules import RuleSet, parse_rule
+from treadle.permissions.modes import PermissionMode
+from treadle.permissions.policy import RulePolicy, build_policy_context
+from treadle.permissions.ruleset.rules import RuleSet, parse_rule
 from treadle.sessions import Library
 from treadle.testing.tools import ChangingSource, RecordingTool
 from treadle.tools.late_tools import StableToolList

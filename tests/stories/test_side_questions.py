@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from treadle import Agent, Usage
+from treadle.budgets import CostBudget
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, ModelUsageUpdated
 from treadle.core.errors import LoopError, Overloaded
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.budgets import CostBudget
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

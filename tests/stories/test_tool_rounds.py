@@ -48,8 +48,8 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import Entry, Intent, ItemAdded
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.state import fold_entries
+from treadle.hooks.function_hook import FunctionHook
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.hooks.function_hook import FunctionHook
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from treadle import Agent, ChildEvent, Document, Image, ToolOutput, tool
+from treadle.budgets import CallLimit, RoundLimit, SharedBudget, TimeLimit, TokenBudget
 from treadle.core.contracts.tool import BaseTool, ToolContext, ToolSpec
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.transcript import Arguments, ToolResultItem
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.budgets import CallLimit, RoundLimit, SharedBudget, TimeLimit, TokenBudget
 
 # --- tools -------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from treadle.contracts import (
     PreToolUseData,
     UserPromptSubmitData,
 )
-from treadle.policy import hook
+from treadle.hooks import hook
 
 
 @hook("pre_tool_use", matcher="bash")

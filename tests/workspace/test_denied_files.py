@@ -15,7 +15,7 @@ import pytest
 from tests.workspace.helpers import needs_bubblewrap, not_for_root, opened
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.policy.ruleset.path_patterns import compile_path_pattern
+from treadle.permissions.ruleset.path_patterns import compile_path_pattern
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions

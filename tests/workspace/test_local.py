@@ -194,7 +194,7 @@ async def test_files_and_searches_do_not_wait_for_the_sandbox(
         await let.wait()
         return "none today"
 
-    monkeypatch.setattr("treadle.workspace.local.find_sandbox_problem", slow)
+    monkeypatch.setattr("treadle.workspace.sandbox.probe.find_sandbox_problem", slow)
     workspace = LocalWorkspace(folder, WorkspaceOptions())
     try:
         command = asyncio.ensure_future(workspace.run("echo ran"))
@@ -220,7 +220,7 @@ async def test_a_workspace_can_be_closed_while_it_prepares(
         await asyncio.Event().wait()
         return ""
 
-    monkeypatch.setattr("treadle.workspace.local.find_sandbox_problem", never)
+    monkeypatch.setattr("treadle.workspace.sandbox.probe.find_sandbox_problem", never)
     workspace = LocalWorkspace(folder, WorkspaceOptions())
     command = asyncio.ensure_future(workspace.run("true"))
     await asked.wait()

@@ -26,6 +26,7 @@ from typing import (
 import msgspec
 
 from treadle.agents.agent_definition import AgentDefinition
+from treadle.budgets import RoundLimit
 from treadle.core.argument_checks import (
     DICT,
     FUNCTION,
@@ -53,7 +54,6 @@ from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.lib.clock import RealClock
-from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
 

@@ -14,6 +14,7 @@ import msgspec
 from treadle.agents.agent_definition import CHILD_INSTRUCTIONS, AgentDefinition
 from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.subagents import ChildStart
+from treadle.budgets import CostBudget
 from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
@@ -21,7 +22,6 @@ from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, P
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedSource
-from treadle.policy.budgets import CostBudget
 from treadle.tools.federation import Federation
 
 EVERY_TOOL = "*"

@@ -4,6 +4,7 @@ definitions.
     read_text(file, within=folder)           the whole text; a ConfigError says why it is not read
     read_json(file, within=folder)           its value, and its text
     read_prefix(file, max_bytes, within=...) its first bytes
+    read_settings_file(file, within)         the object in a JSON file, and its text
 
 The author of a project controls these files, and a command may swap one during the read. A named
 pipe must not block, a device or an endless file must not fill the memory, a symlink must not leave
@@ -17,6 +18,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 from treadle.core.errors import ConfigError
 
@@ -63,6 +65,27 @@ def read_json(file: Path, *, within: Path | None) -> tuple[object, str]:
         raise ConfigError(f"{file}:{error.lineno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise ConfigError(f"{file}:1: not JSON: nested too deep") from error
+
+
+def read_settings_file(file: Path, within: Path | None = None) -> tuple[dict[str, Any], str]:
+    """The settings and the text of the file, both empty without a file."""
+    try:
+        settings, text = read_json(file, within=within)
+    except FileNotFoundError:
+        return {}, ""
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{file}:1: settings must be an object")
+    return settings, text
+
+
+def find_line(text: str, value: str) -> int:
+    """The line of a string in the text of a settings file; 1 if it is not found."""
+    import json
+
+    for encoded in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        if (at := text.find(encoded)) >= 0:
+            return text.count("\n", 0, at) + 1
+    return 1
 
 
 def read_prefix(file: Path, max_bytes: int, *, within: Path | None) -> bytes:

@@ -2,7 +2,7 @@
 
 Not asyncio's executor: that one has few threads, the log of a session and others wait behind its
 queue, and a program cannot end before all of them do. The loop limits how many calls run at once
-(`max_parallel`). Used by tools/function.py and policy/hooks/function_hook.py.
+(`max_parallel`). Used by tools/function.py and hooks/function_hook.py.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from treadle.apps.assembly.parts import CodingAgent
 from treadle.core.errors import ConfigError, OutputMissing, UnknownModel
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
-from treadle.policy import AllowAll
+from treadle.permissions import AllowAll
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.testing.stores import MemoryStore
 from treadle.tools import StaticSource

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from treadle.apps.assembly.toolset import RecentFiles
-from treadle.policy.policy import RulePolicy, build_policy_context
-from treadle.policy.ruleset.rules_file import parse_rules
+from treadle.permissions.policy import RulePolicy, build_policy_context
+from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.builtin.session import SeenFile
 from treadle.workspace.local import LocalWorkspace

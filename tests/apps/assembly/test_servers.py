@@ -20,7 +20,7 @@ from treadle.apps.settings.extensions import (
 )
 from treadle.apps.settings.rules import trust_file
 from treadle.core.contracts.hook import HookInput
-from treadle.policy.trust import TrustStore
+from treadle.permissions.trust import TrustStore
 from treadle.tools.mcp import McpStatus
 from treadle.tools.mcp.server import McpServer, McpState
 from treadle.workspace.options import WorkspaceOptions

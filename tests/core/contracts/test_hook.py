@@ -24,8 +24,8 @@ from treadle.contracts import (
 )
 from treadle.core.contracts.hook import ALLOWED_ANSWERS
 from treadle.core.contracts.hook_data import HOOK_DATA
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
-from treadle.policy import hook
 
 POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 DOCS = Path(__file__).parents[3] / "docs/hooks.md"

@@ -30,8 +30,8 @@ from treadle.core.transcript import AssistantItem, NoticeItem, ToolResultItem
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import Entry, UsageRecorded
 from treadle.core.transcript.state import find_differences, fold_entries
+from treadle.hooks import hook
 from treadle.models import Pause, Say, Scripted
-from treadle.policy.hooks.function_hook import hook
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from treadle import Agent, Transcript, Usage
+from treadle.budgets import CostBudget
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.hook import Block, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, PartQuarantined
@@ -18,7 +19,6 @@ from treadle.core.transcript import to_user_item
 from treadle.core.transcript.entries import UsageRecorded
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
-from treadle.policy.budgets import CostBudget
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore

@@ -10,8 +10,8 @@ import pytest
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
-from treadle.policy.policy import RulePolicy, build_policy_context
-from treadle.policy.ruleset.rules_file import parse_rules
+from treadle.permissions.policy import RulePolicy, build_policy_context
+from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import describe_access
 
 

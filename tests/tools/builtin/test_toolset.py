@@ -13,11 +13,11 @@ from treadle import Agent
 from treadle.core.errors import ConfigError
 from treadle.models import Say, Scripted
 from treadle.models.embedded.small_toolset import select_small_tools
-from treadle.policy.policy import RulePolicy, build_policy_context
-from treadle.policy.ruleset.rules import READ_TOOLS as READ_RULES
-from treadle.policy.ruleset.rules import WRITE_TOOLS as WRITE_RULES
-from treadle.policy.ruleset.rules import RuleSet, normalize_tool_name
-from treadle.policy.ruleset.rules_file import parse_rules
+from treadle.permissions.policy import RulePolicy, build_policy_context
+from treadle.permissions.ruleset.rules import READ_TOOLS as READ_RULES
+from treadle.permissions.ruleset.rules import WRITE_TOOLS as WRITE_RULES
+from treadle.permissions.ruleset.rules import RuleSet, normalize_tool_name
+from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.testing.conformance.source import check_tool_source
 from treadle.tools.builtin import READ_ONLY_TOOLS, SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
@@ -138,7 +138,7 @@ def test_nothing_heavy_is_loaded_with_the_tools() -> None:
         "import sys; import treadle.agents.agent; before = set(sys.modules); "
         "import treadle.tools.builtin; new = set(sys.modules) - before; "
         "heavy = {'httptools', 'html.parser', 'http.client', "
-        "'treadle.workspace', 'treadle.policy'};"
+        "'treadle.workspace', 'treadle.permissions'};"
         "print(sorted(new & heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

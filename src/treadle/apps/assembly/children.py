@@ -38,9 +38,9 @@ from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:
     from treadle.context.prompt import SystemPrompt
-    from treadle.policy.modes import PermissionMode
-    from treadle.policy.policy import RulePolicy
-    from treadle.policy.ruleset.rules import Rule, RuleSet
+    from treadle.permissions.modes import PermissionMode
+    from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.ruleset.rules import Rule, RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.worktrees.worktrees import Worktree, Worktrees
 
@@ -357,14 +357,14 @@ class WorktreePolicy(LazyPolicy):
 
 
 def _choose_mode(parent: FolderPolicy, mode: str) -> PermissionMode:
-    from treadle.policy.modes import choose_narrower
+    from treadle.permissions.modes import choose_narrower
 
     return choose_narrower(parent.mode, mode)
 
 
 def move_rules(rules: RuleSet, folder: Path, worktree: Path) -> RuleSet:
     """The rules for a worktree: those about paths in the folder are about the same paths there."""
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules import RuleSet
 
     def move(rule: Rule) -> Rule:
         return _move_rule(rule, str(folder), str(worktree))
@@ -374,7 +374,7 @@ def move_rules(rules: RuleSet, folder: Path, worktree: Path) -> RuleSet:
 
 
 def _move_rule(rule: Rule, folder: str, worktree: str) -> Rule:
-    from treadle.policy.ruleset.path_patterns import PathPattern
+    from treadle.permissions.ruleset.path_patterns import PathPattern
 
     pattern = rule.pattern
     if not isinstance(pattern, PathPattern):

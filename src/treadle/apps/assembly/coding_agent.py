@@ -42,7 +42,7 @@ from treadle.core.loop.retry import Retry
 if TYPE_CHECKING:
     from typing import Never
 
-    from treadle.policy.modes import PermissionMode
+    from treadle.permissions.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
     from treadle.workspace.container import ContainerOptions
 

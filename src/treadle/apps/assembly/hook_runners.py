@@ -1,7 +1,7 @@
 """Runs the hooks of the settings that are no commands: an address, a prompt for a small model.
 
 Both get the JSON of a command hook. A response counts as the standard output of a command; an
-objection of the model becomes a `decision`. Made by extensions.py; policy/hooks/command_hook.py
+objection of the model becomes a `decision`. Made by extensions.py; hooks/command_hook.py
 reads the results.
 """
 
@@ -21,8 +21,9 @@ from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.contracts.wrapped import WrappedModel, call_directly
 from treadle.core.errors import TreadleError
 from treadle.core.loop.retry import Retry
+from treadle.hooks.command_hook import HookFailed, RunHook
+from treadle.hooks.config import HookConfig
 from treadle.lib.text.redaction import is_secret
-from treadle.policy.hooks import HookConfig, HookFailed, RunHook
 
 if TYPE_CHECKING:
     from treadle.lib.http.client import Client

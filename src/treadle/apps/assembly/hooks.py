@@ -1,6 +1,6 @@
 """The hooks and observers of the coding agent: those of the settings, of a session, and its own.
 
-policy/hooks runs the hooks of the settings; hook_runners.py those that are no commands. Stages of
+hooks/ runs the hooks of the settings; hook_runners.py those that are no commands. Stages of
 stages.py.
 """
 
@@ -25,7 +25,7 @@ from treadle.core.events import Event, RunFailed, ToolCallBegan, TurnFinished
 from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 if TYPE_CHECKING:
-    from treadle.policy.hooks import RunHook
+    from treadle.hooks.command_hook import RunHook
 
 # A collector that does not answer delays the end of the program by no more than this.
 SEND_SECONDS = 2.0
@@ -86,14 +86,13 @@ def add_hooks(parts: AgentParts) -> None:
     untrusted folder those of the user, too, because they may load files of that folder."""
     settings, is_trusted = parts.settings, parts.trust.is_trusted
     if parts.extensions.hooks:
-        from treadle.policy.hooks import make_command_hooks
+        from treadle.hooks.command_hook import CommandHookContext, make_command_hooks
 
         if not is_trusted and settings.sandbox != "off":
             parts.notes.append(HOOKS_SANDBOXED)
         parts.observers.append(parts.drivers)
         journal = get_session_dir(parts.store) / "journal.jsonl" if parts.store else ""
-        parts.hooks += make_command_hooks(
-            parts.extensions.hooks,
+        context = CommandHookContext(
             parts.workspace.execute,
             parts.folder,
             transcript_path=str(journal),
@@ -109,8 +108,9 @@ def add_hooks(parts: AgentParts) -> None:
             sandboxed=False if is_trusted and settings.sandbox != "required" else None,
             runners=_make_runners(parts),
         )
+        parts.hooks += make_command_hooks(parts.extensions.hooks, context)
     if settings.checkers:
-        from treadle.policy.hooks.checkers import Checkers, read_checkers
+        from treadle.hooks.checkers import Checkers, read_checkers
 
         parts.hooks.append(Checkers(parts.workspace, read_checkers(settings.checkers)))
 
@@ -130,7 +130,7 @@ def add_session_hooks(parts: AgentParts) -> None:
     if options is None or parts.store is None:
         return
     if options.until:
-        from treadle.policy.goal import Goal
+        from treadle.budgets.goal import Goal
 
         goal = Goal(
             options.until,

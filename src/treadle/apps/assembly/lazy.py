@@ -26,9 +26,9 @@ from treadle.lib.text.redaction import redact
 if TYPE_CHECKING:
     from treadle.context.memory import Memory, MemoryFile
     from treadle.context.reminders import Reminders
-    from treadle.policy.modes import PermissionMode
-    from treadle.policy.policy import RulePolicy
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.modes import PermissionMode
+    from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
     from treadle.workspace.local import LocalWorkspace
@@ -245,7 +245,7 @@ class LazyPolicy:
         return policy.find_denied if policy.denies_files else None
 
     def _make_policy(self) -> RulePolicy:
-        from treadle.policy.policy import RulePolicy, build_policy_context
+        from treadle.permissions.policy import RulePolicy, build_policy_context
 
         async def save(rules: tuple[str, ...]) -> None:
             self._save_rules(rules)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.sessions import load_earlier_usage
+from treadle.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 from treadle.core.contracts.gate import Gate
 from treadle.core.transcript.pending import last_reply
-from treadle.policy.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 
 
 def add_limits(parts: AgentParts) -> None:

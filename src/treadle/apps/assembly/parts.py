@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.toolset import Containers
     from treadle.apps.settings.extensions import Extensions
     from treadle.context.memory import Memory
-    from treadle.policy.modes import PermissionMode
+    from treadle.permissions.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
@@ -313,7 +313,7 @@ class CodingAgent(Agent):
         """Use another mode from the next call on."""
         from typing import get_args
 
-        from treadle.policy.modes import PermissionMode
+        from treadle.permissions.modes import PermissionMode
 
         if mode not in get_args(PermissionMode):
             known = ", ".join(get_args(PermissionMode))

@@ -21,7 +21,7 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.container import ContainerOptions
     from treadle.workspace.options import WorkspaceOptions

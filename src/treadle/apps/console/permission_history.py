@@ -1,6 +1,6 @@
 """Past approval requests and their decisions, read from the sessions, for back-testing rules.
 
-Uses policy/evaluation/backtest and treadle.sessions. Used by `treadle permissions backtest`.
+Uses permissions/backtest and treadle.sessions. Used by `treadle permissions backtest`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 from treadle.apps.settings.rules import load_rules
 from treadle.core.transcript import AssistantItem, ToolCall
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
-from treadle.policy.evaluation.backtest import BacktestResult, PastDecision, run_backtest
-from treadle.policy.evaluation.ruling import PolicyCall
-from treadle.policy.policy import build_policy_context
-from treadle.policy.ruleset.rules import Rule
-from treadle.policy.ruleset.rules_file import parse_rules
+from treadle.permissions.backtest import BacktestResult, PastDecision, run_backtest
+from treadle.permissions.policy import build_policy_context
+from treadle.permissions.ruleset.rules import Rule
+from treadle.permissions.ruleset.rules_file import parse_rules
+from treadle.permissions.ruling import PolicyCall
 from treadle.sessions.library import Library
 from treadle.tools.builtin import describe_access
 from treadle.tools.late_tools import unwrap_call

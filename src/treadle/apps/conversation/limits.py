@@ -1,6 +1,6 @@
 """The limits of a session for the user: which apply, where each was set, and `/budget`.
 
-The gates themselves are in policy/budgets.py; local_host.py changes their settings.
+The gates themselves are in budgets/gates.py; local_host.py changes their settings.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import Item, NoticeItem, UserItem
-from treadle.policy.modes import PermissionMode
+from treadle.permissions.modes import PermissionMode
 from treadle.sessions import history
 from treadle.sessions.library import Library
 

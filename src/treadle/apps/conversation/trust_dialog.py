@@ -2,7 +2,7 @@
 
 Used by the terminal at the first start in a folder, and by `/trust`. A no holds for this session
 or for good. Hooks and servers of the folder need a separate approval whenever they are new or
-changed. What trust allows is defined in policy/trust.py.
+changed. What trust allows is defined in permissions/trust.py.
 """
 
 from __future__ import annotations

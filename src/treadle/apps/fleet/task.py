@@ -14,7 +14,7 @@ from typing import get_args
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.policy.modes import PermissionMode
+from treadle.permissions.modes import PermissionMode
 
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 MAX_ID_LENGTH = 64

@@ -34,8 +34,9 @@ from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
 
 if TYPE_CHECKING:
-    from treadle.policy.hooks import HookConfig, UnapprovedExtension
-    from treadle.policy.trust import TrustStore
+    from treadle.hooks.approval import UnapprovedExtension
+    from treadle.hooks.config import HookConfig
+    from treadle.permissions.trust import TrustStore
     from treadle.tools.skills import Skill
 
 # The files of a folder that are used once it is trusted.
@@ -106,7 +107,7 @@ def discover_extensions(
             user_servers=names,
             unsupported=tuple(unsupported),
         )
-    from treadle.policy.hooks import (
+    from treadle.hooks.approval import (
         filter_approved_definitions,
         filter_approved_hooks,
         filter_approved_servers,
@@ -158,7 +159,7 @@ def approve_extensions(
     settings, slash_commands = _read_project_settings(folder), _read_project_commands(folder)
     if not any((commands, servers, settings, slash_commands)):
         return []
-    from treadle.policy.hooks import approve_definitions, approve_hooks, approve_server
+    from treadle.hooks.approval import approve_definitions, approve_hooks, approve_server
 
     trust = open_store()
     approve_hooks(trust, folder, commands)
@@ -175,7 +176,7 @@ def is_command_approved(
     """Whether what a custom command runs and allows takes effect."""
     if command.is_user or not command.definition:
         return True
-    from treadle.policy.hooks import filter_approved_definitions
+    from treadle.hooks.approval import filter_approved_definitions
 
     definitions = {f"/{command.name}": command.definition}
     return bool(filter_approved_definitions(open_store(), folder, "command", definitions)[0])
@@ -189,7 +190,7 @@ def make_approval_check(
     def is_approved(command: HookConfig) -> bool:
         if not command.is_project:
             return True
-        from treadle.policy.hooks import filter_approved_hooks
+        from treadle.hooks.approval import filter_approved_hooks
 
         return bool(filter_approved_hooks(open_store(), folder, [command])[0])
 
@@ -211,7 +212,7 @@ def start_objections(
     def find_objection(name: str, definition: Mapping[str, Any], again: bool) -> str:
         if user_servers.get(name) == definition:
             return ""
-        from treadle.policy.hooks import add_file_hashes, filter_approved_servers
+        from treadle.hooks.approval import add_file_hashes, filter_approved_servers
 
         if not filter_approved_servers(open_store(), folder, {name: definition})[0]:
             return CHANGED_SINCE_APPROVAL
@@ -225,8 +226,7 @@ def _read_hook_commands(
 ) -> list[HookConfig]:
     commands: list[HookConfig] = []
     for file in _find_files_with_key(folder, '"hooks"', from_user=from_user):
-        from treadle.policy.hooks import read_hooks_file
-        from treadle.policy.hooks.config import FOREIGN_FOLDER
+        from treadle.hooks.config import FOREIGN_FOLDER, read_hooks_file
 
         within = None if from_user else symlink_boundary(folder)
         is_foreign = file.parent.name == FOREIGN_FOLDER

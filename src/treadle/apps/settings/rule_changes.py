@@ -84,9 +84,9 @@ def list_scope_files(folder: Path) -> Mapping[RuleScope, Path]:
 
 def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
     from treadle.apps.settings.git_exclude import exclude_from_git
-    from treadle.policy.ruleset.rules import InvalidRule, parse_rule
-    from treadle.policy.ruleset.rules_file import save_rules
-    from treadle.policy.trust import may_project_allow
+    from treadle.permissions.ruleset.rules import InvalidRule, parse_rule
+    from treadle.permissions.ruleset.rules_file import save_rules
+    from treadle.permissions.trust import may_project_allow
 
     scope, root, home = change.scope or DEFAULT_SCOPE, os.path.realpath(folder), str(Path.home())
     try:
@@ -108,7 +108,7 @@ def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
 
 
 def _remove_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
-    from treadle.policy.ruleset.rules_file import remove_rule
+    from treadle.permissions.ruleset.rules_file import remove_rule
 
     changed: list[ChangedFile] = []
     with rule_files.keep_acceptance(folder, rule_files.open_trust_store()):
@@ -159,6 +159,6 @@ def describe_rule_change(folder: Path, change: RuleChange, changed: list[Changed
 def _describe_risk(folder: Path, change: RuleChange) -> str:
     if change.action == "remove" or change.name != "allow":
         return ""
-    from treadle.policy.ruleset.rules import describe_rule_risk, parse_rule
+    from treadle.permissions.ruleset.rules import describe_rule_risk, parse_rule
 
     return describe_rule_risk(parse_rule(change.rule, os.path.realpath(folder), str(Path.home())))

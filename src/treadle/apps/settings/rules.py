@@ -20,10 +20,10 @@ from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
-    from treadle.policy.policy import RulePolicy
-    from treadle.policy.ruleset.foreign_rules import FoundRules
-    from treadle.policy.ruleset.rules import RuleSet
-    from treadle.policy.trust import TrustStore
+    from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules_file import FoundRules
+    from treadle.permissions.trust import TrustStore
     from treadle.workspace.command_limits import FileDenials
 
 
@@ -38,7 +38,7 @@ def trust_file() -> Path:
 
 
 def open_trust_store() -> TrustStore:
-    from treadle.policy.trust import TrustStore
+    from treadle.permissions.trust import TrustStore
 
     return TrustStore(trust_file())
 
@@ -67,7 +67,7 @@ def choose_trust(folder: Path, trust: bool | None) -> FolderTrust:
     """
     if trust is None:
         return FolderTrust(is_trusted(folder), open_trust_store)
-    from treadle.policy.trust import TemporaryTrust
+    from treadle.permissions.trust import TemporaryTrust
 
     store = TemporaryTrust(folder if trust else None)
     if trust:
@@ -133,7 +133,7 @@ def load_rules(
 
 
 def _make_empty_rules() -> RuleSet:
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.ruleset.rules import RuleSet
 
     return RuleSet()
 
@@ -141,8 +141,8 @@ def _make_empty_rules() -> RuleSet:
 def _read_rules(
     folder: Path, files: Sequence[RulesFile], open_store: Callable[[], TrustStore]
 ) -> FoundRules:
-    from treadle.policy.ruleset.foreign_rules import FoundRules
-    from treadle.policy.trust import filter_project_rules, may_project_allow
+    from treadle.permissions.ruleset.rules_file import FoundRules
+    from treadle.permissions.trust import filter_project_rules, may_project_allow
 
     user = _read_files(folder, [file for file in files if file.is_user])
     found = _read_files(folder, [file for file in files if not file.is_user])
@@ -172,8 +172,8 @@ def read_project_rules(folder: Path) -> RuleSet:
 
 def describe_project_rules(folder: Path) -> list[str]:
     """The allow rules that trust accepts, the widest first, each with its risk if it has one."""
-    from treadle.policy.ruleset.rules import describe_rule_risk, sort_widest_first
-    from treadle.policy.trust import may_project_allow
+    from treadle.permissions.ruleset.rules import describe_rule_risk, sort_widest_first
+    from treadle.permissions.trust import may_project_allow
 
     rules = filter(may_project_allow, read_project_rules(folder).allow)
     lines = (
@@ -184,8 +184,7 @@ def describe_project_rules(folder: Path) -> list[str]:
 
 
 def _read_files(folder: Path, files: Sequence[RulesFile]) -> FoundRules:
-    from treadle.policy.ruleset.foreign_rules import FoundRules, read_foreign_rules
-    from treadle.policy.ruleset.rules_file import read_rules
+    from treadle.permissions.ruleset.rules_file import FoundRules, read_foreign_rules, read_rules
 
     whole = FoundRules(_make_empty_rules(), [], [])
     root, home = os.path.realpath(folder), str(Path.home())
@@ -203,8 +202,8 @@ def _read_files(folder: Path, files: Sequence[RulesFile]) -> FoundRules:
 def _parse_given_rules(
     folder: Path, given: Mapping[str, Sequence[str]], format_origin: Callable[[str], str]
 ) -> RuleSet:
-    from treadle.policy.ruleset.rules import InvalidRule, RuleSet
-    from treadle.policy.ruleset.rules_file import parse_rules
+    from treadle.permissions.ruleset.rules import InvalidRule, RuleSet
+    from treadle.permissions.ruleset.rules_file import parse_rules
 
     rules = RuleSet()
     root, home = os.path.realpath(folder), str(Path.home())
@@ -223,7 +222,7 @@ def make_read_check(folder: Path, rules: Callable[[], RuleSet]) -> Callable[[Pat
 
     @cache
     def make_policy() -> RulePolicy:
-        from treadle.policy.policy import RulePolicy, build_policy_context
+        from treadle.permissions.policy import RulePolicy, build_policy_context
 
         return RulePolicy(build_policy_context(folder, rules()))
 
@@ -232,8 +231,8 @@ def make_read_check(folder: Path, rules: Callable[[], RuleSet]) -> Callable[[Pat
 
 def make_file_denials(rules: RuleSet) -> FileDenials:
     """The deny rules about files, for the sandbox: a command is held to them, too."""
-    from treadle.policy.ruleset.path_patterns import PathPattern
-    from treadle.policy.ruleset.rules import EDIT_TOOLS
+    from treadle.permissions.ruleset.path_patterns import PathPattern
+    from treadle.permissions.ruleset.rules import EDIT_TOOLS
     from treadle.workspace.command_limits import FileDenials
 
     patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
@@ -253,7 +252,7 @@ def make_rule_saver(
 
     def save(rules: tuple[str, ...]) -> None:
         from treadle.apps.settings.git_exclude import exclude_from_git
-        from treadle.policy.ruleset.rules_file import save_rules
+        from treadle.permissions.ruleset.rules_file import save_rules
 
         trust, file = open_store(), folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())

@@ -2,7 +2,7 @@
 
 Everything else follows from it: the flags of the command line (cli/options.py), the variables, the
 checks, `treadle config`, `/config`, and what a project may change. load.py reads the values from
-their sources. Not permission rules: those are in policy/ruleset/rules_file.py.
+their sources. Not permission rules: those are in permissions/ruleset/rules_file.py.
 """
 
 # Without `from __future__ import annotations`: the table is read from the annotations.

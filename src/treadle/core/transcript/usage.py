@@ -1,6 +1,6 @@
 """The usage of model calls: tokens by kind, and the cost if the price is known.
 
-A value with addition. Prices are in models/catalog.py, budgets in policy/budgets.py.
+A value with addition. Prices are in models/catalog.py, budgets in budgets/gates.py.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from treadle.lib.files.file_view import MAX_TEXT_BYTES, FileView
 
@@ -24,8 +25,14 @@ def read_config(files: FileView, path: str) -> ConfigEntries | None:
     content = files.read(path, MAX_TEXT_BYTES)
     if content is None:
         return None if files.lstat(path) is not None else []
+    entries = _parse_content(content)
+    return None if entries is None else [*entries]
+
+
+@lru_cache(maxsize=32)  # one verdict on a git command reads the same file several times
+def _parse_content(content: bytes) -> tuple[tuple[str, str], ...] | None:
     try:
-        return list(parse_config(content.decode("utf-8-sig", errors="replace")))
+        return tuple(parse_config(content.decode("utf-8-sig", errors="replace")))
     except ValueError:
         return None
 

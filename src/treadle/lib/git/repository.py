@@ -66,9 +66,11 @@ def list_repositories(files: FileView, cwd: str) -> Iterator[GitRepository]:
 def find_bare_repository(files: FileView, cwd: str) -> str:
     """A folder that git would take for a bare repository, and use its configuration; or ""."""
     for folder in list_parents(cwd):
-        if is_valid(files, open_repository(files, folder)):
+        has_git = files.lstat(f"{folder}/{GIT_FOLDER}") is not None
+        if has_git and is_valid(files, open_repository(files, folder)):
             return ""
-        if all(files.lstat(f"{folder}/{name}") is not None for name in ("HEAD", "objects")):
+        has_head = files.lstat(f"{folder}/HEAD") is not None
+        if has_head and files.lstat(f"{folder}/objects") is not None:
             return folder or "/"
     return ""
 
@@ -97,8 +99,8 @@ def is_valid(files: FileView, repository: GitRepository) -> bool:
     head = files.read(file, _MAX_POINTER_BYTES)
     if head is None or not _HEAD.match(head) or files.readlink(file) is not None:
         return False
-    folders = (f"{repository.common}/{name}/." for name in ("objects", "refs"))
-    return all(files.lstat(folder) is not None for folder in folders)
+    has_objects = files.lstat(f"{repository.common}/objects/.") is not None
+    return has_objects and files.lstat(f"{repository.common}/refs/.") is not None
 
 
 def read_pointer(files: FileView, path: str) -> str:

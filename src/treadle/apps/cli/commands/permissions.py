@@ -1,7 +1,7 @@
 """`treadle permissions`: lists, explains, tests and back-tests permission rules.
 
 Changes nothing, and runs nothing but the check whether there is a sandbox here: a verdict is that
-of a run in this folder. Uses policy/ and apps/console/permission_history.py.
+of a run in this folder. Uses permissions/ and apps/console/permission_history.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
-    from treadle.policy.evaluation.ruling import PolicyFinding
-    from treadle.policy.modes import PermissionMode
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.modes import PermissionMode
+    from treadle.permissions.ruleset.rules import RuleSet
+    from treadle.permissions.ruling import PolicyFinding
     from treadle.workspace.options import WorkspaceOptions
 
 _OK, _FAILED = exit_codes.SUCCESS, exit_codes.ERROR
@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from treadle.policy.ruleset.rules import InvalidRule
+    from treadle.permissions.ruleset.rules import InvalidRule
 
     try:
         code: int = options.do(options)
@@ -142,10 +142,11 @@ def _explain(options: argparse.Namespace) -> int:
     import msgspec
 
     from treadle.apps.settings.rules import load_rules
-    from treadle.policy.evaluation.rule_suggestions import suggest_rules
-    from treadle.policy.evaluation.ruling import PolicyCall
-    from treadle.policy.policy import RulePolicy, build_policy_context
-    from treadle.policy.ruleset.rules_file import parse_rules
+    from treadle.permissions.policy import RulePolicy, build_policy_context
+    from treadle.permissions.ruleset.rules_file import parse_rules
+    from treadle.permissions.ruling import PolicyCall
+    from treadle.permissions.suggestions import suggest_rules
+    from treadle.permissions.verdict import PermissionEvaluator
     from treadle.tools.builtin import describe_access
 
     rules = load_rules(options.folder)[0]()
@@ -167,7 +168,8 @@ def _explain(options: argparse.Namespace) -> int:
     call = PolicyCall(options.tool, access, is_sandboxed=is_sandboxed)
     mode = settings.permission_mode
     ruling = RulePolicy(context, mode=mode, sandboxed=is_sandboxed).evaluate(call)
-    proposed = suggest_rules(call, context) if ruling.outcome == "ask" else ()
+    is_asked = ruling.outcome == "ask"
+    proposed = suggest_rules(call, PermissionEvaluator(context)) if is_asked else ()
     if options.json:
         parts = [_finding_to_dict(f) for f in ruling.findings]
         answer = {"verdict": ruling.outcome, "reason": ruling.reason, "parts": parts,
@@ -204,8 +206,8 @@ def _finding_to_dict(finding: PolicyFinding) -> dict[str, object]:
 
 
 def _test(options: argparse.Namespace) -> int:
-    from treadle.policy.evaluation.rule_cases import read_cases, run_cases
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.permissions.rule_cases import read_cases, run_cases
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import describe_access
 
     code = _OK

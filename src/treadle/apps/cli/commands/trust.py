@@ -5,7 +5,7 @@
     treadle trust --remove [FOLDER]    remove the trust
 
 At a terminal the user is asked about hooks and servers; elsewhere they need --approve. Uses
-policy/trust.py.
+permissions/trust.py.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _trust(folder: Path, *, approve: bool = False) -> int:
         open_trust_store,
         read_project_rules,
     )
-    from treadle.policy.trust import may_project_allow
+    from treadle.permissions.trust import may_project_allow
 
     store, rules = open_trust_store(), read_project_rules(folder)
     store.trust(folder)

@@ -1,0 +1,17 @@
+"""Hooks: the user's own programs and functions at named points of the loop.
+
+    config         hooks in settings: events, matchers, commands
+    approval       which hooks and servers of a project may run
+    script_hashes  the files that they run
+    protocol       the JSON that a command reads and writes
+    command_hook   a command as a Hook, asked about each file of a patch
+    function_hook  a function as a Hook
+    checkers       diagnostics after edits
+
+core/contracts/hook.py defines the points and the answers. Used by apps/assembly, which passes in
+the function that runs a program.
+"""
+
+from treadle.hooks.function_hook import hook
+
+__all__ = ["hook"]

@@ -1,0 +1,175 @@
+"""The effects of programs that transfer files: dd, curl, rsync, scp, zip, split.
+
+Each has its own syntax for the files that it reads and writes. What is not known to be harmless is
+a doubt.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from treadle.lib.shell.analysis.options import (
+    OptionGrammar,
+    ProgramSpec,
+    analyze_by_spec,
+    scan_options,
+)
+from treadle.lib.shell.ast import Effects, Word
+from treadle.lib.text.word_set import word_set
+
+_CURL = ProgramSpec(
+    "text",
+    OptionGrammar(
+        "odTKHXAebcFuUxmwrCtYyzEDPQ",
+        word_set(
+            "--output --data --upload-file --config --header --request --form --user --dump-header "
+            "--data-raw --data-binary --data-ascii --data-urlencode --json --url-query "
+            "--form-string --user-agent --referer --proxy --max-time --connect-timeout --retry "
+            "--retry-delay --url --write-out --range --continue-at --cacert --resolve --limit-rate"
+        ),
+        reads=word_set("-T --upload-file -b --cookie"),
+        writes=word_set(
+            "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr "
+            "--etag-save --hsts --alt-svc --libcurl --output-dir"
+        ),
+        runs=word_set(
+            "--proto --proto-default -n --netrc --netrc-optional --variable -K --config -O "
+            "--remote-name --remote-name-all -J --netrc-file --engine --cert -E --key "
+            "--unix-socket --abstract-unix-socket"
+        ),
+    ),
+    is_read_only=False,
+)
+_FILE_ARGUMENT = re.compile(r"(?:@|=<)([^;,]+)")
+_URL_PREFIX = re.compile(r"https?://", re.IGNORECASE)
+
+
+def _analyze_curl(words: Sequence[Word]) -> Effects:
+    effects = analyze_by_spec(_CURL, words)
+    reads, doubts = list(effects.reads), list(effects.doubts)
+    _, urls = scan_options(words, _CURL.grammar)
+    if any(_has_url_glob(w.text or "") for w in (*urls, *effects.reads, *effects.writes)):
+        doubts.append("curl expands this name to other names")
+    for word in words:
+        text = word.text or ""
+        if text.lower().startswith("file:"):
+            reads.append(Word(word.source, re.sub(r"(?i)file:(?://[^/]*)?", "", text)))
+        elif "file:" in text.lower():
+            doubts.append("a file where a URL is expected")
+        elif not (word in urls and _URL_PREFIX.match(text)):
+            # `-d @file`, `-F x=@file`, `-H @file`: the rest may be a file to send.
+            reads += [Word(word.source, path.strip('"')) for path in _FILE_ARGUMENT.findall(text)]
+        if "%output{" in text:
+            doubts.append("a format that writes a file")
+    return Effects(reads=tuple(reads), writes=effects.writes, doubts=tuple(doubts))
+
+
+def _has_url_glob(text: str) -> bool:
+    """Whether curl expands it; in a URL, # begins a fragment."""
+    return any(c in text for c in "{[") or ("#" in text and not _URL_PREFIX.match(text))
+
+
+def _analyze_dd(words: Sequence[Word]) -> Effects:
+    values = [(w, *(w.text or "").partition("=")[::2]) for w in words]
+    return Effects(
+        reads=tuple(Word(w.source, value) for w, key, value in values if key == "if"),
+        primary_writes=tuple(Word(w.source, value) for w, key, value in values if key == "of"),
+    )
+
+
+_RSYNC = OptionGrammar(
+    "efBTM",
+    word_set(
+        "--rsh --rsync-path --exclude --include --filter --files-from --exclude-from --suffix "
+        "--bwlimit --max-size --min-size --max-delete --timeout --contimeout --port --chmod "
+        "--chown --usermap --groupmap --block-size --modify-window --protocol --iconv --info "
+        "--debug --out-format --log-file-format --checksum-choice --compress-choice "
+        "--compress-level --skip-compress --sockopts --address --outbuf --stop-at --stop-after"
+    ),
+    reads=word_set(
+        "--exclude-from --include-from --password-file --compare-dest --copy-dest --link-dest"
+    ),
+    writes=word_set(
+        "--log-file --write-batch --only-write-batch --backup-dir --temp-dir -T --partial-dir"
+    ),
+    runs=word_set(
+        "--files-from --config --early-input --remote-option "
+        "-e --rsh --rsync-path --daemon --remove-source-files --read-batch -M -L --copy-links "
+        "--copy-unsafe-links"
+    ),
+)
+_SCP = OptionGrammar("oFSiJlPcDX", runs=word_set("-o -F -S -J -D"))
+_ZIP = OptionGrammar(
+    "btniPxOZ",
+    writes=word_set("-O --output-file -b"),
+    runs=word_set("-T --test -TT --unzip-command -m --move -@"),
+)
+_SUFFIX = re.compile(r"\.\w+")
+_SPLIT = OptionGrammar(
+    "abClnt",
+    word_set("--additional-suffix --suffix-length --bytes --lines --number"),
+    runs=word_set("--filter"),
+)
+
+
+def _scan_operands(words: Sequence[Word], grammar: OptionGrammar) -> tuple[list[Word], Effects]:
+    """The operands, and the effects of the options."""
+    options, operands = scan_options(words, grammar)
+    named = [(o.name, o.value) for o in options if o.name not in grammar.runs]
+    return operands, Effects(
+        reads=tuple(v for name, v in named if v is not None and name in grammar.reads),
+        writes=tuple(v for name, v in named if v is not None and name in grammar.writes),
+        doubts=tuple(
+            f"{o.name} does more than the command's name says"
+            for o in options
+            if o.name in grammar.runs
+        ),
+        is_recursive=any(o.name in ("-r", "-R", "-a", "--recursive", "--archive") for o in options),
+    )
+
+
+def _make_copy_analyzer(grammar: OptionGrammar) -> Callable[[Sequence[Word]], Effects]:
+    """From all operands but the last to the last; names on other hosts are not local files."""
+
+    def analyze(words: Sequence[Word]) -> Effects:
+        operands, effects = _scan_operands(words, grammar)
+        is_local = [":" not in (w.text or "").partition("/")[0] for w in operands]
+        sources = [w for w, local in zip(operands[:-1], is_local, strict=False) if local]
+        target = tuple(operands[-1:]) if len(operands) > 1 and is_local[-1] else ()
+        return replace(
+            effects,
+            reads=(*effects.reads, *sources),
+            primary_writes=target,
+            copies=tuple((source, into) for into in target for source in sources),
+        )
+
+    return analyze
+
+
+def _analyze_zip(words: Sequence[Word]) -> Effects:
+    operands, effects = _scan_operands(words, _ZIP)
+    reads = (*effects.reads, *operands[1:])
+    return replace(effects, reads=reads, primary_writes=tuple(operands[:1]), follows_symlinks=True)
+
+
+def _analyze_split(words: Sequence[Word]) -> Effects:
+    operands, effects = _scan_operands(words, _SPLIT)
+    prefix = operands[1] if len(operands) > 1 else Word("x", "x")
+    options, _ = scan_options(words, _SPLIT)
+    suffixes = [o.value.text or "" for o in options if o.name == "--additional-suffix" and o.value]
+    doubts = effects.doubts
+    is_hidden = (prefix.text or ".").rpartition("/")[2].startswith(".")
+    if is_hidden or not all(_SUFFIX.fullmatch(suffix) for suffix in suffixes):
+        doubts += ("files whose names are not known",)
+    return Effects(reads=tuple(operands[:1]), primary_writes=(prefix,), doubts=doubts)
+
+
+FILE_TRANSFER_PROGRAMS: dict[str, Callable[[Sequence[Word]], Effects]] = {
+    "curl": _analyze_curl,
+    "dd": _analyze_dd,
+    "rsync": _make_copy_analyzer(_RSYNC),
+    "scp": _make_copy_analyzer(_SCP),
+    "zip": _analyze_zip,
+    "split": _analyze_split,
+}

@@ -1,0 +1,238 @@
+"""Words that make a program run other code than its first words say, or print secrets.
+
+`make test` runs the tests of this project; `make test SHELL=./x` runs x. Such words name another
+project, program, plugin, configuration or host. A prefix rule covers them only if it contains them.
+Paths outside of the workspace are found by permissions/, which uses this module.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from treadle.lib.shell.analysis.override_options import (
+    ABBREVIATION_PROGRAMS,
+    OVERRIDE_OPTIONS,
+    OVERRIDE_WORDS,
+    PROJECT_OPTIONS,
+    RUNNER_WORDS,
+    SCRIPT_RUNNERS,
+    TARGET_PROGRAMS,
+    WORD_OPTION_PROGRAMS,
+)
+from treadle.lib.shell.ast import Word, strip_version
+
+_MAX_SUBCOMMANDS = 4  # with the values of options before them: `kubectl -n prod get secret`
+_MAY_BE_PATH = re.compile(r"/|\\|\.[a-z]{2,4}$")
+_ASSIGNMENT = re.compile(r"([\w.%+-]+?)[:+?!]*=(.*)", re.DOTALL)
+_DATA_VARIABLES = re.compile(r"V|VERBOSE|DEBUG|TESTS?|TESTNAME|FILES?|PKGS?|PACKAGES?|CI|Q|K|NAME")
+_SWITCH = re.compile(r"\d*|true|false|yes|no|on|off|y|n", re.IGNORECASE)
+_PLAIN_VALUE = re.compile(r"(?:\w[\w./,:+@=-]*)?")
+_CMAKE_PROGRAM_VARIABLE = re.compile(
+    r"COMPILER|LAUNCHER|TOOLCHAIN|COMMAND|PROGRAM|EXECUTABLE|LINKER|PATH|RULE|FLAGS|INCLUDE|"
+    r"EMULATOR|TOOL|TIDY|CPPCHECK|CPPLINT|FETCHCONTENT|SHELL|SCRIPT|"
+    r"_(?:AR|RANLIB|STRIP|LD|RC|EXE|BIN|DIR|ROOT|URL)$|MAKE$"
+)
+_SAFE_MAVEN_PROPERTY = re.compile(
+    r"-D(?:(?:it\.)?test|\w*[sS]kip[\w.]*|maven\.test\.\w+|failIfNoTests|revision|style\.color|"
+    r"checkstyle\.skip|surefire\.\w*[fF]ail\w*)(?:=[\w.#*,$+!-]*)?"
+)
+_REMOTE_REQUIREMENT = re.compile(
+    r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:"
+)
+
+
+class Overrides(msgspec.Struct, frozen=True):
+    """The words of a command that a prefix rule has to contain."""
+
+    words: tuple[Word, ...] = ()
+    # A rule that names only the program (`make:*`) covers these: targets, and other projects.
+    targets: tuple[Word, ...] = ()
+
+
+def find_overrides(name: str, words: Sequence[Word]) -> Overrides:
+    """The overrides in the command `name words…`."""
+    name, words = _normalize_name(name), drop_script_words(name, words)
+    inner = _find_inner_program(name, words)
+    own = words if inner is None else words[:inner]
+    check = _CHECKS.get(name)
+    overrides = (*_find_words(name, own, is_project=False), *_find_subcommands(name, own))
+    found = Overrides(
+        (*overrides, *(check(own) if check is not None else ())),
+        (*_find_words(name, own, is_project=True), *_list_targets(name, own)),
+    )
+    if inner is None:
+        return found
+    others = find_overrides(words[inner].text or "", words[inner + 1 :])
+    return Overrides((*found.words, *others.words), (*found.targets, *others.targets))
+
+
+def drop_script_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
+    """Without the words that `npm test -- …` passes to the script of the project."""
+    texts = [w.text for w in words]
+    return words[: texts.index("--")] if name in SCRIPT_RUNNERS and "--" in texts else words
+
+
+def _normalize_name(name: str) -> str:
+    base = name if name.startswith("./") else name.rpartition("/")[2]
+    plain = strip_version(base)
+    return plain if plain in OVERRIDE_OPTIONS or plain == "python" else base
+
+
+def _find_inner_program(name: str, words: Sequence[Word]) -> int | None:
+    """The index of the program that `python -m`, `uv run` or `npx` runs, if it is a known one."""
+    texts = [w.text or "" for w in words]
+    if name == "python":
+        return texts.index("-m") + 1 if "-m" in texts[:3] and texts[-1] != "-m" else None
+    if name not in RUNNER_WORDS:
+        return None
+    runner_words = RUNNER_WORDS[name]
+    first = next((at for at, t in enumerate(texts, 1) if t in runner_words), len(texts))
+    start = first if runner_words else 0
+    known = (
+        at for at in range(start, len(texts)) if _normalize_name(texts[at]) in OVERRIDE_OPTIONS
+    )
+    return next(known, None)
+
+
+def _find_words(name: str, words: Sequence[Word], *, is_project: bool) -> Iterator[Word]:
+    options = OVERRIDE_OPTIONS.get(name, {})
+    for word, text, following in _pair_words(words):
+        if text.startswith(("-", "/")) and any(
+            _is_option(name, option, text, following, needs_path)
+            for option, needs_path in options.items()
+            if (option in PROJECT_OPTIONS) == is_project
+        ):
+            yield word
+
+
+def _find_subcommands(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    pattern = OVERRIDE_WORDS.get(name)
+    operands = [w for w in words if (w.text or "-")[0] != "-"][:_MAX_SUBCOMMANDS]
+    return (w for w in operands if pattern is not None and pattern.fullmatch(w.text or ""))
+
+
+def _pair_words(words: Sequence[Word]) -> Iterator[tuple[Word, str, str]]:
+    """Each word with its text and the text of the next word."""
+    texts = [*(w.text or "" for w in words), ""]
+    return zip(words, texts, texts[1:], strict=False)
+
+
+def _is_option(name: str, option: str, text: str, following: str, needs_path: bool) -> bool:
+    """Whether `text` is the option: with a joined value, abbreviated, or among joined letters."""
+    head, equals, value = text.partition("=")
+    value = value if equals else following
+    if option.startswith("--"):
+        named, _, wanted = option.partition("=")
+        if wanted:
+            return head == named and value.startswith(wanted)
+        may_abbreviate = name in ABBREVIATION_PROGRAMS and len(head) > 4
+        is_same = head == option or (may_abbreviate and option.startswith(head))
+        is_same = is_same or (option.endswith(".") and head.startswith(option))
+    elif len(option) > 2 and option[-1] != ":":
+        is_same = head in (option, "-" + option)
+    elif len(option) > 2 or name in WORD_OPTION_PROGRAMS:
+        is_same, value = text.startswith(option), text[len(option) :] or following
+    else:
+        letters = re.match(r"-[A-Za-z]{0,3}", text)
+        is_joined = letters is not None and option[1] in letters[0]
+        is_same = not text.startswith("--") and (text[:2] == option or is_joined)
+        value = text.partition(option[1])[2] or following
+    return is_same and (not needs_path or bool(_MAY_BE_PATH.search(value)))
+
+
+def _list_targets(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    if name not in TARGET_PROGRAMS:
+        return
+    is_value = False
+    for word in words:
+        text = word.text or ""
+        if not is_value and text[:1] not in ("-", "") and not _ASSIGNMENT.fullmatch(text):
+            yield word
+        is_value = text in TARGET_PROGRAMS[name]
+
+
+# ---------------------------------------------------------------- programs with their own syntax
+
+
+def _check_make(words: Sequence[Word]) -> Iterator[Word]:
+    """Variables: a recipe is a shell script, and a variable in it may name a program."""
+    for word in words:
+        match = _ASSIGNMENT.fullmatch(word.text or "")
+        if match is None or (word.text or "").startswith("-"):
+            continue
+        variable, value = match.groups()
+        is_data = _DATA_VARIABLES.fullmatch(variable) and _PLAIN_VALUE.fullmatch(value)
+        is_shell = variable.lstrip(".").startswith(("SHELL", "MAKE"))
+        if is_shell or not (is_data or _SWITCH.fullmatch(value)):
+            yield word
+
+
+def _check_cmake(words: Sequence[Word]) -> Iterator[Word]:
+    texts = [w.text or "" for w in words]
+    if "--" in texts:
+        yield from find_overrides("make", words[texts.index("--") + 1 :]).words
+    for word, text, following in _pair_words(words):
+        if text.startswith("-D"):
+            variable, _, value = (text[2:] or following).partition("=")
+            is_program = _CMAKE_PROGRAM_VARIABLE.search(variable.partition(":")[0].upper())
+            if is_program or not value.replace("_", "").isalnum():
+                yield word
+
+
+def _check_maven(words: Sequence[Word]) -> Iterator[Word]:
+    for word, text, following in _pair_words(words):
+        definition = "-D" + following if text in ("-D", "--define") else text
+        if definition.startswith("-D") and not _SAFE_MAVEN_PROPERTY.fullmatch(definition):
+            yield word
+
+
+def _check_container(words: Sequence[Word]) -> Iterator[Word]:
+    """`-e NAME` passes a variable of the host; a compose file may mount anything."""
+    subcommands: list[str] = []
+    for word, text, following in _pair_words(words):
+        head, equals, value = text.partition("=")
+        value = value if equals else following
+        is_compose = subcommands[:1] == ["compose"]
+        if text[:1] != "-":
+            subcommands.append(text)
+            # These print the values of variables.
+            is_override = is_compose and text in ("config", "convert")
+        elif head in ("-e", "--env", "--build-arg"):
+            is_override = value.isidentifier()
+        elif text.startswith("-e"):
+            is_override = text[2:].isidentifier()
+        elif head in ("--network", "--net"):
+            is_override = value.startswith(("host", "container:", "ns:"))
+        else:
+            is_file = head == "--file" or text.startswith("-f")
+            is_override = is_compose and is_file and subcommands[1:2] != ["logs"]
+        if is_override:
+            yield word
+
+
+def _check_compose(words: Sequence[Word]) -> Iterator[Word]:
+    yield from _check_container((Word("compose", "compose"), *words))
+
+
+def _check_pip(words: Sequence[Word]) -> Iterator[Word]:
+    """Requirements from the network that are not names of packages."""
+    return (word for word in words if _REMOTE_REQUIREMENT.match(word.text or ""))
+
+
+def _check_python(words: Sequence[Word]) -> Iterator[Word]:
+    """Options of Django that load other code."""
+    options = ("--settings", "--pythonpath", "--testrunner")
+    is_django = bool(words) and (words[0].text or "").endswith("manage.py")
+    return (w for w in words if is_django and (w.text or "").startswith(options))
+
+
+_CHECKS: dict[str, Callable[[Sequence[Word]], Iterator[Word]]] = {
+    **dict.fromkeys(("make", "gmake", "xcodebuild", "just", "task", "go-task"), _check_make),
+    "cmake": _check_cmake,
+    **dict.fromkeys(("mvn", "mvnw", "./mvnw", "mvnd"), _check_maven),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "finch"), _check_container),
+    **dict.fromkeys(("docker-compose", "podman-compose"), _check_compose),
+    **dict.fromkeys(("pip", "pip3"), _check_pip),
+    "python": _check_python,
+}

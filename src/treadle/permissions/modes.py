@@ -1,0 +1,77 @@
+"""The permission modes, and how a mode changes a ruling.
+
+    plan          allows only what certainly reads; the rest is denied with a reason
+    ask           the ruling of the rules
+    accept-edits  writing inside the folder needs no approval
+    auto          as accept-edits, and commands inside the sandbox run
+    bypass        allows everything that is not denied; only by a flag, never from settings
+
+A deny stays a deny in every mode.
+"""
+
+from typing import Literal, cast
+
+from msgspec.structs import replace
+
+from treadle.permissions.ruleset.rules import normalize_tool_name
+from treadle.permissions.ruling import PolicyCall, PolicyRuling
+from treadle.permissions.verdict import stays_sandboxed
+
+PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
+EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
+_FETCH_TOOLS = ("webfetch", "websearch")
+_SYSTEM_FOLDERS = ("/usr/", "/etc/", "/opt/", "/lib/", "/lib64/", "/bin/", "/sbin/")
+_READ_TOOLS = ("read", "grep", "glob", "ls")
+_COMMAND_TOOLS = ("bash", "taskinput")
+
+
+_WIDTHS: dict[str, int] = {"plan": 0, "ask": 1, "accept-edits": 2, "auto": 3, "bypass": 4}
+
+
+def choose_narrower(mode: PermissionMode, other: str) -> PermissionMode:
+    """The one of two modes that allows less; "" is no mode."""
+    if other not in _WIDTHS or _WIDTHS[mode] <= _WIDTHS[other]:
+        return mode
+    return cast(PermissionMode, other)
+
+
+def _reads_system_files(ruling: PolicyRuling) -> bool:
+    """Whether it is asked about only because it reads files of the system: the sandbox shows these
+    to every command, and hides homes."""
+    asked = [finding for finding in ruling.findings if finding.outcome != "allow"]
+    return all(
+        finding.kind == "outside_read" and f"{finding.path}/".startswith(_SYSTEM_FOLDERS)
+        for finding in asked
+    )
+
+
+def apply_mode(
+    ruling: PolicyRuling, call: PolicyCall, mode: PermissionMode, *, has_command_rules: bool = False
+) -> PolicyRuling:
+    """The ruling in a mode. `has_command_rules`: there are deny or ask rules about commands."""
+    tool = normalize_tool_name(call.tool)
+    if ruling.outcome == "deny":
+        return ruling
+    if mode == "plan":
+        if ruling.is_read_only or (ruling.outcome == "ask" and tool in _FETCH_TOOLS):
+            return ruling
+        reason = "plan mode: nothing may change until the user accepts the plan"
+        if ruling.outcome == "ask":
+            reason += f" ({ruling.reason})"
+        return replace(ruling, outcome="deny", reason=reason)
+    if ruling.outcome == "allow":
+        return ruling
+    if mode == "bypass":
+        return replace(ruling, outcome="allow", reason="permissions are bypassed")
+    if mode != "auto" or ruling.must_ask:
+        return ruling
+    if tool in _READ_TOOLS and call.is_sandboxed and _reads_system_files(ruling):
+        reason = "a command inside the sandbox may read it, too"
+        return replace(ruling, outcome="allow", reason=reason)
+    if tool not in _COMMAND_TOOLS:
+        return ruling
+    if not stays_sandboxed(call):
+        return ruling
+    if has_command_rules and not ruling.is_static:
+        return ruling  # a program name that is not static could be one that a rule denies
+    return replace(ruling, outcome="allow", reason="runs inside the sandbox")

@@ -1,0 +1,211 @@
+"""The policy of an agent: decides calls by rules, a mode, and whether the user can be asked.
+
+    decide(request) -> verdict    the ruling of `verdict.py`, in a mode of `modes.py`; about an Ask
+                                  also its risks and the rules that would allow it
+
+Implements the contract of the engine. It keeps the rules that it is made with; only `save_rules`,
+which the user causes, adds to them.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+
+from msgspec.structs import replace
+
+from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
+from treadle.core.errors import error_text
+from treadle.lib.files.file_view import CachedFileSystemView
+from treadle.permissions.modes import EDIT_MODES, PermissionMode, apply_mode, choose_narrower
+from treadle.permissions.risks import list_risks
+from treadle.permissions.ruleset.rules import InvalidRule, RuleSet, normalize_tool_name, parse_rule
+from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyRuling
+from treadle.permissions.suggestions import suggest_rules
+from treadle.permissions.verdict import PermissionEvaluator, stays_sandboxed
+
+NO_RULES = RuleSet()
+HEADLESS_DENIAL = (
+    "This call needs the user's approval, and this run has no user to ask ({reason}). "
+    "Do it another way, or say in your answer what was left undone."
+)
+
+
+# Saves the rules that the user always allows, usually in a settings file.
+SaveRules = Callable[[tuple[str, ...]], Awaitable[None]]
+
+
+class RulePolicy:
+    """Decides by rules. Implements `core.contracts.policy.Policy`.
+
+    `sandboxed` means that commands run inside the sandbox. `is_tool_changed` tells whether a tool's
+    definition differs from the approved one.
+    """
+
+    def __init__(
+        self,
+        context: PolicyContext,
+        *,
+        mode: PermissionMode = "ask",
+        interactive: bool = True,
+        sandboxed: bool = False,
+        is_tool_changed: Callable[[str], bool] | None = None,
+        save_rules: SaveRules | None = None,
+    ) -> None:
+        self._context = context
+        self._interactive = interactive
+        self._sandboxed = sandboxed
+        self._is_tool_changed = is_tool_changed
+        self._save_rules = save_rules
+        self._mode: PermissionMode = mode
+        self._granted: tuple[str, ...] = ()
+        self._make_evaluators()
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        try:
+            call = self._make_call(request)
+            view = CachedFileSystemView(self._context.file_system.mounts)
+            return self._make_verdict(call, self.evaluate(call, view), view)
+        except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
+            return Deny(f"the policy could not evaluate the call: {error_text(error)}")
+
+    def evaluate(self, call: PolicyCall, view: CachedFileSystemView | None = None) -> PolicyRuling:
+        """The ruling on a call in the present mode."""
+        ruling = self._evaluator.evaluate(call, view)
+        if self._mode == "ask":
+            return ruling
+        has_command_rules = bool(self._evaluator.command_rules.forbidding)
+        return apply_mode(ruling, call, self._mode, has_command_rules=has_command_rules)
+
+    def _make_call(self, request: PermissionRequest) -> PolicyCall:
+        name = request.tool.name
+        is_mcp = normalize_tool_name(name).startswith("mcp__")
+        return PolicyCall(
+            name,
+            request.access,
+            is_pure=request.tool.effect == "pure" and not is_mcp,
+            is_definition_changed=self._is_tool_changed is not None and self._is_tool_changed(name),
+            is_sandboxed=self._sandboxed,
+        )
+
+    def _make_verdict(
+        self, call: PolicyCall, ruling: PolicyRuling, view: CachedFileSystemView
+    ) -> Verdict:
+        if ruling.outcome == "allow":
+            return Allow(ruling.reason)
+        if ruling.outcome == "deny":
+            return Deny(ruling.reason)
+        if not self._interactive:
+            return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
+        # A suggestion is for the mode `ask`, and without what was granted for this turn.
+        own = ruling if self._evaluator is self._plain_evaluator else None
+        is_sandboxed = stays_sandboxed(call)
+        return Ask(
+            ruling.reason,
+            suggest_rules(call, self._plain_evaluator, own, view),
+            risks=list_risks(call.access, self._context, is_sandboxed=is_sandboxed, view=view),
+            wider_mode=self._find_wider_mode(call) if call.access.files else "",
+        )
+
+    def _find_wider_mode(self, call: PolicyCall) -> str:
+        """`accept-edits`, if that mode would allow this change of files."""
+        is_change = any(file.mode == "write" for file in call.access.files)
+        if self._mode != "ask" or not is_change:
+            return ""
+        context = replace(self._evaluator.context, accept_edits=True)
+        ruling = PermissionEvaluator(context).evaluate(call)
+        return "accept-edits" if ruling.outcome == "allow" else ""
+
+    # ---------------------------------------------------------------- what the user changes
+
+    @property
+    def mode(self) -> PermissionMode:
+        return self._mode
+
+    def change_mode(self, mode: PermissionMode) -> None:
+        """The user chose another mode."""
+        self._mode = mode
+        self._make_evaluators()
+
+    def grant(self, rules: tuple[str, ...]) -> None:
+        """Allow these for a turn, for a command that the user started; () ends it."""
+        self._granted = tuple(rule for rule in rules if self._is_valid(rule))
+        self._make_evaluators()
+
+    def _is_valid(self, rule: str) -> bool:
+        try:
+            parse_rule(rule, self._context.root, self._context.home)
+        except InvalidRule:
+            return False
+        return True
+
+    def narrow(self, mode: str) -> "RulePolicy":
+        """This policy for a child agent: itself, or a copy in `mode` if that allows less."""
+        narrower = choose_narrower(self._mode, mode)
+        if narrower == self._mode:
+            return self
+        narrowed = copy(self)
+        narrowed.change_mode(narrower)
+        return narrowed
+
+    @property
+    def denies_files(self) -> bool:
+        """Whether a rule denies reading a file or a folder."""
+        return bool(self._evaluator.file_rules.unsearchable)
+
+    def find_denied(self, paths: Sequence[str]) -> list[str]:
+        """The files among `paths` that a search may not read: real paths, without symlinks."""
+        return self._evaluator.open_files().find_denied(paths)
+
+    def explain_unreadable(self, path: str) -> str:
+        """Why a file that a file of the project names is not read: the deny or ask rule about it,
+        by any of its names, or that it may contain secrets; "" if it may be read."""
+        files, root = self._plain_evaluator.open_files(), self._context.root
+        found = files.check_read_rules(path, root)
+        if found is None:
+            finding = files.evaluate(path, "read", root)
+            is_asked = finding.outcome != "allow" and finding.kind != "outside_read"
+            return finding.reason if is_asked else ""
+        effect = "denies reading it" if found.outcome == "deny" else "asks before it is read"
+        return f"the rule {found.rule} {effect}"
+
+    @property
+    def rules(self) -> RuleSet:
+        return self._context.rules
+
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        """Add and save rules that the user was shown and accepted."""
+        context = self._context.with_allow_rules(rules, "always allow")
+        if self._save_rules is not None:
+            await self._save_rules(rules)
+        self._context = context
+        self._make_evaluators()
+
+    def allow_for_session(self, rules: tuple[str, ...]) -> None:
+        """Add rules that the user was shown and accepted; they are not saved."""
+        self._context = self._context.with_allow_rules(rules, "this session")
+        self._make_evaluators()
+
+    def _make_evaluators(self) -> None:
+        self._evaluator = self._plain_evaluator = PermissionEvaluator(self._context)
+        if self._mode in EDIT_MODES or self._granted:
+            context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
+            context = context.with_allow_rules(self._granted, "the command that you started")
+            self._evaluator = PermissionEvaluator(context)
+
+
+def build_policy_context(
+    root: str | os.PathLike[str],
+    rules: RuleSet = NO_RULES,
+    extra_roots: tuple[str, ...] = (),
+    readable: tuple[str, ...] = (),
+) -> PolicyContext:
+    """The context of a folder on this machine, by real paths."""
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (kept as text)
+    real_roots = tuple(os.path.realpath(extra) for extra in extra_roots)
+    return PolicyContext(
+        os.path.realpath(root),
+        home,
+        rules,
+        real_roots,
+        readable=tuple(os.path.realpath(folder) for folder in readable),
+    )

@@ -1,0 +1,127 @@
+"""Whether a tool may be called: by its name, by the files or the URL that it uses, or by what a
+command asks of its sandbox.
+
+Used by `verdict.py`; `ruleset/domains.py` reads the URL, `file_evaluator.py` looks at the files.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from treadle.core.contracts.tool import FileAccess
+from treadle.permissions.file_evaluator import FileEvaluator
+from treadle.permissions.ruleset.domains import UrlTarget, parse_url_target
+from treadle.permissions.ruleset.rules import (
+    READ_TOOLS,
+    DomainPattern,
+    Outcome,
+    Rule,
+    RuleSet,
+    SandboxPattern,
+)
+from treadle.permissions.ruling import PolicyCall, PolicyFinding
+
+SEARCH_TOOLS = READ_TOOLS - {"read"}
+# Tools without effects of their own: the policy decides on each call that follows from them.
+DELEGATING_TOOLS = frozenset({"task", "taskoutput", "taskstop", "skill", "ask"})
+
+
+TYPED_TEXT = (
+    "what is typed into a running command needs the rule task_input; mode auto allows it only for "
+    "a command inside the sandbox"
+)
+_REQUEST_TEXTS = {
+    "network": "the command asks for the network",
+    "off": "the command asks to run outside of the sandbox",
+}
+
+
+def evaluate_tool(key: str, call: PolicyCall, rules: RuleSet, *, is_pure: bool) -> PolicyFinding:
+    """A tool that rules know by its name only."""
+    for outcome, rule in rules.list_forbidding():
+        if rule.matches_tool(key):
+            return PolicyFinding.from_rule(call.tool, outcome, rule)
+    if call.is_definition_changed:
+        reason = "its definition changed since the approval"
+        return PolicyFinding(call.tool, "ask", reason, kind="changed_definition")
+    allowing = next((r for r in rules.allow if r.matches_tool(key)), None)
+    if allowing is not None:
+        return PolicyFinding.from_rule(call.tool, "allow", allowing)
+    if key in DELEGATING_TOOLS:
+        reason = "each call that it makes is checked"
+        return PolicyFinding(call.tool, "allow", reason, is_read_only=True)
+    if is_pure and not key.startswith("mcp__"):
+        return PolicyFinding(call.tool, "allow", "changes nothing", is_read_only=True)
+    return PolicyFinding(
+        call.tool, "ask", TYPED_TEXT if key == "taskinput" else "no rule allows it"
+    )
+
+
+def evaluate_sandbox_request(request: str, rules: RuleSet) -> PolicyFinding:
+    """Whether a rule decides on what a command asks of its sandbox; else the user does."""
+
+    def is_about(rule: Rule) -> bool:
+        if rule.tool != "sandbox":
+            return False
+        return rule.pattern is None or rule.pattern == SandboxPattern(request)
+
+    subject = f"sandbox {request}"
+    lists: list[tuple[Outcome, Rule]] = [*rules.list_forbidding()]
+    lists += [("allow", rule) for rule in rules.allow]
+    for outcome, rule in lists:
+        if is_about(rule):
+            return PolicyFinding.from_rule(subject, outcome, rule)
+    return PolicyFinding(subject, "ask", _REQUEST_TEXTS[request])
+
+
+def evaluate_url(url: str, rules: RuleSet) -> PolicyFinding:
+    """The finding on one URL."""
+    target = parse_url_target(url)
+    if target.refusal:
+        return PolicyFinding(url, "deny", target.refusal)
+    for outcome, rule in rules.list_forbidding():
+        if rule.tool == "webfetch" and _forbids(rule, target):
+            return PolicyFinding.from_rule(url, outcome, rule)
+    if target.ambiguity:
+        return PolicyFinding(url, "ask", target.ambiguity)
+    allowing = [r for r in rules.allow if r.tool == "webfetch"]
+    named = next((r for r in allowing if _names(r, target.host)), None)
+    blanket = next((r for r in allowing if _is_blanket(r)), None)
+    covering = named or blanket
+    if covering is None:
+        return PolicyFinding(url, "ask", f"no rule allows fetching from {target.host}")
+    if target.is_private and named is None:
+        return PolicyFinding(url, "ask", f"{target.host} is this machine or a private network")
+    for host in target.embedded_hosts:
+        if blanket is None and not any(_names(r, host) for r in allowing):
+            return PolicyFinding(url, "ask", f"it may redirect to {host}")
+    return PolicyFinding.from_rule(url, "allow", covering, is_read_only=True)
+
+
+def _forbids(rule: Rule, target: UrlTarget) -> bool:
+    pattern = rule.pattern
+    if not isinstance(pattern, DomainPattern):
+        return True
+    return any(pattern.forbids(host) for host in (target.host, *target.embedded_hosts) if host)
+
+
+def _names(rule: Rule, host: str) -> bool:
+    pattern = rule.pattern
+    return isinstance(pattern, DomainPattern) and not _is_blanket(rule) and pattern.matches(host)
+
+
+def _is_blanket(rule: Rule) -> bool:
+    return not isinstance(rule.pattern, DomainPattern) or rule.pattern.host == "*"
+
+
+def evaluate_files(
+    key: str, accesses: Sequence[FileAccess], cwd: str, files: FileEvaluator, rules: RuleSet
+) -> Iterator[PolicyFinding]:
+    """The findings on the files of a call, at least one."""
+    if key in SEARCH_TOOLS:
+        for outcome, rule in rules.list_forbidding():
+            if rule.tool == key and rule.pattern is None:  # names the search tool itself
+                yield PolicyFinding.from_rule(key, outcome, rule)
+                break
+    for file in accesses:
+        if file.is_shown and (found := files.check_read_rules(file.path, cwd)):
+            yield found
+        yield files.evaluate(file.path, file.mode, cwd, is_recursive=file.recursive, tool=key)

@@ -1,0 +1,187 @@
+"""Which folders the user trusts, and which hooks and servers in them are approved.
+
+A folder is identified by its real path, not by git metadata or symlinks. Until it is trusted,
+nothing in it runs or adds permissions: its settings may only remove some. A server or hook is
+approved by the hash of its definition, so a changed one needs a new approval.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.core.contracts.approval_store import ApprovalState
+from treadle.core.errors import ConfigError
+from treadle.core.untrusted_files import read_text
+from treadle.lib.files.file_view import is_inside
+from treadle.lib.files.private_files import write_private_file
+from treadle.permissions.ruleset.rules import Rule, RuleSet
+
+# The permissions of a project that apply without trust: those that only restrict the agent.
+_NARROWING_LISTS = frozenset({"deny", "ask"})
+
+
+class _TrustFile(msgspec.Struct):
+    folders: list[str] = []
+    approvals: dict[str, str] = {}  # "folder\nkind\nname" -> hash of the definition
+    declined: list[str] = []  # folders for which the user declined trust
+
+
+MAX_TRUST_FILE_BYTES = 16 << 20
+
+
+class TrustStore:
+    """The user's trust, in one private file (`~/.treadle/trust.json`)."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._data = _read_trust_file(file)
+
+    def is_trusted(self, folder: str | Path) -> bool:
+        """Whether the user trusts this folder or a parent of it."""
+        return _is_within(folder, self._data.folders)
+
+    def trust(self, folder: str | Path) -> None:
+        """Trust a folder."""
+        real = os.path.realpath(folder)
+        if real not in self._data.folders or real in self._data.declined:
+            self._data.folders = [*(f for f in self._data.folders if f != real), real]
+            self._data.declined = [f for f in self._data.declined if f != real]
+            self._save()
+
+    def is_declined(self, folder: str | Path) -> bool:
+        """Whether the user declined trust for this folder or a parent of it."""
+        return _is_within(folder, self._data.declined)
+
+    def decline(self, folder: str | Path) -> None:
+        """Decline trust, so that the user is not asked again."""
+        self.distrust(folder)
+        self._data.declined.append(os.path.realpath(folder))
+        self._save()
+
+    def distrust(self, folder: str | Path) -> None:
+        """Forget the decision about a folder, and the approvals in it."""
+        real = os.path.realpath(folder)
+        self._data.folders = [f for f in self._data.folders if f != real]
+        self._data.declined = [f for f in self._data.declined if f != real]
+        approvals = self._data.approvals.items()
+        self._data.approvals = {k: v for k, v in approvals if k.partition("\n")[0] != real}
+        self._save()
+
+    def get_approval_state(
+        self, folder: str | Path, kind: str, name: str, definition: Mapping[str, Any]
+    ) -> ApprovalState:
+        """Whether this server or hook is approved with its present definition."""
+        approved = self._data.approvals.get(_make_approval_key(folder, kind, name))
+        if approved is None:
+            return "new"
+        return "approved" if approved == hash_definition(definition) else "changed"
+
+    def approve(
+        self, folder: str | Path, kind: str, name: str, definition: Mapping[str, Any]
+    ) -> None:
+        """Approve it with its present definition."""
+        self._data.approvals[_make_approval_key(folder, kind, name)] = hash_definition(definition)
+        self._save()
+
+    def has_accepted_rules(self, folder: str | Path, rules: RuleSet) -> bool:
+        """Whether the user accepted the present allow rules of a trusted folder."""
+        state = self.get_approval_state(folder, "rules", "allow", _define_allow_rules(rules))
+        return self.is_trusted(folder) and state == "approved"
+
+    def accept_rules(self, folder: str | Path, rules: RuleSet) -> None:
+        """Accept the allow rules of a folder, which the user was shown."""
+        self.approve(folder, "rules", "allow", _define_allow_rules(rules))
+
+    def has_accepted_rule(self, folder: str | Path, text: str) -> bool:
+        """Whether the user chose "always allow" for this rule here, in a trusted folder or not."""
+        return self.get_approval_state(folder, "rule", text, {"allow": text}) == "approved"
+
+    def accept_rule(self, folder: str | Path, text: str) -> None:
+        """Accept an allow rule that the user chose in an approval."""
+        self.approve(folder, "rule", text, {"allow": text})
+
+    def _save(self) -> None:
+        content = msgspec.json.format(msgspec.json.encode(self._data), indent=2)
+        write_private_file(self.file, content + b"\n")
+
+
+class TemporaryTrust(TrustStore):
+    """Trust that is never saved: that of a program, for as long as it runs."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._data = _TrustFile()
+        if folder is not None:
+            self.trust(folder)
+
+    def _save(self) -> None:
+        return
+
+
+def hash_definition(definition: Mapping[str, Any]) -> str:
+    """The hash of a definition, independent of the order of its keys."""
+    return hashlib.sha256(msgspec.json.encode(definition, order="deterministic")).hexdigest()
+
+
+def filter_project_rules(rules: RuleSet, store: TrustStore, folder: str | Path) -> RuleSet:
+    """The rules of a project that apply: ask and deny rules, and the allow rules that the user
+    accepted, all of them together or each in an approval."""
+    are_accepted = store.has_accepted_rules(folder, rules)
+    accepted = (
+        rule
+        for rule in rules.allow
+        if (are_accepted and may_project_allow(rule)) or store.has_accepted_rule(folder, rule.text)
+    )
+    return RuleSet(tuple(accepted), rules.ask, rules.deny)
+
+
+def may_project_allow(rule: Rule) -> bool:
+    """Whether an allow rule counts if a project brings it along. The sandbox of the user's machine
+    is the user's: a project can only ask for less than it permits."""
+    return rule.tool != "sandbox"
+
+
+def filter_project_settings(settings: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:
+    """The settings of a project that apply; mode and added folders never do.
+
+    Hooks, servers, environment, endpoints and the rest need trust. Allow rules are always removed
+    here: `filter_project_rules` returns them once the user has accepted them.
+    """
+    kept = {k: v for k, v in settings.items() if k not in ("mode", "additionalDirectories")}
+    permissions = settings.get("permissions")
+    if isinstance(permissions, Mapping):
+        kept["permissions"] = {k: v for k, v in permissions.items() if k in _NARROWING_LISTS}
+    return kept if is_trusted else {k: v for k, v in kept.items() if k == "permissions"}
+
+
+def filter_project_front_matter(front: Mapping[str, Any], *, is_trusted: bool) -> dict[str, Any]:
+    """The front matter of an agent file: never modes and hooks; tools and servers with trust."""
+    never = {"hooks", "permissionmode", "mode", "permissions"}
+    kept = {k: v for k, v in front.items() if k.casefold().replace("_", "") not in never}
+    return kept if is_trusted else {k: v for k, v in kept.items() if k in ("name", "description")}
+
+
+def _is_within(folder: str | Path, folders: list[str]) -> bool:
+    return is_inside(os.path.realpath(folder), [f for f in folders if f != "/"])
+
+
+def _define_allow_rules(rules: RuleSet) -> dict[str, Any]:
+    return {"allow": sorted(rule.text for rule in rules.allow)}
+
+
+def _make_approval_key(folder: str | Path, kind: str, name: str) -> str:
+    return "\n".join((os.path.realpath(folder), kind, name))
+
+
+def _read_trust_file(file: Path) -> _TrustFile:
+    try:
+        content = read_text(file, MAX_TRUST_FILE_BYTES, within=None)
+    except FileNotFoundError:
+        return _TrustFile()
+    try:
+        return msgspec.json.decode(content, type=_TrustFile)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{file}:1: not a list of trusted folders ({error})") from error
