@@ -293,7 +293,11 @@ class ToolRound:
         if result.call_id == prepared.call.id:
             return result
         result = msgspec.structs.replace(result, call_id=prepared.call.id)
-        self._emitter.emit(ToolStarted, prepared.call.id, prepared.call.name, prepared.summary)
+        call, kind = (
+            prepared.call,
+            prepared.tool.spec.kind if prepared.tool is not None else "other",
+        )
+        self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary, kind)
         self._emit_finished(result)
         return result
 
