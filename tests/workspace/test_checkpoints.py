@@ -17,7 +17,8 @@ from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.models.scripted import Say, Scripted
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 
 @pytest.fixture
@@ -295,7 +296,7 @@ async def test_a_turn_is_kept_before_and_after_it(root: Path, kept: Checkpoints)
     keeping = CheckpointRecorder(kept, entries.append)
     agent = Agent(
         Scripted([Say(calls=[("record", {})]), "done"]),
-        [RecordingTool(answer=work)],
+        [RecordingTool(answer=work, effect="irreversible")],
         hooks=[keeping.hook],
         mutators=[keeping.mutator],
     )

@@ -20,7 +20,14 @@ from treadle.agents.agent_definition import (
 from treadle.agents.agent_files import MODES
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
-from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    Access,
+    BaseTool,
+    ProbeResult,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import Arguments, ToolCall
@@ -134,6 +141,9 @@ class TaskTool(BaseTool):
         given = next((arguments[one] for one in names if arguments.get(one)), GENERAL_AGENT.name)
         text = f"{given}: {arguments.get('description', '')}"
         return summarize_call(TASK_TOOL, {"command": text})
+
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return Access(delegates=True)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         task = self._make_task(arguments, context)

@@ -35,12 +35,12 @@ from treadle.apps.acp.terminals import ClientTerminals
 from treadle.apps.acp.updates import SessionUpdates
 from treadle.apps.acp.workspace import EditorWorkspace
 from treadle.apps.assembly import SessionOptions
-from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.host import HostCallbacks, ModelQuestion
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.trust_dialog import DECLINED_NOTE
+from treadle.apps.settings.command_files import CustomCommand
 from treadle.core.errors import InputBlocked
 from treadle.core.events import TerminalReason, TurnResult
 from treadle.core.loop.driver import Driver

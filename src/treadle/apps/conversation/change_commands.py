@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from treadle.apps.console.rule_changes import parse_rule_change
 from treadle.apps.conversation.host import Host
+from treadle.apps.settings.rule_changes import parse_rule_change
 from treadle.core.loop.driver import Driver
 
 # Opens the session again with the driver of the function.

@@ -1,6 +1,6 @@
 """The custom slash commands of a host: those of the user, and of its folder if that is trusted.
 
-assembly/command_files.py reads the files; command_expansion.py runs what is in them.
+settings/command_files.py reads the files; command_expansion.py runs what is in them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.conversation.host import Host
+from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
 from treadle.core.transcript import UserItem
 from treadle.lib.text.text import suggest
 

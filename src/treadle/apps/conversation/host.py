@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.apps.assembly.command_files import CustomCommand
-from treadle.apps.console.rule_changes import RuleChange
 from treadle.apps.settings.changes import SettingChange
+from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.settings.rule_changes import RuleChange
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.loop.driver import Driver
@@ -51,29 +51,33 @@ class TurnLine(msgspec.Struct, frozen=True):
 class FileChange(msgspec.Struct, frozen=True):
     """What an undo, a redo or a rewind would do to a file, and who changed it.
 
-    It leaves alone what the user changed: alone, or (`both`) after the agent unless included. The
-    agent or the user changed it: `command` (a command of the agent ran), `unknown` (the program was
-    killed). `has_earlier`: there is an earlier version, before a change of the user.
+    It leaves alone what the user changed: alone, or (`both`) after the agent, in the same lines,
+    unless included. `unknown`: the agent or the user changed it; `doubt` says why. `has_earlier`:
+    there is an earlier version, before a change of the user. `is_merged`: the user changed other
+    lines since, which are kept.
     """
 
     path: str
     kind: Literal["added", "removed", "changed"]
-    author: Literal["agent", "both", "command", "unknown", "user"] = "agent"
+    author: Literal["agent", "both", "unknown", "user"] = "agent"
     has_earlier: bool = False
+    is_merged: bool = False
+    doubt: str = ""
 
     @property
     def is_doubtful(self) -> bool:
         """Whether it is the agent's change or the user's."""
-        return self.author in ("command", "unknown")
+        return self.author == "unknown"
 
     @property
     def note(self) -> str:
         notes = {
             "both": "  (you changed it, too: left alone)",
-            "command": "  (changed while a command of the agent ran: may be your change)",
-            "unknown": "  (changed after the program was killed: may be your change)",
+            "unknown": f"  ({self.doubt}: may be your change)",
             "user": f"  (you {self.kind} it: left alone)",
         }
+        if self.author == "agent" and self.is_merged:
+            return "  (your changes are kept)"
         return notes.get(self.author, "  (back to your version)" if self.has_earlier else "")
 
     @property

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from treadle.agents.child_agents import ChildAgents
-from treadle.apps.assembly import AgentSession, SessionOptions, build_agent, extensions, rules
-from treadle.apps.assembly.command_files import CustomCommand
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.sessions import get_session_dir
-from treadle.apps.console import rule_changes
-from treadle.apps.console.rule_changes import RuleChange
 from treadle.apps.conversation import plans, undo
 from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.host import (
@@ -35,9 +32,13 @@ from treadle.apps.conversation.host import (
     TurnLine,
 )
 from treadle.apps.settings import changes as settings_changes
-from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings import extensions, rule_changes, rules
 from treadle.apps.settings.changes import SettingChange
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.rule_changes import RuleChange
+from treadle.apps.settings.settings import SETTINGS, Settings
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
@@ -93,9 +94,8 @@ class LocalHost:
         names = self._load_settings().add_dir
         return tuple(Path(self.folder, name).expanduser() for name in names)
 
-    def _load_settings(self) -> settings_page.Settings:
-        load = settings_page.load_settings
-        settings = load(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
+    def _load_settings(self) -> Settings:
+        settings = load_settings(self.folder, self._flags, is_trusted=lambda: self.is_trusted)
         return msgspec.structs.replace(settings, **dict.fromkeys(self._removed_limits))
 
     # --- trust ---------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class LocalHost:
 
     def _add_services(self, session: AgentSession, callbacks: HostCallbacks) -> AgentSession:
         """The session with what `ask` and `present_plan` use of this host."""
-        from treadle.workspace.checkpoints import Checkpoints
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
         async def ask(question: UserQuestion) -> str | None:
             choices = tuple((choice.label, choice.description) for choice in question.choices)
@@ -395,7 +395,7 @@ class LocalHost:
 
     def list_settings(self) -> list[tuple[str, str, str]]:
         settings = self._load_settings()
-        names = [setting.name for setting in settings_page.SETTINGS]
+        names = [setting.name for setting in SETTINGS]
         return [(name, settings.format(name), settings.origin(name)) for name in names]
 
     def describe_setting(self, name: str) -> str:
@@ -562,12 +562,9 @@ class LocalHost:
 
     async def _restore_and_describe(self, planned: PlannedRestore, include: Collection[str]) -> str:
         restored = _format_restored(await self._restore(planned, include))
-        earlier = undo.list_earlier_versions(planned) if planned.action == "undo" else []
-        note = f"; for the version before yours: /undo {', '.join(earlier)}" if earlier else ""
-        if earlier or undo.list_left_alone(planned.plan, include):
-            command = f"treadle sessions versions {self.driver.session_id} PATH"
-            note += f"; `{command}` lists all versions"
-        return f"{undo.describe_action(planned)}: {restored}{note}"
+        again = "/redo PATH" if planned.action == "redo" else "/undo PATH"
+        notes = undo.describe_notes(planned, include, self.driver.session_id, again)
+        return "; ".join([f"{undo.describe_action(planned)}: {restored}", *filter(None, [notes])])
 
     async def _restore(
         self, planned: PlannedRestore, include: Collection[str] = ()
@@ -621,7 +618,7 @@ class LocalHost:
         from treadle.apps.settings.writer import write_setting
 
         file = write_setting(name, value)
-        settings = settings_page.load_settings(self.folder)
+        settings = load_settings(self.folder)
         overridden = f", but {settings.origin(name)} sets {settings.format(name)}"
         return f"saved in {file}{'' if getattr(settings, name) == value else overridden}"
 
@@ -638,10 +635,7 @@ def _is_about_goal(item: Item) -> bool:
 
 
 def _list_file_changes(planned: PlannedRestore) -> list[FileChange]:
-    return [
-        FileChange(change.path, change.kind, change.author, change.has_earlier)
-        for change in planned.plan.changes
-    ]
+    return [FileChange(**msgspec.structs.asdict(change)) for change in planned.plan.changes]
 
 
 def _format_restored(restored: RestoreResult) -> str:

@@ -23,7 +23,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
 )
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
-from treadle.lib.text.text import format_count, format_dollars, plural
+from treadle.lib.text.text import format_cost, format_count, plural
 from treadle.sessions.timeline import RequestInfo, Timeline
 
 MAX_SHOWN_CHARS = 20_000
@@ -110,7 +110,7 @@ def _render_figures(request: RequestInfo) -> str:
         ("From cache", format_count(usage.cache_read)),
         ("Written", format_count(usage.cache_write)),
         ("Reply", format_count(usage.output)),
-        ("Cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
+        ("Cost", format_cost(usage.cost, usage.known_cost)),
         ("First token", "not recorded" if first is None else f"{first:.1f} s"),
         ("Took", f"{request.seconds:.1f} s"),
         ("Attempts", str(request.attempts)),

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.child_views import ChildWork
@@ -32,6 +31,7 @@ from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.conversation.undo import describe_changes
+from treadle.apps.settings.command_files import CustomCommand
 from treadle.apps.tui import agent_commands, questions, queue_menu
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
@@ -76,13 +76,13 @@ def restore_options(action: str, changes: Sequence[FileChange]) -> list[ChoiceOp
         options = [ChoiceOption("agent", label, key="n")]
     if doubtful:
         label = _capitalize(describe_changes([*agent, *doubtful]))
-        options.append(ChoiceOption("agent command unknown", label, key="y"))
+        options.append(ChoiceOption("agent unknown", label, key="y"))
     if agent:
         label = f"Only what the agent changed: {describe_changes(agent)}"
         options.append(ChoiceOption("agent", label, key="o"))
     if both:
         label = _capitalize(_name_users_changes(both))
-        options.append(ChoiceOption("agent command unknown both", label, key="a"))
+        options.append(ChoiceOption("agent unknown both", label, key="a"))
     return options
 
 

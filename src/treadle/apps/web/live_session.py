@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation.completion import (
     Completion,
     find_completions,
@@ -23,6 +22,7 @@ from treadle.apps.conversation.shell_commands import ShellCommands
 from treadle.apps.conversation.state.blocks import NoteBlock
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.view_state import ViewState, add_block
+from treadle.apps.settings.command_files import CustomCommand
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.call_times import CallTimes
 from treadle.apps.web.feed import Feed, PageState
@@ -130,7 +130,7 @@ class LiveSession:
     def cost(self) -> float:
         """0 if it is unknown."""
         usage = self._conversation.view.usage if self._conversation is not None else NO_USAGE
-        return usage.cost or 0.0
+        return usage.known_cost
 
     # --- the page --------------------------------------------------------------------------
 

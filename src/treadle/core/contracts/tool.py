@@ -96,6 +96,7 @@ class Access(msgspec.Struct, frozen=True):
     url            the address that it fetches
     cwd            where the command and relative paths start; "" is the root of the workspace
     sandbox        what the command asks of the sandbox, for this call only
+    delegates      a child agent does the work; its own calls touch files
     """
 
     reads: frozenset[str] = frozenset()
@@ -105,6 +106,7 @@ class Access(msgspec.Struct, frozen=True):
     url: str | None = None
     cwd: str = ""
     sandbox: SandboxRequest = ""
+    delegates: bool = False
 
 
 NO_ACCESS = Access()

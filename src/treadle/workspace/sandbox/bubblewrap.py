@@ -30,9 +30,11 @@ from treadle.lib.files.protected_paths import (
     PROTECTED_PAIRS,
     PROTECTED_SUFFIXES,
 )
+from treadle.workspace import landlock
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.processes import CommandSpec, trailer_fd
-from treadle.workspace.sandbox import landlock, seccomp
-from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
+from treadle.workspace.sandbox import seccomp
+from treadle.workspace.sandbox.file_denials import find_outer
 from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,

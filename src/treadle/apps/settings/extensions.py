@@ -8,34 +8,33 @@
 
 Those of the user are always used. Hooks, servers, environment and folders of a project are used if
 its folder is trusted and they are unchanged since their approval; its skills if it is trusted. Used
-by assemble.py and the hosts.
+by the stages of the assembly and by the hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.apps.assembly.command_files import (
+from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
+from treadle.apps.settings.command_files import (
     COMMAND_FOLDERS,
     SKILL_FOLDERS,
     CustomCommand,
     find_custom_commands,
 )
-from treadle.apps.assembly.rules import list_rules_files, open_trust_store
-from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
-from treadle.apps.settings.settings import Settings, symlink_boundary, treadle_home
-from treadle.core.contracts.hook import Hook
+from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.rules import list_rules_files, open_trust_store
+from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
 
 if TYPE_CHECKING:
-    from treadle.apps.assembly.lazy import LazyWorkspace
-    from treadle.policy.hooks import HookConfig, RunHook, UnapprovedExtension
+    from treadle.policy.hooks import HookConfig, UnapprovedExtension
     from treadle.policy.trust import TrustStore
     from treadle.tools.skills import Skill
 
@@ -54,10 +53,6 @@ CHANGED_SINCE_APPROVAL = (
 CHANGE_UNKNOWN = (
     "it ran before, and its program may have changed since: review the folder, then start a new "
     "session to run it again"
-)
-HOOKS_SANDBOXED = (
-    "this folder is not trusted: your own hooks run in the sandbox if there is one, and see of "
-    "your home folder only ~/.treadle/hooks and your tools"
 )
 
 
@@ -304,47 +299,6 @@ def _find_files_with_key(folder: Path, key: str, *more: Path, from_user: bool) -
                 yield file
         except FileNotFoundError:
             continue
-
-
-# ------------------------------------------------------------------ hooks
-
-
-def make_hooks(
-    commands: Sequence[HookConfig],
-    workspace: LazyWorkspace,
-    folder: Path,
-    *,
-    transcript_path: str,
-    mode: Callable[[], str],
-    notify: Callable[[str], None] | None,
-    end_turn: Callable[[str, str], None],
-    sandboxed: bool | None,
-    make_runners: Callable[[], Mapping[str, RunHook]],
-    open_store: Callable[[], TrustStore] = open_trust_store,
-) -> list[Hook]:
-    """The commands as hooks of an agent. `sandboxed` is for hooks of the user; hooks of the folder
-    always run in the sandbox if there is one. `make_runners`: what runs the hooks that are none."""
-    if not commands:
-        return []
-    from treadle.apps.assembly.hook_environment import make_hook_environment
-    from treadle.policy.hooks import make_command_hooks
-
-    def get_extra_env(command: HookConfig) -> Mapping[str, str]:
-        return {} if command.is_project else make_hook_environment(command.command, folder)
-
-    return make_command_hooks(
-        commands,
-        workspace.execute,
-        folder,
-        transcript_path=transcript_path,
-        get_mode=mode,
-        notify=notify,
-        end_turn=end_turn,
-        is_approved=make_approval_check(folder, open_store),
-        get_extra_env=get_extra_env,
-        sandboxed=sandboxed,
-        runners=make_runners() if any(one.kind != "command" for one in commands) else {},
-    )
 
 
 # ------------------------------------------------------------------ skills

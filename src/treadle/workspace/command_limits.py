@@ -1,23 +1,29 @@
-"""How many processes and how much memory a command may have, so that it cannot harm the system.
+"""What commands are held to: how many processes and how much memory, and deny rules about files.
 
 Processes: a pids cgroup if one can be made, otherwise RLIMIT_NPROC, which the kernel does not apply
 to root: root without a writable cgroup has no limit. Memory: the supervisor measures it; limits of
 the kernel without a cgroup are for address space, which many programs reserve without using it.
-Used by `local.py`.
+The sandbox enforces the deny rules, which are the policy's path patterns (sandbox/file_denials.py).
+Used by `local.py`; needs no module of the sandbox.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 DEFAULT_MAX_PROCESSES = 4096
 """Enough for a parallel build, too few for a fork bomb."""
 
 
 MEMORY_SHARE = 0.75
+HIDDEN, READ_ONLY = "hidden", "read-only"  # what a denied file is for a command
 
 
 @cache
@@ -72,3 +78,33 @@ def count_user_threads(uid: int) -> int:
         except OSError:
             continue  # it has just ended
     return total
+
+
+class PathRule(Protocol):
+    """A deny rule about paths, as the policy's path patterns are."""
+
+    @property
+    def text(self) -> str: ...
+
+    def forbids(self, path: str) -> bool: ...
+
+    def list_fixed_prefixes(self) -> tuple[str, ...]:
+        """The paths below which it can match."""
+
+
+class FileDenials(msgspec.Struct, frozen=True):
+    """The deny rules that commands are held to: what they may not read, and not change."""
+
+    unreadable: tuple[PathRule, ...] = ()
+    unwritable: tuple[PathRule, ...] = ()
+
+    def classify(self, path: str) -> str:
+        if any(rule.forbids(path) for rule in self.unreadable):
+            return HIDDEN
+        return READ_ONLY if any(rule.forbids(path) for rule in self.unwritable) else ""
+
+    def list_rules(self) -> Iterator[tuple[str, PathRule]]:
+        """Each rule with the kind of what it matches; those that win come last."""
+        for kind, rules in ((READ_ONLY, self.unwritable), (HIDDEN, self.unreadable)):
+            for rule in rules:
+                yield kind, rule

@@ -1,19 +1,21 @@
 """The permission rules in force in a folder, from settings files and flags; trust decides.
 
 The files are read once, at the start: an invalid one raises ConfigError there, not at the first
-call. Used by assemble.py, extensions.py, the console and the hosts.
+call. Used by the assembly, extensions.py, the console and the hosts.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.apps.settings.claude_settings import project_settings_files, user_settings_file
-from treadle.apps.settings.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.policy.ruleset.foreign_rules import FoundRules
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.policy.trust import TrustStore
-    from treadle.workspace.sandbox.file_denials import FileDenials
+    from treadle.workspace.command_limits import FileDenials
 
 
 PROJECT_SANDBOX_NOTE = (
@@ -232,7 +234,7 @@ def make_file_denials(rules: RuleSet) -> FileDenials:
     """The deny rules about files, for the sandbox: a command is held to them, too."""
     from treadle.policy.ruleset.path_patterns import PathPattern
     from treadle.policy.ruleset.rules import EDIT_TOOLS
-    from treadle.workspace.sandbox.file_denials import FileDenials
+    from treadle.workspace.command_limits import FileDenials
 
     patterns = [(r.tool, r.pattern) for r in rules.deny if isinstance(r.pattern, PathPattern)]
     return FileDenials(
@@ -246,23 +248,28 @@ def make_rule_saver(
 ) -> Callable[[tuple[str, ...]], None]:
     """A function that saves "always allow" rules for this user in this project.
 
-    They are accepted at once, and their file is kept out of git. Accepted project rules stay
-    accepted; rules that were not accepted stay so.
+    They are accepted at once, and their file is kept out of git.
     """
 
     def save(rules: tuple[str, ...]) -> None:
-        from treadle.apps.assembly.git_exclude import exclude_from_git
+        from treadle.apps.settings.git_exclude import exclude_from_git
         from treadle.policy.ruleset.rules_file import save_rules
 
-        trust = open_store()
-        accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
-        file = folder / ".treadle" / "settings.local.json"
+        trust, file = open_store(), folder / ".treadle" / "settings.local.json"
         root, home = os.path.realpath(folder), str(Path.home())
-        save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
-        exclude_from_git(file)
-        for rule in rules:
-            trust.accept_rule(folder, rule)
-        if accepted:
-            trust.accept_rules(folder, read_project_rules(folder))
+        with keep_acceptance(folder, trust):
+            save_rules(file, rules, root=root, home=home, within=symlink_boundary(folder))
+            exclude_from_git(file)
+            for rule in rules:
+                trust.accept_rule(folder, rule)
 
     return save
+
+
+@contextmanager
+def keep_acceptance(folder: Path, trust: TrustStore) -> Iterator[None]:
+    """Around a change of the project's rules: if all were accepted they stay so."""
+    was_accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
+    yield
+    if was_accepted:
+        trust.accept_rules(folder, read_project_rules(folder))

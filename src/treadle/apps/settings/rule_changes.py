@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.apps.assembly import rules as rule_files
-from treadle.apps.settings.settings import symlink_boundary, treadle_home
+from treadle.apps.settings import rules as rule_files
+from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import shorten_home, suggest
 
@@ -81,7 +83,7 @@ def list_scope_files(folder: Path) -> Mapping[RuleScope, Path]:
 
 
 def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
-    from treadle.apps.assembly.git_exclude import exclude_from_git
+    from treadle.apps.settings.git_exclude import exclude_from_git
     from treadle.policy.ruleset.rules import InvalidRule, parse_rule
     from treadle.policy.ruleset.rules_file import save_rules
     from treadle.policy.trust import may_project_allow
@@ -95,15 +97,12 @@ def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
     if is_project_allow and not may_project_allow(parsed):
         raise ConfigError(f"nothing was changed: {rule_files.PROJECT_SANDBOX_NOTE}")
     file = list_scope_files(folder)[scope]
-    # Accepted rules stay accepted; rules that were not accepted stay so.
-    trust, project = rule_files.open_trust_store(), rule_files.read_project_rules(folder)
-    was_accepted = trust.has_accepted_rules(folder, project)
     within = None if scope == "user" else symlink_boundary(folder)
-    is_new = save_rules(file, (change.rule,), root=root, home=home, within=within, name=change.name)
-    if is_project_allow:
-        trust.accept_rule(folder, change.rule)
-        if was_accepted:
-            trust.accept_rules(folder, rule_files.read_project_rules(folder))
+    trust, rules = rule_files.open_trust_store(), (change.rule,)
+    with rule_files.keep_acceptance(folder, trust) if is_project_allow else nullcontext():
+        is_new = save_rules(file, rules, root=root, home=home, within=within, name=change.name)
+        if is_project_allow:
+            trust.accept_rule(folder, change.rule)
     exclude = exclude_from_git(file) if scope == "local" else None
     return [ChangedFile(file, (change.name,), exclude)] if is_new else []
 
@@ -111,19 +110,16 @@ def _add_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
 def _remove_rule(folder: Path, change: RuleChange) -> list[ChangedFile]:
     from treadle.policy.ruleset.rules_file import remove_rule
 
-    trust, project = rule_files.open_trust_store(), rule_files.read_project_rules(folder)
-    was_accepted = trust.has_accepted_rules(folder, project)
     changed: list[ChangedFile] = []
-    for scope, file in list_scope_files(folder).items():
-        if change.scope in (None, scope) and file.exists():
-            within = None if scope == "user" else symlink_boundary(folder)
-            names = remove_rule(file, change.rule, within=within)
-            if names:
-                changed.append(ChangedFile(file, tuple(names)))
-    if not changed:
-        raise ConfigError(_describe_missing(folder, change))
-    if was_accepted:
-        trust.accept_rules(folder, rule_files.read_project_rules(folder))
+    with rule_files.keep_acceptance(folder, rule_files.open_trust_store()):
+        for scope, file in list_scope_files(folder).items():
+            if change.scope in (None, scope) and file.exists():
+                within = None if scope == "user" else symlink_boundary(folder)
+                names = remove_rule(file, change.rule, within=within)
+                if names:
+                    changed.append(ChangedFile(file, tuple(names)))
+        if not changed:
+            raise ConfigError(_describe_missing(folder, change))
     return changed
 
 

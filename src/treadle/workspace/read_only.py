@@ -11,7 +11,7 @@ import os
 from functools import cache, lru_cache
 from pathlib import Path
 
-from treadle.workspace.sandbox import landlock
+from treadle.workspace import landlock
 
 SYSTEM_PATHS = """
 /usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /gnu/store /home/linuxbrew/.linuxbrew
