@@ -9,9 +9,9 @@ from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.plots import ChartRange, render_plots
 from treadle.apps.pages.sheet import SentView, render_sheet
+from treadle.apps.pages.timeline import Timeline, TimelineStep
 from treadle.lib.text.text import format_cost, plural, shorten_home
 from treadle.sessions.index import SessionSummary
-from treadle.sessions.timeline import Timeline, TimelineStep
 
 MAX_MARKS = 200
 

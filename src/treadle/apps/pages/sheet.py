@@ -14,6 +14,7 @@ from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
+from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -24,7 +25,6 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 from treadle.lib.text.text import format_cost, format_count, plural
-from treadle.sessions.timeline import RequestInfo, Timeline
 
 MAX_SHOWN_CHARS = 20_000
 MAX_ITEMS = 400
