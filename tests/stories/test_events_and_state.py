@@ -31,6 +31,7 @@ from treadle.core.events import (
     TextDelta,
     ThinkingDelta,
     ToolFinished,
+    ToolStarted,
     TurnFinished,
     UsageUpdated,
     WarningRaised,
@@ -669,3 +670,19 @@ async def test_the_whole_history_does_not_come_back_in_the_middle_of_a_step():
     pause.release()
     await step
     assert driver.uncompact() is False
+
+
+async def test_the_start_of_a_call_says_what_kind_of_tool_runs():
+    @tool(kind="read")
+    def look() -> str:
+        return "a cat"
+
+    @tool
+    def paint() -> str:
+        return "painted"
+
+    seen = RecordingObserver()
+    model = Scripted([Say(calls=[("look", {}), ("paint", {})]), "done"])
+    await Agent(model, [look, paint], observers=[seen]).run("go")
+    started = [event for event in seen.events if isinstance(event, ToolStarted)]
+    assert {event.name: event.kind for event in started} == {"look": "read", "paint": "other"}

@@ -30,6 +30,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.entries import ToolKind
 from treadle.core.transcript.items import (
     AssistantItem,
     CallOutcome,
@@ -243,6 +244,7 @@ class ToolStarted(Event, frozen=True, tag="tool_started", gc=False):
     call_id: str
     name: str
     summary: str
+    kind: ToolKind = "other"
 
 
 class ToolProgress(Event, frozen=True, tag="tool_progress", gc=False):

@@ -23,6 +23,7 @@ from acp.schema import (
 )
 
 from treadle.apps.conversation.tool_kinds import get_tool_kind
+from treadle.core.contracts import tool as contract
 from treadle.core.contracts.tool import Access, Preview
 from treadle.core.transcript.content import Arguments, Image
 from treadle.core.transcript.items import ToolResultItem
@@ -36,7 +37,10 @@ _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 def get_kind(name: str) -> ToolKind:
-    kind = get_tool_kind(name)
+    return to_editor_kind(get_tool_kind(name))
+
+
+def to_editor_kind(kind: contract.ToolKind) -> ToolKind:
     return "think" if kind == "plan" or kind == "agent" else kind  # editors do not have these two
 
 

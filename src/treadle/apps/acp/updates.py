@@ -89,8 +89,8 @@ class SessionUpdates:
                 self._begin_call(call_id, name)
             case ToolCallRequested(call=call):
                 self._request_call(call)
-            case ToolStarted(call_id=call_id, name=name, summary=summary):
-                self._start_call(call_id, name, summary)
+            case ToolStarted():
+                self._start_call(event)
             case ToolProgress(call_id=call_id, text=text):
                 self._add_output(call_id, text)
             case ToolFinished(call_id=call_id, name=name) if not tool_calls.is_plan(name):
@@ -144,13 +144,14 @@ class SessionUpdates:
                 locations=tool_calls.find_locations(call.arguments, self.cwd) or None,
             )
 
-    def _start_call(self, call_id: str, name: str, summary: str) -> None:
-        call = self._calls.get(call_id)
+    def _start_call(self, event: ToolStarted) -> None:
+        name, call = event.name, self._calls.get(event.call_id)
         if tool_calls.is_plan(name):
             return
-        title = tool_calls.make_title(name, call.arguments if call is not None else None, summary)
-        kind = tool_calls.get_kind(name)  # of the tool that a forwarded call runs
-        self._update_call(call_id, status="in_progress", title=title, kind=kind)
+        arguments = call.arguments if call is not None else None
+        title = tool_calls.make_title(name, arguments, event.summary)
+        kind = tool_calls.to_editor_kind(event.kind)  # of the tool that a forwarded call runs
+        self._update_call(event.call_id, status="in_progress", title=title, kind=kind)
 
     def _add_output(self, call_id: str, text: str) -> None:
         if call_id in self._terminals:

@@ -18,16 +18,11 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
+from treadle.core.transcript.entries import ToolKind as ToolKind
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT
 
 DEFAULT_RESULT_CHARS = 100_000
-
-# What a tool does, in the words of editors (ACP). plan: it keeps the todo list; agent: it starts
-# a child agent.
-ToolKind = Literal[
-    "read", "search", "edit", "execute", "fetch", "think", "plan", "agent", "other"
-]  # fmt: skip
 
 
 class ToolSpec(msgspec.Struct, frozen=True, dict=True):

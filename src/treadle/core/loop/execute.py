@@ -77,7 +77,8 @@ class CallExecutor:
         self._started.add(call.id)
         # The tool's own context: what an observer sets in it, such as a span, the tool sees.
         variables = copy_context()
-        variables.run(self._emitter.emit, ToolStarted, call.id, call.name, prepared.summary)
+        started = (call.id, call.name, prepared.summary, spec.kind)
+        variables.run(self._emitter.emit, ToolStarted, *started)
         timeout = self._config.get_timeout(spec)
         result = await self._runner.run(tool, prepared.arguments, context, timeout, variables)
         if self._hooks.has("post_tool_use"):

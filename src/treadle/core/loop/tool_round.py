@@ -270,7 +270,9 @@ class ToolRound:
         if result.call_id == prepared.call.id:
             return result
         result = msgspec.structs.replace(result, call_id=prepared.call.id)
-        self._emitter.emit(ToolStarted, prepared.call.id, prepared.call.name, prepared.summary)
+        call, tool = prepared.call, prepared.tool
+        kind = tool.spec.kind if tool is not None else "other"
+        self._emitter.emit(ToolStarted, call.id, call.name, prepared.summary, kind)
         self._emit_finished(result)
         return result
 

@@ -15,6 +15,11 @@ from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, User
 from treadle.core.transcript.usage import CallPurpose, Usage
 
 EffectClass = Literal["pure", "verifiable", "irreversible"]
+# What a tool does, in the words of editors (ACP). plan: it keeps the todo list; agent: it starts
+# a child agent.
+ToolKind = Literal[
+    "read", "search", "edit", "execute", "fetch", "think", "plan", "agent", "other"
+]  # fmt: skip
 # "headless": no user could be asked. "": written by version 0.1, which did not record it.
 DecidedBy = Literal["", "user", "headless", "hook"]
 

@@ -50,7 +50,6 @@ from treadle.apps.conversation.state.view_state import (
     request_todos,
     update_call,
 )
-from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.content import Image
@@ -259,7 +258,7 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
         case events.ToolStarted():
             summary = _format_summary(event.summary)
             children = child.children
-            if get_tool_kind(event.name) == "agent":
+            if event.kind == "agent":
                 children = {**children, event.call_id: ChildProgress(title=summary)}
             return _replace(
                 child,
