@@ -36,7 +36,6 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.errors import InputBlocked, NothingToAnswer
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.interruption import await_contained
 from treadle.core.steps import (
     Approval,
     ApprovalRequest,
@@ -46,6 +45,7 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.type_variables import DepsT, OutputT
+from treadle.lib.tasks import await_contained
 from treadle.tools.federation import Federation, StaticSource
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
             answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
             if self._settings.approve is not None:
                 work = _call_approver(self._settings.approve, approval)
-                answer = await await_contained(work, "the approver", None)
+                answer = await await_contained(work)
             call_id = approval.call.id
             match answer:
                 case True:

@@ -49,9 +49,10 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
-from treadle.core.loop.config import DriverConfig, MakeInstructions, RealClock, RunContext
+from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.lib.clock import RealClock
 from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
@@ -66,8 +67,8 @@ if TYPE_CHECKING:
     from treadle.core.contracts.policy import Policy
     from treadle.core.contracts.task_manager import MakeTaskManager
     from treadle.core.contracts.workspace import Workspace
-    from treadle.core.loop.config import Clock
     from treadle.core.loop.driver import Driver
+    from treadle.lib.clock import Clock
     from treadle.sessions.open_store import StoreLocation
     from treadle.tools.federation import CollisionPolicy
 

@@ -32,13 +32,13 @@ from treadle.core.events import (
     TurnFinished,
     TurnResult,
 )
-from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import OutputT
 from treadle.lib.logger import logger
+from treadle.lib.tasks import cancel_all
 
 if TYPE_CHECKING:
     from typing import Self

@@ -24,7 +24,7 @@ from treadle.apps.conversation.modes import describe_mode
 from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.transcript.content import Text, UserContent
-from treadle.lib.text.text import format_dollars, suggest
+from treadle.lib.text.text import format_cost, suggest
 
 if TYPE_CHECKING:
     from treadle.apps.acp.questions import EditorQuestions
@@ -143,7 +143,7 @@ async def _cost(host: LocalHost, questions: EditorQuestions, arguments: str) -> 
 
     usage = host.driver.total_usage
     thinking = describe_thinking(usage, compute_thinking_cost(host.model.name, usage))
-    cost = "not known" if usage.cost is None else format_dollars(usage.cost)
+    cost = format_cost(usage.cost, usage.known_cost)
     purposes = ", ".join(f"{name} {price}" for name, price in list_purposes(host.driver.session_id))
     return CommandAnswer(
         f"Cost of this session: {cost}. Tokens: {usage.total_input:,} in "

@@ -10,12 +10,12 @@ from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, format_seconds, render_block
 from treadle.apps.pages.elements import escape_html, render_icon, render_table
 from treadle.apps.pages.frame import render_page
+from treadle.apps.pages.timeline import Timeline
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.lib.compare import common_prefix_length
 from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.replay import is_same
-from treadle.sessions.timeline import Timeline
 
 MAX_ITEMS = 100  # of each side, after the first difference
 

@@ -10,8 +10,8 @@ from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.apps.pages.blocks import format_seconds
 from treadle.apps.pages.charts import draw_key
 from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
+from treadle.apps.pages.timeline import CallInfo, RequestInfo
 from treadle.lib.text.text import plural
-from treadle.sessions.timeline import CallInfo, RequestInfo
 
 ROW = 20
 TOP = 24

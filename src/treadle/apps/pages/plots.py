@@ -17,8 +17,8 @@ from treadle.apps.pages.charts import (
     draw_line,
 )
 from treadle.apps.pages.gantt import KEY, render_gantt
+from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.lib.text.text import format_count, format_dollars, plural
-from treadle.sessions.timeline import RequestInfo, Timeline
 
 MAX_COLUMNS = 120  # requests that are drawn at once, around the chosen one
 ChartRange = Literal["all", "turn", "round"]

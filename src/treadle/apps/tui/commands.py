@@ -30,7 +30,7 @@ from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import THEME_NAMES
 from treadle.apps.tui.session_picker import list_session_options, pick_session
 from treadle.core.errors import SessionNotFound, TreadleError
-from treadle.lib.text.text import format_dollars
+from treadle.lib.text.text import format_cost
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -287,7 +287,7 @@ async def _cost(ui: Frontend, arguments: str) -> None:
         ("written to cache", f"{usage.cache_write:,}"),
         ("output tokens", f"{usage.output:,}{thinking}"),
         ("requests", f"{usage.requests:,}"),
-        ("cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
+        ("cost", format_cost(usage.cost, usage.known_cost)),
         *[(f"  {purpose}", cost) for purpose, cost in list_purposes(ui.host.driver.session_id)],
     ]
     ui.show_message(_format_table(rows))

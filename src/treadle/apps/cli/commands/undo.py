@@ -170,8 +170,8 @@ def _normalize(paths: list[str]) -> list[str]:
 
 def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> None:
     """Refuse a path that this action would not change in any case."""
-    known = {one.path for one in planned.plan.by("agent", "both", "unknown")}
-    known.update(one.path for one in planned.plan.skipped)
+    changed = planned.plan.by("agent", "both", "unknown")
+    known = {one.path for one in changed} | {one.path for one in planned.plan.skipped}
     for path in options.include:
         if path not in known:
             shown = escape_invisible(strip_escapes(path))

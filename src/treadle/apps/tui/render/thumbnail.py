@@ -11,7 +11,7 @@ from rich.text import Text
 
 from treadle.apps.tui.render.palette import Palette
 from treadle.core.extras import is_installed
-from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.files.media_size import image_size
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_bytes
 

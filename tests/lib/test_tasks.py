@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from treadle.core.loop.deadlines import Deadlines
+from treadle.lib.tasks import Deadlines
 
 
 def test_each_future_is_marked_at_its_own_time_by_one_timer():

@@ -4,8 +4,8 @@
     requests   each model call: usage, times, and the entry before which the view was sent
     calls      each tool call: its times, its round, how it ended
 
-Read from the log and from timings.py. `read_state(session_dir, last_seq=request.view_seq)` of
-history.py is what the model saw.
+Read from the log and from sessions/timings. `read_state(session_dir, last_seq=request.view_seq)` of
+sessions/history is what the model saw. Used by the pages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.apps.pages.context_sizes import ContextCounter, ContextSizes
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.entries import (
     Entry,
@@ -31,7 +32,6 @@ from treadle.core.transcript.entries import (
 )
 from treadle.core.transcript.items import AssistantItem, CallOutcome, ToolResultItem, UserItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
-from treadle.sessions.context_sizes import ContextCounter, ContextSizes
 from treadle.sessions.log.journal import read_records
 from treadle.sessions.log.records import Record
 from treadle.sessions.timings import CallTiming, RequestTiming, read_timings

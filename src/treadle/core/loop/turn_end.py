@@ -1,4 +1,4 @@
-"""Decides after a model reply whether the loop continues or the turn ends.
+"""The end of a turn: decides after a model reply whether the loop continues or the turn ends.
 
 refusal                  the turn ends `refused`
 calls beyond a limit     they are not run; the turn ends for the reason of the gate, after a closing
@@ -9,6 +9,8 @@ cut at the output limit  the model is asked to continue, up to three times
 empty, or only thinking  the model is asked once more
 paused                   the model is called again, a bounded number of times
 anything else            pending() says what comes next
+
+Used by driver.py, which carries it out.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from treadle.core.errors import ContextTooLong, EmptyReply, ModelError, error_te
 from treadle.core.events import TerminalReason
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.retry import may_compact
 from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, Metadata, NoticeItem
@@ -61,9 +62,10 @@ def handle_reply(
     reply: AssistantItem,
     session: LoopSession,
     max_continuations: int,
-    call_stop: Stop | None = None,
+    closing: Stop | None,
+    call_stop: Stop | None,
 ) -> TurnEnd | None:
-    closing = session.closing_stop
+    """`closing`: why the reply is the last one; `call_stop`: why its calls may not be run."""
     if closing is None and call_stop is not None and reply.calls and reply.stop != "refusal":
         return _stop_at_calls(reply, session, call_stop)
     if closing is not None or reply.stop == "refusal":
@@ -128,7 +130,7 @@ async def _shorten_request(
     session: LoopSession,
     run_mutators: Callable[[MutationPoint], Awaitable[bool]],
 ) -> TurnEnd | None:
-    may_shrink = may_compact(error) and not session.was_compacted
+    may_shrink = isinstance(error, ContextTooLong) and not session.was_compacted
     try:
         if not may_shrink or not await run_mutators("context_too_long"):
             return TurnEnd("error", error)

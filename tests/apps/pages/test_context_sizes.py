@@ -1,7 +1,7 @@
 """The parts of a request by size."""
 
+from treadle.apps.pages.context_sizes import ContextSizes
 from treadle.core.transcript.entries import HeadRecorded
-from treadle.sessions.context_sizes import ContextSizes
 
 HEAD = HeadRecorded("m", 1, ("read",), 2, system_chars=400, memory_chars=200, tools_chars=1200)
 
