@@ -15,7 +15,7 @@ from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredComm
 
 from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.conversation import trust_dialog
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.custom_commands import begins_with_path
 from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT

@@ -35,8 +35,8 @@ from treadle.apps.conversation.approval_text import (
     list_risk_lines,
     open_network,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.host import ModelQuestion
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.choices import ModelQuestion
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 

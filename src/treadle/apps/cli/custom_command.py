@@ -17,7 +17,7 @@ from treadle.apps.assembly.command_files import CustomCommand, find_custom_comma
 from treadle.apps.assembly.extensions import is_command_approved
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.claude_settings import translate_model
-from treadle.apps.services.command_expansion import UNAPPROVED, expand_command
+from treadle.apps.conversation.commands.expansion import UNAPPROVED, expand_command
 from treadle.apps.services.console import UsageError, print_error
 from treadle.apps.settings import Settings
 from treadle.core.transcript import Text, UserContent
@@ -62,7 +62,7 @@ async def expand_server_prompt(
         if _is_file_name(name):
             return prompt
         raise UsageError(_describe_unknown(name))
-    from treadle.apps.services.mcp_prompts import expand_prompt
+    from treadle.apps.conversation.commands.mcp_prompts import expand_prompt
 
     await session.agent.config.source.open()
     wait = settings.server_wait

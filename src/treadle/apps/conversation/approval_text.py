@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
 from treadle.core.steps import PendingApproval

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.conversation.child_views import ChildViews
+from treadle.apps.conversation.choices import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.context_usage import estimate_change
-from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.state.background_tasks import end_task
 from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
 from treadle.apps.conversation.state.from_transcript import apply_item, build_view

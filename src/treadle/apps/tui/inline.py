@@ -79,7 +79,7 @@ class InlineApp(TerminalApp):
     def on_ready(self) -> None:
         self.app_suspend_signal.subscribe(self, lambda _: self._erase(), immediate=True)
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._last_printed.clear()
             count = len(conversation.view.blocks)
@@ -87,7 +87,7 @@ class InlineApp(TerminalApp):
             if self._printed_count:
                 earlier = plural(self._printed_count, "earlier block")
                 self._print_block(NoteBlock(f"{earlier} not shown; /export writes all of them"))
-        super()._on_session_attached(conversation, is_shown=is_shown)
+        super().attach_conversation(conversation, is_shown=is_shown)
 
     def _count_note_rows(self, conversation: Conversation) -> int:
         return 0  # they are printed above the app

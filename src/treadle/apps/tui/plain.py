@@ -11,22 +11,22 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import indent
-from typing import TextIO
+from typing import Any, TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.approval_text import ApprovalAnswer, list_risk_lines
 from treadle.apps.conversation.block_text import replace_controls
-from treadle.apps.conversation.child_views import ChildViews, ChildWork
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.child_views import ChildViews
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.answers import Question, ScreenChange
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.first_screen import format_first_screen
-from treadle.apps.conversation.host import Host
-from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.apps.conversation.state.blocks import Tone
-from treadle.apps.tui import commands
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.line_reader import LineReader
@@ -38,8 +38,8 @@ from treadle.core.steps import PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
 
-def run_plain(host: Host, options: TerminalOptions) -> int:
-    return asyncio.run(PlainFrontend(host, options).run())
+def run_plain(session: OpenSession, options: TerminalOptions) -> int:
+    return asyncio.run(PlainFrontend(session, options).run())
 
 
 class PlainFrontend(Frontend):
@@ -55,8 +55,10 @@ class PlainFrontend(Frontend):
         ("ctrl+d", "quit"),
     )
 
-    def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
-        super().__init__(host, options, self, DialogLock())
+    def __init__(
+        self, session: OpenSession, options: TerminalOptions, out: TextIO | None = None
+    ) -> None:
+        super().__init__(session, options, self, DialogLock())
         self._out = out or sys.stdout
         self._unread_lines: deque[str | None] = deque()  # None is the end of input
         self._line_future: asyncio.Future[str | None] | None = None
@@ -113,11 +115,11 @@ class PlainFrontend(Frontend):
             lines = [line for line in self._unread_lines if line is None or line.strip()]
             self._unread_lines = deque(lines)
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._transcript.reset()
         self.first_screen = self._watched = None
-        self._on_change()
+        self.mark_changed()
         if self._out.isatty() and not len(conversation.driver.history):
             printing = self._print_first_screen(conversation)
             self._track_task(asyncio.get_running_loop().create_task(printing))
@@ -127,7 +129,7 @@ class PlainFrontend(Frontend):
         if conversation.view.is_busy or len(conversation.driver.history):
             self.first_screen = None  # the work has begun
         elif is_loaded and self.first_screen is not None:
-            self.show_message(format_first_screen(self.first_screen, self.host))
+            self.show_message(format_first_screen(self.first_screen, self.session))
 
     def _exit_with(self, code: int, message: str = "") -> None:
         if message:
@@ -163,12 +165,8 @@ class PlainFrontend(Frontend):
             self.show_message("press ctrl+c again to quit")
             self._print_prompt_if_idle()
 
-    def _is_command(self, name: str) -> bool:
-        return name in dict(commands.list_summaries(self))
-
-    def run_command(self, line: str) -> None:
-        running = commands.run_command(self, line)
-        self._track_task(asyncio.get_running_loop().create_task(running))
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        self._track_task(asyncio.get_running_loop().create_task(work))
 
     def _track_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -250,10 +248,10 @@ class PlainFrontend(Frontend):
         is_complete = self._transcript.is_complete(conversation.view)
         is_working = conversation.view.is_busy or not conversation.is_idle or self._tasks
         if is_complete and not is_working and not self._has_prompt:
-            self._write(f"[{self.host.mode}] > ")
+            self._write(f"[{self.session.permissions.mode}] > ")
             self._has_prompt = True
 
-    def _on_change(self) -> None:
+    def mark_changed(self) -> None:
         """Print what is new, of the growing block as much as there is."""
         if self._conversation is None:
             return
@@ -266,13 +264,14 @@ class PlainFrontend(Frontend):
         if self._unread_lines:
             asyncio.get_running_loop().call_soon(self._process_lines)
 
-    def watch_agent(self, work: ChildWork | None) -> str:
-        self._watched = work.key if work is not None else None
+    async def change_screen(self, change: ScreenChange) -> bool:
+        if change.name != "watch":
+            return await super().change_screen(change)
+        self._watched = change.value or None
         self._watched_transcript.reset()
-        if work is None:
-            return "no agent is watched"
-        asyncio.get_running_loop().call_soon(self._on_change)  # what there is already
-        return f"watching {work.number} {work.title}; /agents watch off ends it"
+        if change.value:
+            asyncio.get_running_loop().call_soon(self.mark_changed)  # what there is already
+        return False
 
     def _print_watched(self, key: str, children: ChildViews) -> None:
         """Print what is new of the watched agent, between two paragraphs of the reply."""
@@ -296,7 +295,7 @@ class PlainFrontend(Frontend):
         self.show_message("plain mode uses no colours")
 
     def show_mode(self) -> None:
-        self.show_message(describe_mode(self.host.mode))
+        self.show_message(describe_mode(self.session.permissions.mode))
 
     # --- questions -----------------------------------------------------------------------
 
@@ -389,7 +388,7 @@ class PlainFrontend(Frontend):
                 line = await self._line_future
             finally:
                 self._line_future, self._is_menu_open = None, False
-                loop.call_soon(self._on_change)
+                loop.call_soon(self.mark_changed)
             draft, self._draft = self._draft, ""
             if line is None or not draft:
                 return line
@@ -427,20 +426,13 @@ class PlainFrontend(Frontend):
         for line in early:
             self._send_line(line)
 
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        filterable: bool = False,
-        message: str = "",
-        current: str = "",
-        by_user: bool = True,
-    ) -> str | None:
+    async def choose(self, question: Question) -> str | None:
+        lines = [f"{change.sign} {change.path}{change.note}" for change in question.changes]
+        message = question.message or "\n".join(lines)
         async with self.dialog_lock.dialog():
             if message:
                 self._write_wrapped(f"{message}\n\n")
-            return await self._choose_line(title, options, by_user)
+            return await self._choose_line(question.title, question.options, question.by_user)
 
     def _print_options(self, options: Sequence[ChoiceOption]) -> None:
         if self._transcript.is_in_reply:

@@ -14,9 +14,10 @@ from rich.text import Text
 from textual import events, on
 from textual.widget import Widget
 
+from treadle.apps.conversation.commands.answers import ScreenChange
+from treadle.apps.conversation.commands.sessions import QUEUE_CHANGED
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
-from treadle.apps.tui.queue_menu import NO_MESSAGE, QUEUE_CHANGED
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.lines import LinesWidget
@@ -48,8 +49,8 @@ class PromptScreen(FullScreen):
 
     async def on_mount(self) -> None:
         # Textual calls the handler of the base class, too.
-        self._drafts = Drafts(self.options.drafts_dir, self.host.folder)
-        self._thumbnails = Thumbnails(self.host.folder, self._draw_panel)
+        self._drafts = Drafts(self.options.drafts_dir, self.session.folder)
+        self._thumbnails = Thumbnails(self.session.folder, self._draw_panel)
         self.prompt.show_keys = self._open_keys
         self.prompt.use_vim_keys(self.options.has_vim_keys)
         self.app_resume_signal.subscribe(self.prompt, lambda _: self._look_again())
@@ -182,8 +183,8 @@ class PromptScreen(FullScreen):
 
     # --- drafts --------------------------------------------------------------------------
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
-        super()._on_session_attached(conversation, is_shown=is_shown)
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
+        super().attach_conversation(conversation, is_shown=is_shown)
         if self._drafts is not None and not self.prompt.text:
             driver = conversation.driver
             draft = self._drafts.take(driver.session_id, is_new=not len(driver.history))
@@ -239,21 +240,26 @@ class PromptScreen(FullScreen):
 
     # --- the queue -----------------------------------------------------------------------
 
-    async def edit_queue(self) -> None:
-        conversation = self.conversation
-        if not conversation.list_queued():
-            self.show_message(NO_MESSAGE)
-            return
+    async def change_screen(self, change: ScreenChange) -> bool:
+        if change.name == "queue":
+            await self._edit_queue(self.conversation)
+        elif change.name == "vim":
+            self.show_message(self._toggle_vim_keys(), "faint")
+        else:
+            return await super().change_screen(change)
+        return True
+
+    async def _edit_queue(self, conversation: Conversation) -> None:
         widget = QueueList(conversation, self.palette, self._keep_removed)
         following = asyncio.ensure_future(_follow_queue(conversation, widget))
         try:
-            answer = await self.dialogs.show_list(widget)
+            answer = await self.dialogs.show_widget(widget)
         finally:
             following.cancel()
         if answer == CHANGED:
             self.show_message(QUEUE_CHANGED)
         elif answer == EDIT and conversation.withdraw(widget.item):
-            self.edit_messages([widget.item])
+            self.return_messages([widget.item])
 
     def _keep_removed(self, item: UserItem) -> None:
         """A removed message can be found in the history."""
@@ -266,10 +272,10 @@ class PromptScreen(FullScreen):
         self.status_area.vim_mode = self.prompt.vim_mode
         self.schedule_frame()
 
-    def toggle_vim_keys(self) -> str:
+    def _toggle_vim_keys(self) -> str:
         is_on = not self.prompt.vim_mode
         self.prompt.use_vim_keys(is_on)
-        saved = self.host.save_setting("vim_keys", is_on)
+        saved = self.session.settings.save("vim_keys", is_on)
         return f"vim keys are {'on: esc leads to normal mode' if is_on else 'off'}: {saved}"
 
 

@@ -18,9 +18,9 @@ from treadle.apps.conversation.approval_text import (
     list_approval_options,
     open_network,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion, PlanAnswer
+from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.plans import PLAN_OPTIONS, PLAN_TITLE, is_accepting
 from treadle.core.steps import PendingApproval
 
@@ -34,11 +34,9 @@ class QuestionView(Protocol):
     def hidden_answers(self) -> frozenset[ApprovalAnswer]:
         """Answers to an approval that this view does not offer as options."""
 
-    async def choose(
-        self, title: str, options: Sequence[ChoiceOption], *, by_user: bool = True
-    ) -> str | None:
-        """`by_user`: the user has just opened the question; else keys may be on their way to the
-        prompt."""
+    async def choose(self, question: Question) -> str | None:
+        """The value of an option. If the user has not just opened the question, keys may be on
+        their way to the prompt."""
 
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
         """The positions of the options that the user chose; the question opens by itself."""
@@ -166,7 +164,7 @@ async def _ask_model_question(
     options.append(ChoiceOption("", "Another answer"))
     if question.is_multiple:
         return await _ask_for_several(view, question.text, options)
-    answer = await view.choose(question.text, options, by_user=False)
+    answer = await view.choose(Question(question.text, options, by_user=False))
     return await view.ask_text(question.text) if answer == "" else answer
 
 

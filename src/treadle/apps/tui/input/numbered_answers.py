@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 
 
 def find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | None:

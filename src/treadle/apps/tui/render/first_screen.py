@@ -11,7 +11,7 @@ from treadle.apps.conversation.first_screen import (
     describe_session,
     list_facts,
 )
-from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.session.open_session import OpenSession
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
 
@@ -19,11 +19,11 @@ _LABEL_WIDTH = 9
 
 
 def render_first_screen(
-    screen: FirstScreen, host: Host, size: tuple[int, int], palette: Palette
+    screen: FirstScreen, session: OpenSession, size: tuple[int, int], palette: Palette
 ) -> list[Text]:
     """The lines, at most as many and as wide as the size says."""
     width, rows = size
-    facts = [_render_fact(fact, palette) for fact in list_facts(screen, host)]
+    facts = [_render_fact(fact, palette) for fact in list_facts(screen, session)]
     groups = [facts, _render_sessions(screen, palette), _render_ideas(screen, palette)]
     # A group is shown whole or not at all; the facts as far as they fit.
     while len(groups) > 1 and _count_rows(groups) > rows:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 from rich.style import Style
 
-from treadle.apps.tui.options import THEME_NAMES
+from treadle.apps.settings import SETTINGS_BY_NAME
 
 
 class Palette(msgspec.Struct, frozen=True):
@@ -42,6 +42,8 @@ class Palette(msgspec.Struct, frozen=True):
         style: Style = getattr(self, role)
         return style
 
+
+THEME_NAMES = SETTINGS_BY_NAME["theme"].choices
 
 # For each role its style in the themes of THEME_NAMES.
 _STYLES: Mapping[str, tuple[str, ...]] = {

@@ -9,10 +9,9 @@ from __future__ import annotations
 from textual import on
 from textual.app import App
 
-from treadle.apps.conversation.host import Host
 from treadle.apps.tui.frontend import Frontend
-from treadle.apps.tui.options import THEME_NAMES, TerminalOptions
-from treadle.apps.tui.render.palette import NONE, Palette, select_palette
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.render.palette import NONE, THEME_NAMES, Palette, select_palette
 from treadle.apps.tui.terminal import background
 from treadle.apps.tui.terminal.motion import wants_reduced_motion
 from treadle.apps.tui.terminal.status import TerminalStatus
@@ -23,8 +22,10 @@ class TerminalScreen(Frontend, App[int]):
 
     palette: Palette
 
-    def init_terminal(self, host: Host, options: TerminalOptions) -> None:
-        self.terminal_status = TerminalStatus(host.folder, self._write_terminal, options.notify)
+    def init_terminal(self, options: TerminalOptions) -> None:
+        self.terminal_status = TerminalStatus(
+            self.session.folder, self._write_terminal, options.notify
+        )
         self.is_motion_reduced = options.reduced_motion == "on"
         self._is_theme_chosen = options.theme in THEME_NAMES
 
@@ -37,7 +38,7 @@ class TerminalScreen(Frontend, App[int]):
         if not self._is_theme_chosen and self.palette is not NONE:
             self._write_terminal(background.QUERY)
         if self.options.reduced_motion == "auto" and not self.is_headless:
-            self.is_motion_reduced = await wants_reduced_motion(self.host.folder)
+            self.is_motion_reduced = await wants_reduced_motion(self.session.folder)
         self._apply_motion()
 
     def _apply_motion(self) -> None:
@@ -66,7 +67,7 @@ class TerminalScreen(Frontend, App[int]):
         self.terminal_status.notify(message)
 
     def apply_settings(self) -> None:
-        values = {name: value for name, value, _ in self.host.list_settings()}
+        values = self.session.settings.format_values()
         self.terminal_status.notify_setting = values["notify"]
         if values["reduced_motion"] != "auto":
             self.is_motion_reduced = values["reduced_motion"] == "on"

@@ -1,6 +1,6 @@
-"""The limits of a session for the user: which apply, where each was set, and `/budget`.
+"""The goal and the limits of a session: which apply, where each was set, `/goal` and `/budget`.
 
-The gates themselves are in policy/budgets.py; local_host.py changes their settings.
+The gates themselves are in policy/budgets.py.
 """
 
 from __future__ import annotations
@@ -8,13 +8,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from treadle.apps.conversation.host import LimitLine
+import msgspec
+
+from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.settings import parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished
+from treadle.core.loop.driver import Driver
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.items import NoticeItem
 from treadle.lib.text.text import format_dollars
+
+if TYPE_CHECKING:
+    from treadle.sessions.log.journal import Journal
 
 LIMIT_OFF = "off"
 USAGE = (
@@ -23,6 +32,70 @@ USAGE = (
 )
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 _SETTINGS = {"cost": "max_cost", "tokens": "max_tokens", "time": "max_time"}
+
+
+class LimitLine(msgspec.Struct, frozen=True):
+    """A limit that applies: the setting, its value and origin, and what is used of it."""
+
+    setting: str
+    value: float
+    origin: str
+    used: float | None = None
+
+
+class SessionLimits:
+    def __init__(self, session: SessionLifecycle) -> None:
+        self._session = session
+
+    @property
+    def goal(self) -> str:
+        """The command that must succeed before a turn ends; "" if there is none."""
+        return self._session.choices.goal
+
+    async def change_goal(self, command: str) -> None:
+        """Every turn continues until this command succeeds; "" removes the goal."""
+        last = [one for one in self._session.driver.transcript[-1:] if isinstance(one, NoticeItem)]
+        if command or not last or "goal_command" not in (last[0].data or {}):
+            await self._session.reopen(goal=command)
+        else:
+            await self._session.switch(self._end_goal, keeps_view=True, has_notes=False)
+
+    async def _end_goal(self) -> Driver:
+        """Without its goal, the last turn is finished: nothing is left to continue."""
+
+        async def edit(journal: Journal) -> None:
+            text = "The user removed the goal: its command is not run any more."
+            journal.append(ItemAdded(NoticeItem(text, kind="goal", next_move="rest")))
+
+        session = self._session
+        session.choices = msgspec.structs.replace(session.choices, goal="")
+        return await session.edit_log(edit)
+
+    def list_limits(self) -> list[LimitLine]:
+        """The limits of cost, tokens and time that apply to this session."""
+        session = self._session
+        settings, usage = session.load_settings(), session.driver.total_usage
+        used = {"max_cost": usage.cost, "max_tokens": float(usage.total), "max_time": None}
+        lines: list[LimitLine] = []
+        for name, amount in used.items():
+            value, origin = getattr(settings, name), settings.origin(name)
+            if value is not None and origin != "default":  # the default is for scripts
+                origin = "/budget" if name in session.choices.changed_limits else origin
+                lines.append(LimitLine(name, value, origin, amount))
+        return lines
+
+    async def change(self, setting: str, value: float | None) -> None:
+        """Change a limit of this session; None removes it."""
+        choices = self._session.choices
+        if value is None:
+            await self._session.reopen(removed_limits=choices.removed_limits | {setting})
+            return
+        given = int(value) if setting == "max_tokens" else value
+        await self._session.reopen(
+            flags={**choices.flags, setting: given},
+            changed_limits=choices.changed_limits | {setting},
+            removed_limits=choices.removed_limits - {setting},
+        )
 
 
 class LimitReport(BaseObserver):

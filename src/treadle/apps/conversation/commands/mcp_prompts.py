@@ -15,19 +15,13 @@ from treadle.tools.mcp.catalog import McpPrompt
 from treadle.tools.mcp.server import McpServer
 
 
-def list_prompt_commands(servers: Sequence[McpServer]) -> list[tuple[str, str]]:
-    """The names of the prompts as commands, each with its arguments and what it does."""
+def list_prompt_commands(servers: Sequence[McpServer]) -> list[tuple[str, str, str]]:
+    """The prompts as commands: name, what it does with its arguments, the arguments."""
     return [
-        (f"{server.name}:{prompt.name}", _describe_prompt(prompt))
+        (f"{server.name}:{prompt.name}", _describe_prompt(prompt), format_arguments(prompt))
         for server in servers
         for prompt in server.catalog.prompts
     ]
-
-
-def list_prompt_hints(servers: Sequence[McpServer]) -> dict[str, str]:
-    """The arguments of each prompt, by its name as a command."""
-    prompts = ((server.name, prompt) for server in servers for prompt in server.catalog.prompts)
-    return {f"{server}:{prompt.name}": format_arguments(prompt) for server, prompt in prompts}
 
 
 def list_resource_mentions(servers: Sequence[McpServer]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.session.open_session import OpenSession
 from treadle.apps.conversation.state.blocks import ShellBlock
 from treadle.core.errors import TreadleError
 from treadle.core.transcript import Text, UserItem
@@ -15,12 +15,13 @@ MAX_SENT_CHARS = 8_000
 
 
 class ShellCommands:
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, session: OpenSession) -> None:
+        self._session = session
         self._running: set[asyncio.Task[None]] = set()
         self.recent_outputs: list[str] = []  # since the last message
 
-    def start(self, conversation: Conversation, command: str) -> asyncio.Task[None]:
+    def start(self, command: str) -> asyncio.Task[None]:
+        conversation = self._session.require_conversation()
         task = asyncio.get_running_loop().create_task(self._run(conversation, command))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -54,7 +55,7 @@ class ShellCommands:
             show("".join(parts)[-MAX_SHOWN_CHARS:])
 
         try:
-            result = await self._host.run_shell_command(command, on_output)
+            result = await self._session.run_command(command, on_output=on_output, sandboxed=False)
         except TreadleError as error:
             show(str(error), is_finished=True)
         except asyncio.CancelledError:
