@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from treadle.apps.assembly import SessionOptions, build_agent
 from treadle.apps.assembly.assemble import AgentSession
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import AfterToolResult, Finished
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer

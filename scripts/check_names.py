@@ -52,7 +52,7 @@ IDIOMS: Mapping[str, str] = {
 # File and text: why the text may stay.
 KEPT_TEXTS: Mapping[tuple[str, str], str] = {
     (
-        f"{PACKAGE}/apps/services/permission_history.py",
+        f"{PACKAGE}/apps/console/permission_history.py",
         "This needs a person's approval, and nobody can be asked in this run",
     ): "version 0.1 wrote it into logs, which are still read",
 }

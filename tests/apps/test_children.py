@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import Ran, run
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.sessions import Library, search
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.testing.provider.http import ReceivedRequest

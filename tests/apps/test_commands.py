@@ -18,10 +18,10 @@ from treadle.apps.cli import main
 from treadle.apps.cli.commands import completions, config
 from treadle.apps.cli.main import COMMANDS, format_help
 from treadle.apps.cli.options import OPTIONS, CliOption, parse_command_line
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError
+from treadle.apps.conversation.attachments import find_mentions
 from treadle.apps.peer_names import PEER_SUBCOMMANDS
-from treadle.apps.services import exit_codes
-from treadle.apps.services.attachments import find_mentions
-from treadle.apps.services.console import UsageError
 from treadle.sessions import Library
 from treadle.workspace.sandbox.limits import get_default_memory
 

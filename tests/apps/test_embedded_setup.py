@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.apps.program import finish, run, start
-from treadle.apps.services import embedded_setup
-from treadle.apps.settings import Settings
+from treadle.apps.console import embedded_setup
+from treadle.apps.settings.settings import Settings
 from treadle.models.embedded import Weights, locate_weights, weights
 from treadle.models.registry.default_model import DefaultModel
 

@@ -14,7 +14,7 @@ from tests.apps.program import run
 from tests.tools.mcp.helpers import raw
 from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.assembly.extensions import approve_extensions, discover_extensions
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 LAST = FakeReply("That is all.")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import PROGRAM, environment, finish, line_with, run, start
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.core import errors
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.apps.program import Ran, environment, finish, run
 from tests.patience import PATIENCE
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 LAST = FakeReply("That is all.")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import Ran, finish, line_with, run, start
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 LAST = FakeReply("That is all.")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.apps.program import finish, run, start
 from tests.workspace.helpers import alive, gone, marker
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.core.transcript.entries import Suspended
 from treadle.sessions import Library
 from treadle.sessions.suspend import suspend_turn, wake_at

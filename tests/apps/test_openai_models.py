@@ -8,7 +8,7 @@ from pathlib import Path
 
 import treadle
 from tests.apps.program import Ran, run
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.models import Say, Scripted
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 

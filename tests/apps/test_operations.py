@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import run
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import (
     FakeCall,
     FakeReply,

@@ -12,7 +12,7 @@ import pytest
 from tests.apps.program import run
 from treadle.agents.agent import Agent
 from treadle.apps.cli.commands.permissions import run as permissions
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.core.contracts.policy import Ask
 from treadle.core.steps import Denial, PendingApproval
 from treadle.models.scripted import Say, Scripted

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import Ran, finish, line_with, run, start
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import (
     FakeCall,
     FakeReply,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.apps.program import run
 from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 OURS = "sk-ant-api03-our-own-key-0123456789abcdef"

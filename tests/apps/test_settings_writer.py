@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.services.settings_writer import write_setting
-from treadle.apps.settings import load_settings
+from treadle.apps.settings.settings import load_settings
+from treadle.apps.settings.writer import write_setting
 from treadle.core.errors import ConfigError
 
 

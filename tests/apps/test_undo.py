@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import PROGRAM, Ran, environment, finish, run, start
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.testing.provider import (
     FakeCall,
     FakeReply,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.apps.program import run
 from treadle import Agent
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.core.errors import ReplyTimedOut
 from treadle.core.events import RetryScheduled, WarningRaised
 from treadle.core.steps import Finished

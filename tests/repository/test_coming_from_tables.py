@@ -18,7 +18,7 @@ from treadle.apps.conversation.approval_text import list_approval_options
 from treadle.apps.conversation.custom_commands import describe_unknown_command
 from treadle.apps.conversation.local_host import SELECTABLE_MODES
 from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, PEER_SUBCOMMANDS, Equivalent
-from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
 from treadle.apps.tui.widgets.transcript import TranscriptWidget

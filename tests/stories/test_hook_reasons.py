@@ -9,7 +9,7 @@ import pytest
 
 from tests.apps.program import run
 from treadle import Agent, AwaitingInput, TurnFinished
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput
 from treadle.core.errors import InputBlocked
 from treadle.core.loop.reply_handling import MAX_STOP_HOOK_BLOCKS

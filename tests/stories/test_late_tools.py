@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from treadle import Agent
-from treadle.apps.services.permission_history import backtest_rules
+from treadle.apps.console.permission_history import backtest_rules
 from treadle.core.contracts.hook import Block, Change, HookInput, HookPoint, Permit
 from treadle.core.contracts.tool import Access, FileAccess
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished

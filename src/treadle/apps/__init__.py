@@ -1,4 +1,4 @@
-"""The hosts: the command line and the terminal UI.
+"""The hosts: command line, terminal, page, editors, fleets, and what they share.
 
-Hosts do not import each other; they share settings, assembly and services.
+Hosts do not import each other; they share settings, assembly, console and conversation.
 """

@@ -1,6 +1,7 @@
 """When the agent changed files, and what undo, redo and rewind did to them, from the log.
 
-Knows trees only by their names; workspace/checkpoints has the files. Used by apps/services/undo.py.
+Knows trees only by their names; workspace/checkpoints has the files. Used by
+apps/conversation/undo.py.
 """
 
 from __future__ import annotations

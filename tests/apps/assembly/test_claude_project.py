@@ -19,7 +19,7 @@ from treadle.apps.assembly.command_files import find_custom_commands
 from treadle.apps.assembly.extensions import discover_extensions, list_extension_files, load_skills
 from treadle.apps.assembly.parts import CodingAgent
 from treadle.apps.assembly.rules import load_rules
-from treadle.apps.settings import load_settings
+from treadle.apps.settings.settings import load_settings
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted

@@ -66,7 +66,7 @@ async def test_a_deferred_tool_is_found_and_called_in_two_rounds_under_its_own_n
     assert found.startswith(f"- {name}: Update a issue of the tracker.")
     assert '"required":["owner"]' in found
     assert texts[1] == "update_issue of ada"
-    assert "`owner` is missing" in texts[2]
+    assert "owner: missing, expected text" in texts[2]
     assert texts[3].startswith("denied: ")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.apps.assembly.git_exclude import exclude_from_git
-from treadle.apps.services.rule_changes import (
+from treadle.apps.console.rule_changes import (
     change_rules,
     describe_rule_change,
     parse_rule_change,

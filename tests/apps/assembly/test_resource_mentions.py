@@ -6,7 +6,7 @@ import pytest
 
 import treadle
 from tests.tools.mcp.helpers import raw, served
-from treadle.apps.services.mcp_prompts import (
+from treadle.apps.conversation.mcp_prompts import (
     expand_prompt,
     list_prompt_commands,
     list_resource_mentions,

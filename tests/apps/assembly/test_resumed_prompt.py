@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treadle.apps.assembly import SessionOptions, build_agent
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.steps import Finished
 from treadle.testing.provider import FakeReply, ProviderServer
 

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.apps.cli import main
 from treadle.apps.cli.commands.mcp import USAGE as MCP_USAGE
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console.help_option import wants_help
 
 WAYS = (["{}", "--help"], ["{}", "-h"], ["help", "{}"], ["{}", "help"])
 

@@ -6,8 +6,8 @@ import pytest
 
 from treadle.apps.assembly import build_agent
 from treadle.apps.assembly.command_files import CustomCommand
-from treadle.apps.services.command_expansion import expand_command
-from treadle.apps.settings import Settings
+from treadle.apps.conversation.command_expansion import expand_command
+from treadle.apps.settings.settings import Settings
 from treadle.core.transcript import Text
 
 BODY = "Use @.env @keys/a.txt @docs/symlink @docs/hardlink @notes.txt @style.md @../x @~/y @a.key"

@@ -22,6 +22,7 @@ from tests.apps.fleet.processes import (
 )
 from tests.postgres import PostgresServer
 from treadle import Agent
+from treadle.apps.console.exit_codes import exit_code_for
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
@@ -30,7 +31,6 @@ from treadle.apps.fleet.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker import start_due_schedules
 from treadle.apps.fleet.worker_processes import WorkerProcesses
-from treadle.apps.services.exit_codes import exit_code_for
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
 from treadle.core.transcript.entries import NoticeShown

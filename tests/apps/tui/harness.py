@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from tests.patience import PATIENCE
 from treadle.apps.conversation.session.open_session import OpenSession
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.options import TerminalOptions

@@ -12,6 +12,7 @@ import pytest
 
 from tests.apps.tui.harness import write_file
 from treadle.apps.assembly.command_files import find_custom_commands
+from treadle.apps.conversation import helper_programs
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.block_text import format_activity
 from treadle.apps.conversation.completion import (
@@ -23,7 +24,6 @@ from treadle.apps.conversation.completion import (
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.services import helper_programs
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.palette import DARK

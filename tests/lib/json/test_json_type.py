@@ -83,6 +83,60 @@ def test_any_value_survives_the_way_through_json_and_fits_its_schema(kind, value
     assert find_mismatch(encoded, made.schema) is None
 
 
+class Size(msgspec.Struct, tag=True):
+    width: Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclasses.dataclass
+class Shelf:
+    sizes: list[Size] | None = None
+    colour: Colour | str = Colour.RED
+    names: dict[str, int | None] = dataclasses.field(default_factory=dict)
+    at: datetime.datetime | float | None = None
+    pairs: tuple[int, str] | None = None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Shelf,
+        list[Shelf],
+        dict[str, Size] | bool,
+        int | float,
+        float | None,
+        set[int],
+        Colour | None,
+    ],
+)
+@settings(max_examples=200)
+@given(data=st.data())
+def test_what_msgspec_converts_is_what_our_own_code_makes_of_it(kind, data):
+    by_hand = st.fixed_dictionaries(
+        {},
+        optional={
+            "sizes": st.lists(st.builds(lambda width: {"type": "Size", "width": width}, integers)),
+            "colour": st.integers(0, 3) | texts | st.just("1"),
+            "names": st.dictionaries(texts, st.none() | integers | st.booleans()),
+            "at": st.datetimes().map(str) | st.floats(0, 9) | texts,
+            "pairs": st.tuples(integers, texts).map(list),
+        },
+    )
+    value = data.draw(json_values | st.floats(0, 9) | by_hand | st.lists(by_hand))
+    made = JsonType(kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("treadle.lib.json.json_type.prefer_msgspec", lambda _, node: node)
+        slow = JsonType(kind)
+    assert outcome(made, value) == outcome(slow, value)
+
+
+def outcome(kind: JsonType, value: Any) -> tuple[Any, ...]:
+    try:
+        made = kind.convert(value)
+    except Mismatch as problem:
+        return ("no", str(problem))
+    return (type(made), made, repr(made))
+
+
 def dump(value: Any) -> Any:
     return value.model_dump(mode="json")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.tools.builtin.helpers import failed, hands, plain
-from treadle.apps.services.attachments import make_attachment
+from treadle.apps.conversation.attachments import make_attachment
 from treadle.core import shrink_image as shrinking
 from treadle.core.contracts.policy import PermissionRequest
 from treadle.core.errors import MissingExtra

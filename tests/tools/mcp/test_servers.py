@@ -193,10 +193,10 @@ def test_arguments_are_checked_before_a_server_sees_them():
     form = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": ["string"]}},
             "required": ["n"], "additionalProperties": False}  # fmt: skip
     spec = ToolSpec("t", "", form)
-    assert "`n` is missing" in (check_arguments({}, spec) or "")
-    assert "of type integer" in (check_arguments({"n": "1"}, spec) or "")
-    assert "of type integer" in (check_arguments({"n": True}, spec) or "")
-    assert "there is no `x`" in (check_arguments({"n": 1, "x": 2}, spec) or "")
+    assert "n: missing, expected an integer" in (check_arguments({}, spec) or "")
+    assert 'n: expected an integer, got "1"' in (check_arguments({"n": "1"}, spec) or "")
+    assert "n: expected an integer, got true" in (check_arguments({"n": True}, spec) or "")
+    assert "x: not known, expected only n, s" in (check_arguments({"n": 1, "x": 2}, spec) or "")
     assert check_arguments({"n": 1, "s": 3}, spec) is None
 
 

@@ -51,8 +51,8 @@ from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.services import embedded_setup
-from treadle.apps.settings import load_settings
+from treadle.apps.console import embedded_setup
+from treadle.apps.settings.settings import load_settings
 from treadle.core.errors import ConfigError, SessionNotFound, TreadleError
 from treadle.sessions.library import Library
 

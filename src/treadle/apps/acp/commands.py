@@ -21,7 +21,7 @@ from treadle.apps.conversation.host import FileChange
 from treadle.apps.conversation.init_prompt import INIT_PROMPT
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import describe_mode
-from treadle.apps.services.costs import describe_thinking, list_purposes
+from treadle.apps.conversation.costs import describe_thinking, list_purposes
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.core.transcript.content import Text, UserContent
 from treadle.lib.text.text import format_dollars, suggest

@@ -22,7 +22,7 @@ from acp.schema import (
     TextContentBlock,
 )
 
-from treadle.apps.services.attachments import (
+from treadle.apps.conversation.attachments import (
     AttachmentError,
     attach_mention,
     find_mentions,

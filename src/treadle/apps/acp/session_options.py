@@ -18,7 +18,7 @@ from acp.schema import (
 
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
-from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.core.errors import ConfigError
 
 MODE, MODEL, THINKING = "mode", "model", "thinking"

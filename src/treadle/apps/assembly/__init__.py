@@ -12,7 +12,7 @@
     lazy         parts made at first use         suspend           turns that wait on disk
     redaction    keeps secrets out of outputs
 
-Used by apps/services and by the hosts.
+Used by apps/console and by the hosts.
 """
 
 from treadle.apps.assembly.assemble import AgentSession, build_agent

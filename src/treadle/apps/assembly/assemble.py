@@ -25,7 +25,7 @@ from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.rules import load_rules
 from treadle.apps.assembly.sessions import get_session_dir, open_session
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model

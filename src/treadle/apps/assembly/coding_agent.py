@@ -99,7 +99,7 @@ from treadle.apps.assembly.toolset import (
     make_mcp_servers,
     make_workspace_options,
 )
-from treadle.apps.settings import Settings, parse_size
+from treadle.apps.settings.settings import Settings, parse_size
 from treadle.context.compaction import Compactor
 from treadle.context.prompt import describe_commands, find_family
 from treadle.core.contracts.hook import Hook

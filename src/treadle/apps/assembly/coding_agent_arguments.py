@@ -15,7 +15,7 @@ import msgspec
 
 from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.rules import FolderTrust
-from treadle.apps.settings import (
+from treadle.apps.settings.settings import (
     SETTINGS_BY_NAME,
     Settings,
     find_missing_folders,

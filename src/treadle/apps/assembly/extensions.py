@@ -27,8 +27,8 @@ from treadle.apps.assembly.command_files import (
     find_custom_commands,
 )
 from treadle.apps.assembly.rules import list_rules_files, open_trust_store
-from treadle.apps.claude_settings import project_settings_files, read_claude_settings
-from treadle.apps.settings import Settings, symlink_boundary, treadle_home
+from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
+from treadle.apps.settings.settings import Settings, symlink_boundary, treadle_home
 from treadle.core.contracts.hook import Hook
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from treadle.apps.assembly.host_session import HostSession
 from treadle.apps.assembly.sessions import load_earlier_usage
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model
 from treadle.core.transcript.pending import last_reply

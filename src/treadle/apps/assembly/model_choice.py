@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle.apps.assembly.redaction import RedactingModel
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.core.contracts.model import Model
 from treadle.core.errors import ConfigError, UnknownModel

@@ -1,7 +1,7 @@
 """The permission rules in force in a folder, from settings files and flags; trust decides.
 
 The files are read once, at the start: an invalid one raises ConfigError there, not at the first
-call. Used by assemble.py, extensions.py, services and the hosts.
+call. Used by assemble.py, extensions.py, the console and the hosts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from treadle.apps.claude_settings import project_settings_files, user_settings_file
-from treadle.apps.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.claude_settings import project_settings_files, user_settings_file
+from treadle.apps.settings.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 

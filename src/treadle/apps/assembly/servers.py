@@ -21,7 +21,7 @@ import msgspec
 from treadle.apps.assembly.extensions import start_objections
 from treadle.apps.assembly.hook_environment import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
-from treadle.apps.settings import treadle_home
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.errors import ConfigError
 from treadle.lib.files.private_folder import make_private_folder

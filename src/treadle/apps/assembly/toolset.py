@@ -14,7 +14,7 @@ from treadle.apps.assembly.extensions import Extensions, start_objections
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.model_choice import is_small_model
 from treadle.apps.assembly.rules import FolderTrust, make_file_denials
-from treadle.apps.settings import Settings, treadle_home
+from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.workspace import Workspace

@@ -1,9 +1,9 @@
 """`treadle -p`: one prompt, one answer, one exit code. For scripts, pipes and servers.
 
-Parses the command line, builds the agent, runs one turn and prints the result. The user is never
-asked: a call that needs approval is denied with a reason, and the exit code says so. With --suspend
-the turn is suspended instead, and `treadle resume` continues it. Uses prompt_input.py, output.py,
-signals.py and the assembly.
+Builds the agent, runs one turn and prints the result. The user is never asked: a call that needs
+approval is denied with a reason, and the exit code says so. With --suspend the turn is suspended
+instead, and `treadle resume` continues it. Uses output.py, run_end.py, signals.py and the assembly;
+used by start.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.suspend import TurnSuspended
-from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
+from treadle.apps.cli.options import CommandLine
 from treadle.apps.cli.output import (
     ProgressPrinter,
     RunReport,
@@ -32,29 +32,30 @@ from treadle.apps.cli.output import (
     StreamJsonHeader,
     WarningPrinter,
     format_usage,
-    get_turn_detail,
     redact_report,
 )
-from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
-from treadle.apps.cli.signals import SignalListener, harden_process, reopen_closed_streams
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
-from treadle.apps.services.crash_report import CrashReport
-from treadle.apps.settings import Settings, load_settings
+from treadle.apps.cli.run_end import (
+    RunEnd,
+    explain_exit,
+    find_unwritten_answer,
+    join_answers,
+    report_error,
+    report_turn,
+)
+from treadle.apps.cli.signals import SignalListener, harden_process
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import print_error
+from treadle.apps.conversation.crash_report import CrashReport
+from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.observer import Observer
-from treadle.core.errors import LoopError, NothingToAnswer, TreadleError
+from treadle.core.errors import TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript import (
-    AssistantItem,
-    NoticeItem,
-    Rest,
     RunTools,
     Text,
-    Transcript,
     UserContent,
-    UserItem,
     pending,
 )
 from treadle.core.transcript.entries import WakeCondition
@@ -73,55 +74,6 @@ HEADLESS_DENIAL = (
     "Do it in another way, or say in your answer what was left undone."
 )
 TIME_LIMIT_REASON = "max_time"
-
-
-def run(words: list[str], resume_input: ResumeInput | None = None, reads_input: bool = True) -> int:
-    """`resume_input` is the user's input for a suspended session."""
-    has_output = reopen_closed_streams()
-    return report_errors("treadle", lambda: _run(words, resume_input, reads_input, has_output))
-
-
-def _run(
-    words: list[str], resume_input: ResumeInput | None, reads_input: bool, has_output: bool
-) -> int:
-    line = parse_command_line(words)
-    if line.has("help"):
-        from treadle.apps.cli import main
-
-        print(main.format_help(main.COMMANDS))
-        return exit_codes.SUCCESS
-    at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
-    if at_terminal and not line.has("print"):
-        from treadle.apps.cli.interactive import start_tui
-
-        return start_tui(line)
-    if line.has("resume") and not line.text("resume"):
-        raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p"))
-    folder = get_current_folder()
-    settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
-    is_resumed = line.has("continue") or line.has("resume")
-    prompt: tuple[UserContent, ...] = ()
-    command = None
-    if reads_input and (line.prompt or "").startswith("/"):
-        from treadle.apps.cli.custom_command import choose_model, find_command
-
-        command = find_command(line.prompt or "", folder)
-        settings = choose_model(settings, command)
-    if reads_input:
-        added = [Path(folder, path).expanduser() for path in settings.add_dir]
-        files = line.texts("file")
-        prompt = read_prompt(line.prompt, files, folder, added_folders=added, optional=is_resumed)
-    if not prompt and not is_resumed:
-        raise UsageError("no prompt: write it after -p, or pipe it to stdin")
-    schema = None
-    if line.text("output_schema"):
-        from treadle.apps.cli.structured_output import read_schema
-
-        schema = read_schema(line.text("output_schema"))
-    headless = HeadlessRun(
-        line, settings, folder, prompt, schema, has_output, resume_input, command
-    )
-    return asyncio.run(headless.run())
 
 
 class HeadlessRun:
@@ -155,7 +107,7 @@ class HeadlessRun:
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
         self._background: BackgroundWait | None = None
-        self._is_time_limit_reached = self._is_end_told = False
+        self._is_time_limit_reached = False
         self._started_at = time.monotonic()
         verbose = command_line.has("verbose")
         shows_progress = verbose or (sys.stderr.isatty() and not command_line.has("quiet"))
@@ -203,7 +155,7 @@ class HeadlessRun:
         try:
             session = await self._build_session(stream_json)
         except TreadleError as error:
-            return self._report_error(error)
+            return report_error(error, has_prompt=bool(self._prompt))
         self._model, self._session_id = session.model.name, session.store.session_id
         driver: Driver | None = None
         try:
@@ -232,13 +184,14 @@ class HeadlessRun:
                 self._report_stopped(driver)
                 await driver.aclose()
         except TreadleError as error:
-            answer = _find_unwritten_answer(session.state, driver)
-            return msgspec.structs.replace(self._report_error(error), text=answer)
+            answer = find_unwritten_answer(session.state, driver)
+            report = report_error(error, has_prompt=bool(self._prompt))
+            return msgspec.structs.replace(report, text=answer)
         finally:
             self._driver = None
             await session.aclose()
-        text = turn.text if output is not None else _join_answers(driver.history, turn.text)
-        return self._report_turn(turn, output, text)
+        text = turn.text if output is not None else join_answers(driver.history, turn.text)
+        return report_turn(turn, output, text, self._make_end())
 
     def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
@@ -302,7 +255,7 @@ class HeadlessRun:
             raise
 
     async def _prepare_embedded_model(self) -> None:
-        from treadle.apps.services import embedded_setup
+        from treadle.apps.console import embedded_setup
 
         if embedded_setup.is_maybe_needed(self._settings):
             await embedded_setup.download_named(self._settings)
@@ -436,43 +389,14 @@ class HeadlessRun:
 
     # --- result ----------------------------------------------------------------------------
 
-    def _report_turn(self, turn: TurnResult, output: object, text: str) -> RunReport:
-        reason, detail = str(turn.reason), get_turn_detail(turn)
-        if turn.reason == "aborted" and self._is_time_limit_reached:
-            reason = "budget_exceeded"
-            detail = f"the time limit of {self._settings.max_time:g} s is reached"
-        elif self._background is not None and self._background.is_over:
-            reason, seconds = "background_wait", self._settings.background_wait
-            detail = f"background agents were stopped after a wait of {seconds:g} s"
-        code = exit_codes.EXIT_CODE_BY_REASON[reason]
-        if turn.error is not None:
-            code = exit_codes.exit_code_for(turn.error)
-        elif reason == "end_turn" and self._denied:
-            code = exit_codes.APPROVAL_NEEDED
-        elif reason == "end_turn" and turn.metadata.get("truncated"):
-            code, self._is_end_told = exit_codes.ERROR, True  # by the warning
-        elif reason == "end_turn" and not turn.text.strip() and not turn.rounds:
-            code, detail = exit_codes.ERROR, "the model returned an empty answer"
-        if self._signals.exit_code is not None and reason == "aborted":
-            code = self._signals.exit_code
-        error = str(turn.error) if turn.error is not None else ""
-        return RunReport(
-            reason=reason,
-            exit_code=code,
-            text=text,
-            output=output,
-            error=error,
-            detail=detail,
-            rounds=turn.rounds,
+    def _make_end(self) -> RunEnd:
+        return RunEnd(
+            self._settings,
+            bool(self._denied),
+            self._is_time_limit_reached,
+            self._background is not None and self._background.is_over,
+            self._signals.exit_code,
         )
-
-    def _report_error(self, error: TreadleError) -> RunReport:
-        is_usage = isinstance(error, LoopError)
-        code = exit_codes.USAGE_ERROR if is_usage else exit_codes.exit_code_for(error)
-        text = str(error)
-        if isinstance(error, NothingToAnswer) and not self._prompt:
-            text = 'The last turn is finished. Write a new message: treadle -p --continue "…"'
-        return RunReport(reason="error", exit_code=code, error=text)
 
     def _complete_report(self, report: RunReport) -> RunReport:
         return msgspec.structs.replace(
@@ -500,13 +424,12 @@ class HeadlessRun:
 
     def _print_summary(self, report: RunReport) -> None:
         """A line about a failure; and the usage, if progress is shown."""
-        if report.exit_code != exit_codes.SUCCESS and not self._is_end_told:
-            from treadle.apps.cli.exit_messages import explain_exit
-
+        if report.exit_code != exit_codes.SUCCESS:
             flags = self._command_line.settings()
             until = self._command_line.text("until")
             message = explain_exit(report, self._suspended, self._settings, flags, until)
-            print_error(f"treadle: {message}")
+            if message:
+                print_error(f"treadle: {message}")
         if self._progress is not None:
             self._progress.print_line(
                 f"{format_usage(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
@@ -523,27 +446,3 @@ class HeadlessRun:
         problem = os.strerror(error.errno or 0) if error is not None else "it is closed"
         print_error(f"treadle: cannot write the answer to stdout: {problem}")
         return exit_codes.IO_ERROR
-
-
-def _join_answers(history: Transcript, last: str) -> str:
-    """The last answer, after those of the turn that a reminder of open todos followed."""
-    answers = [last]
-    for position in range(len(history) - 1, 0, -1):
-        item, reply = history[position], history[position - 1]
-        if isinstance(item, UserItem):
-            break
-        is_reminder = isinstance(item, NoticeItem) and "open_todos" in (item.data or {})
-        text = reply.text.strip() if isinstance(reply, AssistantItem) else ""
-        if is_reminder and text and text not in last:
-            answers.append(text)
-    return "\n\n".join(reversed(answers))
-
-
-def _find_unwritten_answer(old: SessionState | None, driver: Driver | None) -> str:
-    """The answer of a run that failed after it, because the session could not be written."""
-    old = old or SessionState()
-    before = old.full_history
-    if driver is None or len(driver.history) == len(before):
-        return ""
-    move = pending(driver.transcript)
-    return move.reply.text if isinstance(move, Rest) and move.reply is not None else ""

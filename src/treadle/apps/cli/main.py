@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
-AGENT_MODULE = "treadle.apps.cli.headless"
+AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = ("redo", "replay", "diff", "prompt", "tour", "completions")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.apps.services.console import UsageError
-from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.console.console import UsageError
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.lib.text.text import suggest
 
 

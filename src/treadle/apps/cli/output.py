@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact, redact_for_display
-from treadle.apps.services.console import DIM, print_error
+from treadle.apps.console.console import DIM, print_error
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript import AssistantItem, Item, Usage

@@ -2,7 +2,7 @@
 
 All text has to be UTF-8; other input is an error with its position, never guessed. Secrets in
 piped text and files are redacted; what the user types is sent as it is. Files are attached by
-services/attachments.py. Used by headless.py.
+apps/conversation/attachments.py. Used by headless.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
-from treadle.apps.services import attachments
-from treadle.apps.services.console import UsageError, print_error
+from treadle.apps.console.console import UsageError, print_error
+from treadle.apps.conversation import attachments
 from treadle.core.transcript.content import Text, UserContent
 from treadle.lib.text.sanitize import escape_invisible
 

@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 
 GRACE_SECONDS = 1.5  # from SIGTERM until the process exits, whatever still runs
 

@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.agents.run import Run
 from treadle.apps.assembly import AgentSession
-from treadle.apps.services.console import UsageError
+from treadle.apps.console.console import UsageError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript import AssistantItem, Text

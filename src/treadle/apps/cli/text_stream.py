@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.cli.output import Stdout
-from treadle.apps.services.console import DIM, print_error
+from treadle.apps.console.console import DIM, print_error
 from treadle.core import events
 from treadle.core.events import Event
 from treadle.core.transcript.items import AssistantItem, Item

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.services import helper_programs
+from treadle.apps.conversation import helper_programs
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.files.ripgrep import find_ripgrep

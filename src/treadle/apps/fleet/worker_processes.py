@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import treadle
+from treadle.apps.console.exit_codes import IO_ERROR, TERMINATED
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.store_address import split_password
-from treadle.apps.services.exit_codes import IO_ERROR, TERMINATED
 from treadle.core.errors import ConfigError, StoreError
 from treadle.lib.logger import logger
 

@@ -6,17 +6,17 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 
-from treadle.apps.pages.charts import BarPart, Column, draw_axis, draw_columns, draw_labels
-from treadle.apps.pages.elements import escape_html
-from treadle.apps.pages.frame import render_page
-from treadle.apps.pages.static_page import render_static_page
-from treadle.apps.services.costs import (
+from treadle.apps.conversation.costs import (
     CostReport,
     describe_thinking,
     fill_empty_days,
     format_cost,
     format_total,
 )
+from treadle.apps.pages.charts import BarPart, Column, draw_axis, draw_columns, draw_labels
+from treadle.apps.pages.elements import escape_html
+from treadle.apps.pages.frame import render_page
+from treadle.apps.pages.static_page import render_static_page
 from treadle.core.transcript.usage import Usage
 from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
 from treadle.sessions.cost import CostTotal, format_local_day

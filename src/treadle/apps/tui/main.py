@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.session.open_session import OpenSession
-from treadle.apps.settings import load_settings, treadle_home
+from treadle.apps.settings.settings import load_settings, treadle_home
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.extras import require_extra
 

@@ -18,11 +18,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
+from treadle.apps.conversation.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
+from treadle.apps.conversation.costs import load_cost_report
 from treadle.apps.pages.cost import render_cost_page
 from treadle.apps.pages.frame import STATIC, render_work_page
 from treadle.apps.pages.session_html import render_session_html
-from treadle.apps.services.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
-from treadle.apps.services.costs import load_cost_report
 from treadle.apps.web.access import AccessGuard
 from treadle.apps.web.feed import PREVIEW_FEED, Position
 from treadle.apps.web.held_session import HeldSession

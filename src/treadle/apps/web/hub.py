@@ -14,11 +14,11 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
+from treadle.apps.conversation import undo
 from treadle.apps.conversation.host import Host
 from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
-from treadle.apps.services import undo
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.live_session import LiveSession

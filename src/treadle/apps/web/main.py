@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from treadle.apps.services.console import get_current_folder
-from treadle.apps.services.loopback import LOOPBACK, listen_on_loopback
+from treadle.apps.console.console import get_current_folder
+from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
 from treadle.apps.web.saved_link import SavedLink, read_link, save_link
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.settings import treadle_home
+from treadle.apps.settings.settings import treadle_home
 from treadle.lib.files.private_folder import make_private_folder
 
 

@@ -28,6 +28,7 @@ from treadle.lib.json.class_fields import (
 )
 from treadle.lib.json.coercion import coerce
 from treadle.lib.json.constraints import needs_pydantic, read_constraints
+from treadle.lib.json.msgspec_type import prefer_msgspec
 from treadle.lib.json.scalars import (
     Node,
     check_type,
@@ -57,13 +58,14 @@ class JsonType:
 
     def __init__(self, annotation: Any) -> None:
         compiler = _Compiler()
-        self._node = compiler.compile(annotation)
-        self.schema = compiler.finish(self._node.schema)
+        node = compiler.compile(annotation)
+        self._convert = prefer_msgspec(annotation, node).convert
+        self.schema = compiler.finish(node.schema)
 
     def convert(self, value: Any) -> Any:
         """A value of the type. Texts that spell a number or a list are accepted where only these
         fit. Raises Mismatch."""
-        return _convert_leniently(self._node.convert, value, self.schema)
+        return _convert_leniently(self._convert, value, self.schema)
 
 
 class JsonFields:
@@ -71,7 +73,7 @@ class JsonFields:
 
     def __init__(self, fields: Sequence[JsonField]) -> None:
         compiler = _Compiler()
-        node = compiler.compile_object(fields, dict, is_closed=True)
+        node = compiler.compile_object(fields, dict, is_closed=True, is_outermost=True)
         self.schema = compiler.finish(node.schema)
         self._convert = node.convert
 
@@ -136,7 +138,7 @@ class _Compiler:
             and reference not in _count_references([part])
         }
 
-        def inline(part: JSONSchema) -> JSONSchema:
+        def inline(part: JSONSchema) -> Any:
             options = part.get("anyOf", ())
             if len(options) == 1 and "$ref" not in options[0]:
                 return {**options[0], **{key: one for key, one in part.items() if key != "anyOf"}}
@@ -144,9 +146,8 @@ class _Compiler:
                 return part
             return place(self._definitions[part["$ref"].removeprefix(NAMESPACE)])
 
-        def place(part: JSONSchema) -> JSONSchema:
-            placed: JSONSchema = map_schema(part, inline)
-            return placed
+        def place(part: JSONSchema) -> Any:
+            return map_schema(part, inline)
 
         whole = place(self._definitions[root.removeprefix(NAMESPACE)] if root else schema)
         kept = {
@@ -193,9 +194,12 @@ class _Compiler:
         is_closed: bool = False,
         tag: tuple[str, Any] | None = None,
         target: JSONSchema | None = None,
+        is_outermost: bool = False,
     ) -> Node:
         """An object; `target` is filled with its schema."""
         parts = {field.name: self.compile(field.annotation) for field in fields}
+        if is_outermost:
+            parts = {one.name: prefer_msgspec(one.annotation, parts[one.name]) for one in fields}
         schema: JSONSchema = {} if target is None else target
         properties = {field.name: _add_default(parts[field.name].schema, field) for field in fields}
         required = [field.name for field in fields if field.is_required]
@@ -281,9 +285,8 @@ class _Compiler:
     def _compile_container(self, kind: type, arguments: Sequence[Any]) -> Node | None:
         if kind is tuple and arguments and Ellipsis not in arguments:
             return self._compile_tuple([] if arguments == ((),) else arguments)
-        for accepted, make in _LISTS.items():
-            if kind is accepted:
-                return self._compile_list(arguments[0] if arguments else Any, make)
+        if kind in _LISTS:
+            return self._compile_list(arguments[0] if arguments else Any, _LISTS[kind])
         if kind in _MAPPINGS:
             key, value = arguments if len(arguments) == 2 else (str, Any)
             return self._compile_mapping(key, value, _MAPPINGS[kind])
@@ -437,11 +440,7 @@ def _add_default(schema: JSONSchema, field: JsonField) -> JSONSchema:
         default = msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=_refuse))
     except (TypeError, ValueError):
         return schema
-    return (
-        {"anyOf": [schema], "default": default}
-        if "$ref" in schema
-        else {**schema, "default": default}
-    )
+    return {**({"anyOf": [schema]} if "$ref" in schema else schema), "default": default}
 
 
 def _refuse(value: object) -> object:

@@ -1,6 +1,6 @@
 """Tests allow rules on past calls: how many questions they would have saved the user.
 
-A function of pairs of a call and its decision. `apps/services/permission_history.py` reads them
+A function of pairs of a call and its decision. `apps/console/permission_history.py` reads them
 from the sessions.
 """
 

@@ -7,26 +7,34 @@ resources. Used by server.py and the assembly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.transcript import Arguments, NoticeItem, Transcript
 from treadle.tools.function import summarize_call
+from treadle.tools.mcp.catalog import McpCatalog
 from treadle.tools.mcp.tool import check_arguments, sanitize_server_name
-
-if TYPE_CHECKING:
-    from treadle.tools.mcp.server import McpServer
 
 MAX_LISTED = 200
 
 
-def make_resource_tool(server: McpServer) -> ResourceTool:
-    return ResourceTool(server)
+class ResourceServer(Protocol):
+    """What is used of a server."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def catalog(self) -> McpCatalog: ...
+
+    async def read_resource(self, uri: str) -> ToolOutput: ...
+
+    def take_updated_resources(self) -> frozenset[str]: ...
 
 
 class ResourceTool(BaseTool):
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: ResourceServer) -> None:
         self._server = server
         self._spec = ToolSpec(
             f"mcp__{sanitize_server_name(server.name)}__read_resource",
@@ -70,7 +78,7 @@ class ResourceUpdates:
 
     name = "resource_updates"
 
-    def __init__(self, servers: Sequence[McpServer]) -> None:
+    def __init__(self, servers: Sequence[ResourceServer]) -> None:
         self._servers = servers
 
     @property

@@ -28,7 +28,7 @@ from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
 from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
 from treadle.tools.mcp.config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
-from treadle.tools.mcp.resource_tool import make_resource_tool
+from treadle.tools.mcp.resource_tool import ResourceTool
 from treadle.tools.mcp.tool import make_tools, sanitize_server_name
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ class McpServer(BaseSource):
         self._catalog = await connection.list_catalog()
         tools = make_tools(self.name, listed, self.call, self._config.background_after)
         if self._catalog.has_resources:
-            reader = make_resource_tool(self)
+            reader = ResourceTool(self)
             tools.setdefault(reader.spec.name, reader)
         self._instructions = connection.instructions[:MAX_INSTRUCTION_CHARS]
         if [tool.spec for tool in tools.values()] != [tool.spec for tool in self._tools]:

@@ -21,15 +21,12 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.transcript.content import Arguments
+from treadle.lib.json.schema import find_mismatch
 from treadle.tools.function import summarize_call
 
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_CALL_SECONDS = 7 * 24 * 3600.0  # people sleep
-_JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "string": str, "boolean": bool, "integer": (int, float), "number": (int, float),
-    "array": list, "object": dict,
-}  # fmt: skip
 
 McpCall = Callable[[str, Arguments, ToolContext], Awaitable[ToolOutput]]
 
@@ -64,24 +61,20 @@ class McpTool(BaseTool):
 
 def check_arguments(arguments: Arguments, spec: ToolSpec) -> str | None:
     """Obvious mistakes in the arguments; the server itself checks the rest."""
-    properties = spec.schema.get("properties")
+    properties, required = spec.schema.get("properties"), spec.schema.get("required")
     properties = properties if isinstance(properties, dict) else {}
-    required = spec.schema.get("required")
-    for name in required if isinstance(required, list) else ():
-        if name not in arguments:
-            return f"invalid arguments for {spec.name}: `{name}` is missing"
-    for name, value in arguments.items():
-        property_schema = properties.get(name)
-        if name not in properties and spec.schema.get("additionalProperties") is False:
-            return f"invalid arguments for {spec.name}: there is no `{name}`"
-        kind = property_schema.get("type") if isinstance(property_schema, dict) else None
-        wanted = _JSON_TYPES.get(kind) if isinstance(kind, str) else None
-        if wanted is None:
-            continue
-        is_wrong_bool = isinstance(value, bool) and wanted is not bool
-        if is_wrong_bool or not isinstance(value, wanted):
-            return f"invalid arguments for {spec.name}: `{name}` has to be of type {kind}"
-    return None
+    shallow = {
+        "properties": {name: _keep_type(part) for name, part in properties.items()},
+        "required": required if isinstance(required, list) else [],
+        "additionalProperties": spec.schema.get("additionalProperties") is not False,
+    }
+    problem = find_mismatch(arguments, shallow)
+    return None if problem is None else f"invalid arguments for {spec.name}: {problem}"
+
+
+def _keep_type(part: Any) -> dict[str, str]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return {"type": kind} if isinstance(kind, str) else {}
 
 
 def sanitize_server_name(name: str) -> str:

@@ -15,9 +15,9 @@ import pytest
 from tests.apps.program import run as program
 from treadle import Usage
 from treadle.apps.cli.commands import cost
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError
-from treadle.apps.services.costs import (
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError
+from treadle.apps.conversation.costs import (
     format_cost,
     format_report,
     list_purposes,

@@ -8,8 +8,8 @@ import pytest
 
 from treadle.apps.cli.commands import models
 from treadle.apps.cli.main import run
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import BOLD, add_style
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import BOLD, add_style
 from treadle.core import errors
 from treadle.testing.provider import FakeReply, FakeUsage, ProviderServer, unused_url
 

@@ -15,7 +15,7 @@ import pytest
 from treadle.agents.agent import Agent
 from treadle.apps.cli.commands.session_list import format_table
 from treadle.apps.cli.main import run
-from treadle.apps.services import exit_codes
+from treadle.apps.console import exit_codes
 from treadle.core.steps import Finished
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library

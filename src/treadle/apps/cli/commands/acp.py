@@ -10,10 +10,10 @@ from importlib import import_module
 from treadle.apps.assembly.host_session import SessionOptions
 from treadle.apps.cli.options import parse_command_line
 from treadle.apps.cli.signals import harden_process, reopen_closed_streams
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, report_errors
-from treadle.apps.services.help_option import wants_help
-from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, report_errors
+from treadle.apps.console.help_option import wants_help
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 
 USAGE = """\
 usage: treadle acp [OPTIONS]     serve an editor over stdin and stdout

@@ -10,8 +10,8 @@ import sys
 
 from treadle.apps.cli.main import COMMANDS
 from treadle.apps.cli.options import OPTIONS, CliOption
-from treadle.apps.services import exit_codes
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console import exit_codes
+from treadle.apps.console.help_option import wants_help
 
 USAGE = """\
 usage: treadle completions bash >> ~/.bashrc

@@ -1,19 +1,19 @@
 """`treadle config`: every setting, its value and its source; sets one in the user's file.
 
-Uses settings.py and services/settings_writer.py. `treadle permissions` shows the rules.
+Uses settings.py and apps/settings/writer.py. `treadle permissions` shows the rules.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps import settings as settings_page
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
-from treadle.apps.services.help_option import wants_help
-from treadle.apps.services.settings_writer import read_written_value, write_setting
-from treadle.apps.settings import SETTINGS, Settings, treadle_home
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.console.help_option import wants_help
+from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings.settings import SETTINGS, Settings, treadle_home
+from treadle.apps.settings.writer import read_written_value, write_setting
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import shorten_home
 

@@ -1,6 +1,6 @@
 """`treadle cost`: costs by day, model, project, session or purpose.
 
-Reads the journals of the sessions. Uses services/costs.py.
+Reads the journals of the sessions. Uses apps/conversation/costs.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 
 from treadle.apps.cli.options import parse_flags
-from treadle.apps.services import costs
-from treadle.apps.services.console import UsageError, get_current_folder, print_line, report_errors
-from treadle.apps.services.exit_codes import SUCCESS
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.console.exit_codes import SUCCESS
+from treadle.apps.console.help_option import wants_help
+from treadle.apps.conversation import costs
 from treadle.lib.text.sanitize import escape_invisible
 
 HELP = """\

@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import get_current_folder, print_line, report_errors
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import get_current_folder, print_line, report_errors
+from treadle.apps.console.help_option import wants_help
 from treadle.core.errors import TreadleError
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_bytes, plural
 
 if TYPE_CHECKING:
-    from treadle.apps.settings import Settings
+    from treadle.apps.settings.settings import Settings
 
 CheckStatus = Literal["ok", "note", "bad"]
 _MARKS: dict[CheckStatus, str] = {"ok": "✓", "note": "!", "bad": "✗"}
@@ -102,7 +102,7 @@ def _check_terminal() -> CheckResult:
 
 
 async def _check_git() -> CheckResult:
-    from treadle.apps.services import helper_programs
+    from treadle.apps.conversation import helper_programs
 
     program = helper_programs.find_program("git", Path.cwd())
     if program is None:
@@ -181,7 +181,7 @@ def _check_keys() -> CheckResult:
 
 def _check_settings() -> CheckResult:
     from treadle.apps.assembly.rules import is_trusted, load_rules
-    from treadle.apps.settings import find_missing_folders
+    from treadle.apps.settings.settings import find_missing_folders
 
     folder, settings = Path.cwd(), _load_settings()
     missing, origin = find_missing_folders(settings, folder), settings.origin("add_dir")
@@ -195,7 +195,7 @@ def _check_settings() -> CheckResult:
 
 def _load_settings() -> Settings:
     from treadle.apps.assembly.rules import is_trusted
-    from treadle.apps.settings import load_settings
+    from treadle.apps.settings.settings import load_settings
 
     folder = Path.cwd()
     return load_settings(folder, is_trusted=lambda: is_trusted(folder))
@@ -224,7 +224,7 @@ def _check_sessions() -> CheckResult:
 
 
 async def _read_output(*argv: str) -> str:
-    from treadle.apps.services import helper_programs
+    from treadle.apps.conversation import helper_programs
 
     _, out, _ = await helper_programs.run_program(*argv)
     return out.decode(errors="replace").strip()

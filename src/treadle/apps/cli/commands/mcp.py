@@ -1,6 +1,6 @@
 """`treadle mcp`: the MCP servers of the user and of this folder: add, list, test, log in, remove.
 
-Listing starts nothing. Definitions are written by services/mcp_definitions.py; servers are made as
+Listing starts nothing. Definitions are written by console/mcp_definitions.py; servers are made as
 for a session (assembly/servers.py), so a project's server needs its approval here, too. `serve` is
 mcp_serve.py.
 """
@@ -14,15 +14,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import (
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import (
     UsageError,
     get_current_folder,
     print_error,
     print_line,
     report_errors,
 )
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console.help_option import wants_help
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural, shorten_home
 
@@ -114,7 +114,7 @@ def _list_servers() -> int:
 
 
 def _add(words: list[str]) -> int:
-    from treadle.apps.services.mcp_definitions import add_definition
+    from treadle.apps.console.mcp_definitions import add_definition
 
     name, definition, for_project = _parse_definition(words)
     file = add_definition(name, definition, get_current_folder(), for_project=for_project)
@@ -192,7 +192,7 @@ def _check_position(rest: Sequence[str], *, is_url: bool, is_separated: bool) ->
 
 def _remove(name: str, *, for_project: bool) -> int:
     from treadle.apps.assembly.extensions import discover_extensions
-    from treadle.apps.services.mcp_definitions import remove_definition
+    from treadle.apps.console.mcp_definitions import remove_definition
 
     folder = get_current_folder()
     definition = discover_extensions(folder).servers.get(name, {})

@@ -1,7 +1,7 @@
 """`treadle mcp serve`: an MCP server of this folder, over stdin and stdout or over HTTP.
 
 HTTP is on the loopback address and wants a token: every program of this machine can reach the port.
-The server itself is services/mcp_service.py.
+The server itself is apps/console/mcp_service.py.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treadle.apps.cli.options import CommandLine, parse_command_line
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, get_current_folder, print_error, report_errors
-from treadle.apps.services.help_option import wants_help
-from treadle.apps.services.loopback import LOOPBACK, listen_on_loopback
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
+from treadle.apps.console.help_option import wants_help
+from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
 
 if TYPE_CHECKING:
-    from treadle.apps.services.mcp_service import McpService
+    from treadle.apps.console.mcp_service import McpService
 
 USAGE = """\
 usage: treadle mcp serve [--http PORT [--token-file PATH]] [OPTIONS]
@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
 def _serve(arguments: list[str]) -> int:
     from treadle.apps.assembly.host_session import SessionOptions
     from treadle.apps.assembly.rules import is_trusted
-    from treadle.apps.settings import load_settings
+    from treadle.apps.settings.settings import load_settings
     from treadle.core.extras import require_extra
 
     require_extra("mcp")
@@ -63,7 +63,7 @@ def _serve(arguments: list[str]) -> int:
     token = _read_token(own.get("--token-file")) if port is not None else ""
     folder = get_current_folder().resolve()
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
-    from treadle.apps.services.mcp_service import McpService
+    from treadle.apps.console.mcp_service import McpService
 
     allow, deny = tuple(line.texts("allow")), tuple(line.texts("deny"))
     options = SessionOptions(allow=allow, deny=deny)

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import BOLD, DIM, add_style, print_line, report_errors
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import BOLD, DIM, add_style, print_line, report_errors
+from treadle.apps.console.help_option import wants_help
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
@@ -180,7 +180,7 @@ def print_table(rows: list[ModelRow], default: DefaultModel, out: TextIO) -> Non
 
 
 async def _download_model(name: str) -> int:
-    from treadle.apps.services.embedded_setup import download_with_progress
+    from treadle.apps.console.embedded_setup import download_with_progress
     from treadle.models.embedded import find_weights, locate_weights
 
     weights = find_weights(name)

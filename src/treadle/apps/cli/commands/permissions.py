@@ -1,7 +1,7 @@
 """`treadle permissions`: lists, explains, tests and back-tests permission rules.
 
 Changes nothing, and runs nothing but the check whether there is a sandbox here: a verdict is that
-of a run in this folder. Uses policy/ and services/permission_history.py.
+of a run in this folder. Uses policy/ and apps/console/permission_history.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.rules import is_trusted
-from treadle.apps.claude_settings import PERMISSION_MODES
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
-from treadle.apps.settings import SETTINGS_BY_NAME, Settings, load_settings
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, load_settings
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 
@@ -225,7 +225,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _backtest(options: argparse.Namespace) -> int:
-    from treadle.apps.services.permission_history import backtest_rules
+    from treadle.apps.console.permission_history import backtest_rules
 
     folder = Path(os.path.realpath(options.folder))
     report = backtest_rules(options.rules, folder, all_folders=options.all)

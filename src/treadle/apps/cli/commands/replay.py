@@ -15,8 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.services.console import print_line, report_errors
-from treadle.apps.services.exit_codes import ERROR, SUCCESS
+from treadle.apps.console.console import print_line, report_errors
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 from treadle.sessions.library import Library
@@ -161,7 +161,7 @@ def _make_workspace(folder: Path, session_dir: Path) -> LazyWorkspace:
 
 
 def _fork(options: argparse.Namespace) -> int:
-    from treadle.apps.services.undo import fork_session
+    from treadle.apps.conversation.undo import fork_session
     from treadle.sessions.history import find_turn
 
     library = Library()

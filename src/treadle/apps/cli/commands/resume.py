@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.help_option import wants_help
 from treadle.lib.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _parse_resume_input(rest: list[str]) -> tuple[list[str], ResumeInput | None]
 def _resume(
     session_id: str, folder: str, options: list[str], resume_input: ResumeInput | None = None
 ) -> int:
-    from treadle.apps.cli import headless
+    from treadle.apps.cli import start
 
     if not Path(folder).is_dir():
         folder = escape_invisible(folder)
@@ -119,7 +119,7 @@ def _resume(
         return exit_codes.WRONG_FOLDER
     os.chdir(folder)
     arguments = ["-p", "--resume", session_id, "--suspend", *options]
-    return headless.run(arguments, resume_input, reads_input=False)
+    return start.run(arguments, resume_input, reads_input=False)
 
 
 def _find_suspended() -> list[SuspendedSession]:

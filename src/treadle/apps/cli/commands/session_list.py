@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.services.console import print_line
-from treadle.apps.services.exit_codes import ERROR, SUCCESS
+from treadle.apps.console.console import print_line
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.library import Library

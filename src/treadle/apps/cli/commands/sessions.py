@@ -20,8 +20,8 @@ from treadle.apps.cli.commands.session_list import (
     print_search_results,
     print_sessions,
 )
-from treadle.apps.services.console import print_error, print_line, report_errors
-from treadle.apps.services.exit_codes import SUCCESS
+from treadle.apps.console.console import print_error, print_line, report_errors
+from treadle.apps.console.exit_codes import SUCCESS
 from treadle.core.errors import StoreError
 from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.lib.text.text import format_age, format_bytes, plural
@@ -116,7 +116,7 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
 def _versions(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
-    from treadle.apps.services.file_versions import list_versions
+    from treadle.apps.console.file_versions import list_versions
     from treadle.workspace.checkpoints import Checkpoints
 
     session_dir = library.find(options.id)
@@ -171,7 +171,7 @@ def _export(options: argparse.Namespace, library: Library) -> int:
 def _fork(options: argparse.Namespace, library: Library) -> int:
     import asyncio
 
-    from treadle.apps.services.undo import fork_session
+    from treadle.apps.conversation.undo import fork_session
 
     session_dir = library.find(options.id)
     session_id = asyncio.run(fork_session(library, session_dir, Path.cwd(), options.before))

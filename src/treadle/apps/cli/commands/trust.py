@@ -13,9 +13,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from treadle.apps.services import exit_codes
-from treadle.apps.services.console import UsageError, print_line, report_errors
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, print_line, report_errors
+from treadle.apps.console.help_option import wants_help
 from treadle.lib.text.sanitize import escape_invisible
 
 USAGE = """\

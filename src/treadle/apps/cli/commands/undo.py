@@ -1,7 +1,7 @@
 """`treadle undo`, `treadle redo` and `treadle sessions rewind`.
 
 They change only files of the current folder, list them, and leave alone what the user changed.
-Uses services/undo.py, like the terminal UI.
+Uses apps/conversation/undo.py, like the terminal UI.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.services.console import UsageError, print_error, print_line, report_errors
-from treadle.apps.services.exit_codes import ERROR, SUCCESS
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.core.errors import SessionNotFound, StoreError
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.apps.services.undo import PlannedRestore
+    from treadle.apps.conversation.undo import PlannedRestore
     from treadle.sessions.log.journal import ResumedSession
     from treadle.workspace.checkpoints import RestoreResult
 
@@ -79,7 +79,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def apply_last(options: argparse.Namespace, library: Library) -> int:
-    from treadle.apps.services import undo
+    from treadle.apps.conversation import undo
 
     folder = Path.cwd()
     options.include = _normalize(options.include)
@@ -129,7 +129,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
 
 def rewind(options: argparse.Namespace, library: Library) -> int:
-    from treadle.apps.services import undo
+    from treadle.apps.conversation import undo
     from treadle.sessions import history
 
     with_files = options.only != "conversation"
@@ -197,7 +197,7 @@ def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> Non
 
 def _agree_on_doubtful(options: argparse.Namespace, planned: PlannedRestore) -> list[str]:
     """The files to restore although the user changed them, too, or may have."""
-    from treadle.apps.services import undo
+    from treadle.apps.conversation import undo
 
     doubtful = [path for path in planned.list_doubtful() if path not in options.include]
     if options.yes or not doubtful:
@@ -248,7 +248,7 @@ def _append_notice(resumed: ResumedSession, action: str) -> None:
 
 
 def _report_skipped(restored: RestoreResult) -> int:
-    from treadle.apps.services import undo
+    from treadle.apps.conversation import undo
 
     for line in undo.list_skipped(restored):
         print_error(escape_invisible(line))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from treadle.apps.assembly import rules
+from treadle.apps.console import rule_changes
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
 from treadle.apps.conversation.session.open_session import OpenSession
 from treadle.apps.conversation.session.session_limits import format_limits, parse_budget
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
-from treadle.apps.services import rule_changes
-from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 
 GOAL_OFF = "off"
 _NO_GOAL = """\

@@ -17,7 +17,7 @@ from treadle.lib.text.text import format_dollars
 
 
 async def run_cost(session: OpenSession, arguments: str) -> CommandAnswer:
-    from treadle.apps.services.costs import describe_thinking, list_purposes
+    from treadle.apps.conversation.costs import describe_thinking, list_purposes
     from treadle.models.catalog import compute_thinking_cost
 
     usage = session.driver.total_usage

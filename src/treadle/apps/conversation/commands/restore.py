@@ -17,7 +17,7 @@ from treadle.apps.conversation.session.file_undo import (
 )
 from treadle.apps.conversation.session.open_session import OpenSession
 from treadle.apps.conversation.session.saved_sessions import TurnLine
-from treadle.apps.services.undo import describe_changes
+from treadle.apps.conversation.undo import describe_changes
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.lib.text.text import format_age, plural
 

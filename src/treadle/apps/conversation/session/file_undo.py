@@ -1,6 +1,6 @@
 """What undo, redo and rewind do to the files of a session, as hosts show it.
 
-How files are restored is apps/services/undo.py; commands/restore.py asks the user.
+How files are restored is conversation/undo.py; commands/restore.py asks the user.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from treadle.apps.conversation import undo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
-from treadle.apps.services import undo
 from treadle.core.errors import StoreError
 from treadle.core.loop.driver import Driver
 from treadle.sessions import history
 
 if TYPE_CHECKING:
-    from treadle.apps.services.undo import PlannedRestore
+    from treadle.apps.conversation.undo import PlannedRestore
     from treadle.sessions.log.journal import Journal
     from treadle.workspace.checkpoints import Checkpoints
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.agents.child_agents import ChildAgents
-from treadle.apps import settings as settings_page
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.conversation import undo
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.services import undo
-from treadle.apps.services.crash_report import CrashReport
+from treadle.apps.settings import settings as settings_page
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
-from treadle.apps.settings import parse_setting
+from treadle.apps.settings.settings import parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from treadle.apps.claude_settings import PERMISSION_MODES
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
+from treadle.apps.settings.claude_settings import PERMISSION_MODES
 from treadle.core.errors import ConfigError
 from treadle.core.steps import PendingApproval
 from treadle.policy.modes import PermissionMode

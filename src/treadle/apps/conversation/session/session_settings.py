@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from treadle.apps import settings as settings_page
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
-from treadle.apps.services import settings_changes
+from treadle.apps.settings import changes as settings_changes
+from treadle.apps.settings import settings as settings_page
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.loop.driver import Driver
 
@@ -48,7 +48,7 @@ class SessionSettings:
 
     def save(self, name: str, value: bool | str) -> str:
         """Write a setting of the user, which needs no other session; a message about it."""
-        from treadle.apps.services.settings_writer import write_setting
+        from treadle.apps.settings.writer import write_setting
 
         file = write_setting(name, value)
         settings = settings_page.load_settings(self._session.folder)

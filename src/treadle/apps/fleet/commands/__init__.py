@@ -18,7 +18,7 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
-from treadle.apps.services.console import report_errors
+from treadle.apps.console.console import report_errors
 
 _HERE = "treadle.apps.fleet.commands"
 PROGRAM = "treadle fleet"

@@ -6,12 +6,12 @@ import argparse
 import time
 from collections.abc import Sequence
 
+from treadle.apps.console.console import UsageError, print_error, print_line
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.fleet.commands.selection import name_command, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.report_text import STATE_WORDS
 from treadle.apps.fleet.run_record import FleetApproval, FleetRun
-from treadle.apps.services.console import UsageError, print_error, print_line
-from treadle.apps.services.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, format_duration, plural
 

@@ -7,13 +7,13 @@ import re
 import sys
 import time
 
+from treadle.apps.console.console import UsageError, print_line
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.fleet.commands.selection import select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.reports.report_text import STATE_WORDS
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.apps.services.console import UsageError, print_line
-from treadle.apps.services.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.text import format_age, plural
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([hdw])")

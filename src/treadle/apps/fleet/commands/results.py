@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.apps.console.console import UsageError, get_current_folder, print_error, print_line
+from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.fleet.commands.selection import (
     find_run,
     select_runs,
@@ -23,8 +25,6 @@ from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.reports.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.store_address import hide_password
-from treadle.apps.services.console import UsageError, get_current_folder, print_error, print_line
-from treadle.apps.services.exit_codes import SUCCESS
 from treadle.core.errors import SessionNotFound
 from treadle.lib.text.text import plural
 from treadle.sessions.library import Library

@@ -12,6 +12,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.apps.console.console import UsageError, print_error, print_line
+from treadle.apps.console.exit_codes import (
+    ABORTED,
+    BUDGET_EXCEEDED,
+    GOAL_NOT_MET,
+    SUCCESS,
+    TERMINATED,
+    USAGE_ERROR,
+)
 from treadle.apps.fleet.commands.results import print_report_json, print_report_text
 from treadle.apps.fleet.commands.selection import name_command, parse_labels, use_database
 from treadle.apps.fleet.database import FleetDatabase
@@ -23,15 +32,6 @@ from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
 from treadle.apps.fleet.worker_processes import WorkerProcesses
-from treadle.apps.services.console import UsageError, print_error, print_line
-from treadle.apps.services.exit_codes import (
-    ABORTED,
-    BUDGET_EXCEEDED,
-    GOAL_NOT_MET,
-    SUCCESS,
-    TERMINATED,
-    USAGE_ERROR,
-)
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 

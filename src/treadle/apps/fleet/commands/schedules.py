@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import time
 
+from treadle.apps.console.console import UsageError, print_error, print_line
+from treadle.apps.console.exit_codes import SUCCESS, USAGE_ERROR
 from treadle.apps.fleet.commands.selection import name_command, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.tasks.schedule import check_schedule_name, next_time
 from treadle.apps.fleet.tasks.task_files import load_tasks
-from treadle.apps.services.console import UsageError, print_error, print_line
-from treadle.apps.services.exit_codes import SUCCESS, USAGE_ERROR
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 
 

@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from treadle.apps.console.console import UsageError
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.store_address import DEFAULT_STORE, hide_password
-from treadle.apps.services.console import UsageError
 from treadle.lib.text.text import suggest
 
 _T = TypeVar("_T")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from treadle.apps.console.console import UsageError, print_line
+from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.fleet.commands.selection import use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.page_server import HOST, PageServer
-from treadle.apps.services.console import UsageError, print_line
-from treadle.apps.services.exit_codes import SUCCESS
 
 
 def serve_page(options: argparse.Namespace) -> int:

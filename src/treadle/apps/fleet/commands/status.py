@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.apps.console.console import print_line
+from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.fleet.commands.selection import find_run, name_command, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.live_table import (
@@ -22,8 +24,6 @@ from treadle.apps.fleet.reports.live_table import (
 from treadle.apps.fleet.reports.local_session import read_session
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
-from treadle.apps.services.console import print_line
-from treadle.apps.services.exit_codes import SUCCESS
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, plural
 from treadle.sessions.export import render_markdown

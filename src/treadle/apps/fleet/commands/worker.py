@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.console.console import UsageError, get_current_folder, print_error, print_line
+from treadle.apps.console.exit_codes import SUCCESS, TERMINATED
 from treadle.apps.fleet.commands.selection import get_store, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
@@ -12,8 +14,6 @@ from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.worker import Worker
 from treadle.apps.fleet.worker_process import find_agent_function, work_until_stopped
 from treadle.apps.fleet.worker_processes import REPORT
-from treadle.apps.services.console import UsageError, get_current_folder, print_error, print_line
-from treadle.apps.services.exit_codes import SUCCESS, TERMINATED
 
 
 def run_worker(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.services import helper_programs
+from treadle.apps.conversation import helper_programs
 from treadle.core.transcript.content import Image
 from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES
 from treadle.lib.text.text import format_bytes

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 from rich.style import Style
 
-from treadle.apps.settings import SETTINGS_BY_NAME
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 
 
 class Palette(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.apps.services import helper_programs
+from treadle.apps.conversation import helper_programs
 
 TIMEOUT_SECONDS = 2.0
 _VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP")

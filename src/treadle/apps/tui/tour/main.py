@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from treadle.apps.services.help_option import wants_help
+from treadle.apps.console.help_option import wants_help
 
 EXIT_USAGE = 2
 USAGE = """\

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treadle.apps.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.policy.settings_file import read_settings_file, write_private_file
 from treadle.tools.mcp.config import check_definition

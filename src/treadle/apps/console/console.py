@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from treadle.apps.services.exit_codes import ABORTED, IO_ERROR, exit_code_for
+from treadle.apps.console.exit_codes import ABORTED, IO_ERROR, exit_code_for
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.lib.text.sanitize import strip_escapes
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from treadle.apps.settings import Settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.errors import TreadleError
 from treadle.lib.text.text import format_bytes
 
@@ -66,7 +66,7 @@ async def _has_other_model(settings: Settings) -> bool:
 
 
 async def download_with_progress(weights: Weights) -> None:
-    from treadle.apps.services.progress_bar import ProgressBar
+    from treadle.apps.console.progress_bar import ProgressBar
     from treadle.models.embedded import download_weights
 
     print(

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from treadle.apps.cli.options import parse_command_line
-from treadle.apps.settings import SETTINGS, SETTINGS_BY_NAME, Settings, is_narrower, load_settings
+from treadle.apps.settings.settings import (
+    SETTINGS,
+    SETTINGS_BY_NAME,
+    Settings,
+    is_narrower,
+    load_settings,
+)
 from treadle.core.errors import ConfigError
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.apps import settings as settings_page
-from treadle.apps.settings import SETTINGS_BY_NAME, Settings
+from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import shorten_home
 
@@ -29,7 +29,7 @@ class SettingChange(NamedTuple):
 
 def plan_setting_change(settings: Settings, arguments: str) -> SettingChange:
     """`max_cost 10`, `theme --unset`; ConfigError if the name or the value is wrong."""
-    from treadle.apps.services.settings_writer import read_written_value  # only for a change
+    from treadle.apps.settings.writer import read_written_value  # only for a change
 
     name, *words = arguments.split()
     name = find_setting(name)
@@ -54,13 +54,13 @@ def find_setting(name: str) -> str:
 
 
 def write_change(change: SettingChange) -> Path:
-    from treadle.apps.services.settings_writer import write_setting
+    from treadle.apps.settings.writer import write_setting
 
     return write_setting(change.name, change.value)
 
 
 def revert_change(change: SettingChange) -> None:
-    from treadle.apps.services.settings_writer import write_setting
+    from treadle.apps.settings.writer import write_setting
 
     write_setting(change.name, change.written)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.apps.assembly import rules as rule_files
-from treadle.apps.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import shorten_home, suggest
 

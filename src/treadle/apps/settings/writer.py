@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.apps.settings import treadle_home
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 

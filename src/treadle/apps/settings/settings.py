@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.apps.claude_settings import (
+from treadle.apps.settings.claude_settings import (
     BYPASS_OF_CLAUDE_CODE,
     PERMISSION_MODES,
     ClaudeSettings,

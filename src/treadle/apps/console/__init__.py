@@ -1,0 +1,1 @@
+"""What commands print and ask, and what they share: exit codes, progress, servers, rules."""

@@ -1,1 +1,0 @@
-"""What the hosts share beyond building an agent: attachments, costs, undo, reports."""

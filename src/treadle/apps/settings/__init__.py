@@ -1,0 +1,1 @@
+"""Settings with their origin: read, merged, changed, written."""
