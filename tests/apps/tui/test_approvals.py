@@ -21,7 +21,7 @@ from treadle.apps.conversation.approval_text import (
     list_risk_lines,
     open_network,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.tui.input.numbered_answers import parse_call_answer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.palette import DARK, NONE

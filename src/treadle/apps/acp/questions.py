@@ -7,7 +7,7 @@ permission request. No answer is never a yes. Used by session.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 
 from acp import RequestError
@@ -35,14 +35,14 @@ from treadle.apps.conversation.approval_text import (
     list_risk_lines,
     open_network,
 )
-from treadle.apps.conversation.choices import ChoiceOption
-from treadle.apps.conversation.choices import ModelQuestion
+from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion
+from treadle.apps.conversation.commands.answers import Question
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
 ONCE, NETWORK, SESSION, ALWAYS, DENY = "once", "network", "session", "always", "deny"
 _DENIED = "The user denied this call."
-_REJECTING = frozenset({"no", "never", "deny", "skip"})
+_REJECTING = frozenset({"", "no", "never", "deny", "skip"})
 
 
 class EditorQuestions:
@@ -123,29 +123,24 @@ class EditorQuestions:
             raw_input=call.arguments,
         )
 
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        message: str = "",
-        by_user: bool = True,
-    ) -> str | None:
+    async def choose(self, question: Question) -> str | None:
         """The value of the chosen option; None if the user chose none."""
         kinds: dict[bool, PermissionOptionKind] = {True: "reject_once", False: "allow_once"}
         given = [
             _make_option(option.value, _label(option), kinds[option.value in _REJECTING])
-            for option in options
+            for option in question.options
         ]
-        question = ToolCallUpdate(
+        changes = [f"- {one.sign} {one.path}{one.note}" for one in question.changes]
+        message = question.message or "\n".join(changes)
+        asked = ToolCallUpdate(
             tool_call_id=f"question-{next(self._numbers)}",
-            title=title,
+            title=question.title,
             kind="other",
             status="pending",
             content=[tool_calls.make_text(message)] if message else [],
         )
         try:
-            return await self._request(question, given)
+            return await self._request(asked, given)
         except (RequestError, ConnectionError):
             return None
 
@@ -157,7 +152,7 @@ class EditorQuestions:
             return None  # the tool tells the model to decide itself and to say what it assumed
         options = [ChoiceOption(label, label, text) for label, text in question.choices]
         skip = ChoiceOption("skip", "None of these")
-        answer = await self.choose(question.text, [*options, skip], message=question.plan)
+        answer = await self.choose(Question(question.text, [*options, skip], message=question.plan))
         return None if answer == "skip" else answer
 
     async def _ask_form(self, question: ModelQuestion) -> str | None:

@@ -43,10 +43,10 @@ class Question(msgspec.Struct, frozen=True):
 
     `message` is shown above the options, `current` is the value to start at. `changes` are the
     files that the choice is about: a host where the user can mark files one by one calls
-    `restore` with the marked ones instead, `included` are marked at first. `default`: what a host
-    may take without asking. `preview`: lines about an option. `by_user`: the user opened it.
-    `closed`: what closing it means. `expires` returns when the question has lost its sense, with a
-    note about it.
+    `restore` (`restore_label`) with the marked ones instead, or `then` with one of `beside_files`;
+    `included` are marked at first. `default`: what a host may take without asking. `preview`: lines
+    about an option. `by_user`: the user opened it. `closed`: what closing it means. `expires`
+    returns when the question has lost its sense, with a note about it.
     """
 
     title: str
@@ -61,6 +61,8 @@ class Question(msgspec.Struct, frozen=True):
     changes: Sequence[FileChange] = ()
     included: Collection[str] = ()
     restore: Callable[[Collection[str]], Awaitable[CommandAnswer]] | None = None
+    restore_label: str = ""
+    beside_files: Sequence[ChoiceOption] = ()
     preview: Callable[[str], Awaitable[Sequence[str | FileChange]]] | None = None
     expires: Callable[[], Awaitable[str]] | None = None
 

@@ -61,8 +61,9 @@ async def _restore(session: OpenSession, action: RestoreAction, path: str) -> Co
         return await run([*named, *include])
 
     options = _list_restore_options(action, unnamed)
+    is_skippable = not any(one.author == "agent" or one.is_doubtful for one in changes)
     if asked:
-        title = f"{action.capitalize()}: some of these changes are yours or may be yours"
+        title = f"{title}: some are yours or may be yours"
     else:
         label = _capitalize(describe_changes([one for one in changes if one.author != "user"]))
         options = [ChoiceOption("agent", label, key="y"), ChoiceOption("", "No", key="n")]
@@ -74,6 +75,8 @@ async def _restore(session: OpenSession, action: RestoreAction, path: str) -> Co
             changes=changes,
             included=named,
             restore=run_marked,
+            restore_label=action.capitalize(),
+            beside_files=[ChoiceOption("agent", "Skip this turn")] if is_skippable else (),
             default="" if asked else "agent",
         )
     )
@@ -161,6 +164,8 @@ async def _ask_scope(session: OpenSession, turn: TurnLine) -> CommandAnswer:
             rewind_scope,
             changes=changes,
             restore=rewind,
+            restore_label=_REWIND_SCOPES[0].label,
+            beside_files=_REWIND_SCOPES[1:],
             default="" if restored or both else "conversation",
         )
     )

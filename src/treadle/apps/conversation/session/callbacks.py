@@ -23,10 +23,12 @@ HostKind = Literal["screen", "plain", "page", "editor"]
 
 
 class HostCallbacks:
-    """`runs_turns`: the conversation runs the turns; otherwise the host does."""
+    """`runs_turns`: the conversation runs the turns; otherwise the host does. `keeps_view`: what
+    the user sees stays when the same session is opened again."""
 
     kind: HostKind = "plain"
     runs_turns = True
+    keeps_view = True
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
         """Show lines to the user; they are not part of the session."""

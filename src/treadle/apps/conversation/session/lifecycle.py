@@ -244,6 +244,7 @@ class SessionLifecycle:
                 session_id = driver.session_id if len(driver.history) else None
                 await self._attach(await self.start(session_id))
                 raise
+            keeps_view = keeps_view and self.callbacks.keeps_view
             await self._attach(new_driver, view if keeps_view else None, has_notes=has_notes)
 
     async def edit_log(self, edit: Callable[[Journal], Awaitable[None]]) -> Driver:
@@ -263,7 +264,8 @@ class SessionLifecycle:
         callbacks, is_shown = self.callbacks, view is not None
         home, folders = Path.home(), [self.folder] if is_trusted(self.folder) else []
         self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
-        notes: Sequence[str] = (*self.notes, *problems) if has_notes else ()
+        is_told = is_shown and not has_notes
+        notes: Sequence[str] = () if is_told else (*self.notes, *problems)
         if view is None:
             view, notes = await callbacks.read_view(driver, notes)
         conversation = self._make_conversation(driver, view)
