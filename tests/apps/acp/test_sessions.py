@@ -31,7 +31,7 @@ from treadle.apps.acp.servers import define_servers
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.session.callbacks import HostCallbacks
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say
@@ -461,7 +461,7 @@ async def test_two_servers_of_the_same_name_are_told(monkeypatch):
     definitions, problems = define_servers(of_editor)
     assert definitions["raw"]["args"][-1] == "one"
     assert "the editor has two MCP servers with the name raw" in problems[0]
-    session = OpenSession(Path.cwd(), {"sandbox": "off"}, SessionOptions(servers=definitions))
+    session = HostedSession(Path.cwd(), {"sandbox": "off"}, SessionOptions(servers=definitions))
     await session.open(HostCallbacks())
     await session.aclose()
     assert [note for note in session.notes if "there are two MCP servers with the name raw" in note]

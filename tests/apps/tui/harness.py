@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.patience import PATIENCE
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.settings import Settings
 from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp
@@ -155,7 +155,7 @@ async def running_app(
     folder = Path.cwd()
     use(monkeypatch, model or scripted(["Hello."]))
     monkeypatch.setattr(frontend, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
-    session = OpenSession(folder, {"sandbox": "off", **(flags or {})})
+    session = HostedSession(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
         session.trust.give()
     options = TerminalOptions(

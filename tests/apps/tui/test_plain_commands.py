@@ -15,7 +15,7 @@ from tests.apps.tui.harness import make_editor, scripted, use
 from tests.apps.tui.test_agents_view import BYPASS, make_background_model
 from tests.patience import PATIENCE
 from treadle.apps.conversation.plans import find_accepted_plan
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui import plain as plain_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
@@ -78,7 +78,7 @@ async def running_plain(
     """The plain mode in the current folder, which is trusted."""
     use(monkeypatch, model)
     monkeypatch.setattr(plain_mode, "LineReader", Keyboard)
-    session = OpenSession(Path.cwd(), {"sandbox": "off", **(flags or {})})
+    session = HostedSession(Path.cwd(), {"sandbox": "off", **(flags or {})})
     session.trust.give()
     screen = Screen()
     frontend = PlainFrontend(session, TerminalOptions(), screen)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.apps.web.server import MODEL
 from treadle.agents.agent import Agent
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
-from treadle.apps.conversation.session.open_session import OpenSession
 from treadle.apps.web import live_session
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.render.session_list import SessionRow, render_session_list
@@ -100,13 +100,13 @@ async def test_a_tab_sees_the_last_change_while_its_session_is_opened_again(
     hub = Hub(tmp_path, {"model": MODEL})
     seen: list[str] = []
 
-    async def restart(opened: OpenSession) -> Driver:
+    async def restart(opened: HostedSession) -> Driver:
         update = session.feed.make_update(None)  # what a tab asks for at this moment
         assert update is not None
         seen.extend(html for _, html in update.blocks)
         return await SessionLifecycle.restart(opened)
 
-    monkeypatch.setattr(OpenSession, "restart", restart)
+    monkeypatch.setattr(HostedSession, "restart", restart)
     try:
         session = await hub.create()
         session.show_message("just before")

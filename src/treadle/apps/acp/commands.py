@@ -11,13 +11,13 @@ from treadle.apps.acp.questions import EditorQuestions
 from treadle.apps.conversation.commands import table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ask_questions, catch_errors
 from treadle.apps.conversation.commands.custom import begins_with_path
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 
 NOTHING_CHANGED = CommandAnswer("nothing was changed")
 DONE = CommandAnswer("done")  # other hosts show it elsewhere
 
 
-def list_available(session: OpenSession) -> list[AvailableCommand]:
+def list_available(session: HostedSession) -> list[AvailableCommand]:
     """All commands, as the editor completes them; prompts of MCP servers are commands, too."""
     return [
         AvailableCommand(
@@ -30,7 +30,7 @@ def list_available(session: OpenSession) -> list[AvailableCommand]:
 
 
 async def run_command(
-    line: str, session: OpenSession, questions: EditorQuestions
+    line: str, session: HostedSession, questions: EditorQuestions
 ) -> CommandAnswer | None:
     """Run `/name arguments`; None if the line is a message that begins with a path. Tables are
     blocks of code, so that the editor keeps their columns."""

@@ -1,4 +1,4 @@
-"""One session of an editor: an OpenSession, its updates and its questions.
+"""One session of an editor: an HostedSession, its updates and its questions.
 
 A prompt runs one turn to its end; a second prompt meanwhile is refused. Opened by agent.py.
 """
@@ -42,7 +42,7 @@ from treadle.apps.conversation.commands.answers import CommandAnswer
 from treadle.apps.conversation.commands.trust import DECLINED_NOTE
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.session.callbacks import HostCallbacks
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import Tone
 from treadle.core.errors import InputBlocked
 from treadle.core.events import TerminalReason, TurnResult
@@ -83,7 +83,7 @@ class EditorSession(HostCallbacks):
         if capabilities.terminal:
             self._terminals = ClientTerminals(client, self._on_terminal)
         options = msgspec.structs.replace(options, wrap_workspace=self._wrap_workspace)
-        self.session = OpenSession(folder, flags, options)
+        self.session = HostedSession(folder, flags, options)
         self._notes = list(notes)
         self._shown_commands: list[AvailableCommand] = []
         self._server_wait: asyncio.Task[None] | None = None

@@ -16,7 +16,7 @@ from acp.schema import (
     SessionModeState,
 )
 
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.core.errors import ConfigError
@@ -27,7 +27,7 @@ EFFORT_DESCRIPTIONS = {"auto": "as the model's maker recommends", "none": "as li
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
-def describe_modes(session: OpenSession) -> SessionModeState:
+def describe_modes(session: HostedSession) -> SessionModeState:
     modes = [
         SessionMode(id=mode, name=mode, description=MODE_DESCRIPTIONS.get(mode))
         for mode in session.permissions.modes
@@ -38,7 +38,7 @@ def describe_modes(session: OpenSession) -> SessionModeState:
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 
-def list_options(session: OpenSession) -> list[ConfigOption]:
+def list_options(session: HostedSession) -> list[ConfigOption]:
     modes = [(mode.id, mode.description or "") for mode in describe_modes(session).available_modes]
     model, thinking = session.model.card.name, session.model.thinking
     return [
@@ -48,7 +48,7 @@ def list_options(session: OpenSession) -> list[ConfigOption]:
     ]
 
 
-async def change_option(session: OpenSession, option: str, value: object) -> None:
+async def change_option(session: HostedSession, option: str, value: object) -> None:
     """ConfigError if there is no such option, or it cannot have this value."""
     if option not in (MODE, MODEL, THINKING):
         known = f"{MODE}, {MODEL}, {THINKING}"
@@ -66,7 +66,7 @@ async def change_option(session: OpenSession, option: str, value: object) -> Non
         await session.model.change_thinking(value)
 
 
-def list_usable_models(session: OpenSession) -> list[tuple[str, str]]:
+def list_usable_models(session: HostedSession) -> list[tuple[str, str]]:
     """The model of the session, then the models whose providers have a key here."""
     from treadle.models.registry import KNOWN_PROVIDERS, find_key
     from treadle.models.registry.default_model import describe_card
@@ -83,7 +83,7 @@ def list_usable_models(session: OpenSession) -> list[tuple[str, str]]:
     return [(card.name, describe_card(card)), *(row for row in rows if row[0] != card.name)]
 
 
-def _list_efforts(session: OpenSession) -> list[tuple[str, str]]:
+def _list_efforts(session: HostedSession) -> list[tuple[str, str]]:
     names = SETTINGS_BY_NAME["thinking"].choices
     efforts = [(effort, EFFORT_DESCRIPTIONS.get(effort, "")) for effort in names]
     if session.model.thinking not in names:  # a number of tokens

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.saved_sessions import SessionLine
 from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.core.contracts.model import ModelCard
@@ -73,7 +73,7 @@ class FirstScreen(msgspec.Struct, frozen=True):
     ideas: tuple[str, ...]
 
 
-def build_first_screen(session: OpenSession, session_id: str) -> FirstScreen:
+def build_first_screen(session: HostedSession, session_id: str) -> FirstScreen:
     """Reads files: for a thread. Without the session that is open."""
     sessions = session.saved.list_sessions(limit=MAX_SESSIONS + 1)
     settings = session.settings.format_values()
@@ -94,7 +94,7 @@ class Fact(msgspec.Struct, frozen=True):
     is_warning: bool = False
 
 
-def list_facts(screen: FirstScreen, session: OpenSession) -> list[Fact]:
+def list_facts(screen: FirstScreen, session: HostedSession) -> list[Fact]:
     """What applies now: it may have changed since the screen was built."""
     return [
         Fact("folder", shorten_home(session.folder)),
@@ -112,7 +112,7 @@ def describe_session(session: SessionLine) -> tuple[str, str]:
     return title, f"{age}, {plural(session.turns, 'turn')}"
 
 
-def format_first_screen(screen: FirstScreen, session: OpenSession) -> str:
+def format_first_screen(screen: FirstScreen, session: HostedSession) -> str:
     """The whole of it in words, for a terminal that only prints lines."""
     facts = list_facts(screen, session)
     lines = [f"{fact.label.capitalize()}: {fact.text}" for fact in facts]
@@ -138,7 +138,7 @@ def _describe_model(card: ModelCard) -> str:
     return f"{card.name}, {prices}"
 
 
-def _describe_sandbox(screen: FirstScreen, session: OpenSession) -> Fact:
+def _describe_sandbox(screen: FirstScreen, session: HostedSession) -> Fact:
     if screen.sandbox == "off":
         return Fact("sandbox", "off: commands can reach all that you can", True)
     if problem := session.sandbox_problem:

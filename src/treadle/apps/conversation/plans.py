@@ -1,7 +1,7 @@
 """The plan of plan mode: the question about it, the answers, and the plan that was accepted.
 
 All hosts ask it as a question of the model (`ModelQuestion.plan`); the terminal also lets the user
-edit the plan. open_session.py gives the tool `present_plan` the user's answer.
+edit the plan. hosted_session.py gives the tool `present_plan` the user's answer.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from treadle.apps.conversation.commands.answers import CommandAnswer
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError
 from treadle.sessions.export import read_blocks, render_json, render_markdown
 from treadle.sessions.library import Library
@@ -33,7 +33,7 @@ def encode_session(kind: FileFormat, session_dir: Path) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-async def export_session(session: OpenSession, name: str) -> CommandAnswer:
+async def export_session(session: HostedSession, name: str) -> CommandAnswer:
     """`/export NAME`."""
     target = write_session(await session.flush(), session.folder, name)
     return CommandAnswer(f"exported to {target}")

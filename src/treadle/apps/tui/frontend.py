@@ -26,7 +26,7 @@ from treadle.apps.conversation.commands.shell import ShellCommands
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
 from treadle.apps.conversation.session.callbacks import HostCallbacks
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import NoteBlock
 from treadle.apps.tui import questions
 from treadle.apps.tui.dialog_lock import DialogLock
@@ -55,7 +55,7 @@ class Frontend(HostCallbacks):
 
     def __init__(
         self,
-        session: OpenSession,
+        session: HostedSession,
         options: TerminalOptions,
         question_view: questions.QuestionView,
         dialog_lock: DialogLock,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.settings import load_settings, treadle_home
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.extras import require_extra
@@ -41,7 +41,7 @@ def start(
     from treadle.apps.assembly.rules import is_trusted
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
-    session = OpenSession(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
+    session = HostedSession(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
     home = treadle_home()
     options = TerminalOptions(
         resume,
@@ -59,7 +59,7 @@ def start(
     return run(session, options)
 
 
-def run(session: OpenSession, options: TerminalOptions) -> int:
+def run(session: HostedSession, options: TerminalOptions) -> int:
     """Run until the user quits; the exit code."""
     if _is_plain(options.is_plain):
         from treadle.apps.tui.plain import run_plain

@@ -24,7 +24,7 @@ from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question, ScreenChange
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.first_screen import format_first_screen
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.apps.conversation.state.blocks import Tone
 from treadle.apps.tui.dialog_lock import DialogLock
@@ -38,7 +38,7 @@ from treadle.core.steps import PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
 
-def run_plain(session: OpenSession, options: TerminalOptions) -> int:
+def run_plain(session: HostedSession, options: TerminalOptions) -> int:
     return asyncio.run(PlainFrontend(session, options).run())
 
 
@@ -56,7 +56,7 @@ class PlainFrontend(Frontend):
     )
 
     def __init__(
-        self, session: OpenSession, options: TerminalOptions, out: TextIO | None = None
+        self, session: HostedSession, options: TerminalOptions, out: TextIO | None = None
     ) -> None:
         super().__init__(session, options, self, DialogLock())
         self._out = out or sys.stdout

@@ -26,7 +26,7 @@ from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import ScreenChange
 from treadle.apps.conversation.commands.table import list_summaries
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
@@ -76,7 +76,7 @@ class FullScreen(TerminalScreen):
 
     def __init__(
         self,
-        session: OpenSession,
+        session: HostedSession,
         options: TerminalOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation import undo
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
@@ -59,7 +59,7 @@ class Hub:
         self._open: dict[str, LiveSession] = {}
         self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
-        self._closed: dict[str, OpenSession] = {}  # they know mode, model and what is allowed
+        self._closed: dict[str, HostedSession] = {}  # they know mode, model and what is allowed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
@@ -135,7 +135,7 @@ class Hub:
 
     async def _open_session(self, folder: Path, resume: str | None) -> LiveSession:
         known = self._closed.get(resume or "")
-        opened = known or OpenSession(folder, self._flags, self._options)
+        opened = known or HostedSession(folder, self._flags, self._options)
         session = LiveSession(opened, self.mark_changed, self._rename)
         try:
             await session.open(resume)

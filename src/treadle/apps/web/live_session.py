@@ -1,4 +1,4 @@
-"""A session that the server has open: an OpenSession, and what the tabs see of it."""
+"""A session that the server has open: an HostedSession, and what the tabs see of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treadle.apps.conversation.completion import (
 )
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.session.callbacks import HostCallbacks
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.view_state import ViewState, add_block
@@ -47,7 +47,7 @@ class LiveSession(HostCallbacks):
 
     def __init__(
         self,
-        opened: OpenSession,
+        opened: HostedSession,
         on_change: Callable[[], None],
         on_rename: Callable[[str, str], None] = lambda old_id, new_id: None,
     ) -> None:

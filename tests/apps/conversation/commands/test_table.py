@@ -25,7 +25,7 @@ from treadle.apps.conversation.commands.table import (
     run_command,
 )
 from treadle.apps.conversation.session.callbacks import HostCallbacks, HostKind
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.plain import PlainFrontend
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.web.live_session import LiveSession
@@ -58,9 +58,9 @@ class Callbacks(HostCallbacks):
 
 
 @asynccontextmanager
-async def opened(kind: HostKind) -> AsyncIterator[OpenSession]:
+async def opened(kind: HostKind) -> AsyncIterator[HostedSession]:
     """A session as a host of this kind has it."""
-    session = OpenSession(Path.cwd(), {"sandbox": "off", "permission_mode": "accept-edits"})
+    session = HostedSession(Path.cwd(), {"sandbox": "off", "permission_mode": "accept-edits"})
     session.trust.give()
     await session.open(Callbacks(kind))
     try:
@@ -69,11 +69,11 @@ async def opened(kind: HostKind) -> AsyncIterator[OpenSession]:
         await session.aclose()
 
 
-async def send(session: OpenSession, text: str) -> None:
+async def send(session: HostedSession, text: str) -> None:
     conversation = session.require_conversation()
     session.driver.submit(text)
     conversation.resume()
-    while not conversation.is_idle or conversation.view.is_busy:
+    while not conversation.is_idle or conversation.view.is_busy:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 

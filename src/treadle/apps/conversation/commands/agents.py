@@ -11,7 +11,7 @@ from pathlib import Path
 from treadle.apps.conversation.block_text import plain_text
 from treadle.apps.conversation.child_views import ChildViews, ChildWork
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError
 
 MAX_SHOWN_CHARS = 4_000  # of an agent that is shown: the end
@@ -23,7 +23,7 @@ USAGE = """\
 /agents stop N        stops it"""
 
 
-async def run_agents(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_agents(session: HostedSession, arguments: str) -> CommandAnswer:
     children = session.require_conversation().children
     action, _, rest = arguments.partition(" ")
     if not action:
@@ -47,7 +47,7 @@ async def run_agents(session: OpenSession, arguments: str) -> CommandAnswer:
             return CommandAnswer(await stop_work(session, work))
 
 
-def list_agents(session: OpenSession) -> list[tuple[str, str]]:
+def list_agents(session: HostedSession) -> list[tuple[str, str]]:
     """Those that can be started, each with its description."""
     from treadle.agents.agent_files import read_agent_files
     from treadle.agents.agent_kinds import BUILTIN_AGENTS
@@ -59,7 +59,7 @@ def list_agents(session: OpenSession) -> list[tuple[str, str]]:
     return [(agent.name, agent.description) for agent in agents]
 
 
-def steer_work(session: OpenSession, work: ChildWork, text: str) -> str:
+def steer_work(session: HostedSession, work: ChildWork, text: str) -> str:
     """Send a message to an agent; what became of it."""
     if not work.is_agent or not work.is_running:
         return "only an agent at work takes a message"
@@ -72,7 +72,7 @@ def steer_work(session: OpenSession, work: ChildWork, text: str) -> str:
     return "message sent"
 
 
-async def stop_work(session: OpenSession, work: ChildWork) -> str:
+async def stop_work(session: HostedSession, work: ChildWork) -> str:
     """Stop an agent or a task; what became of it. The parent gets what an agent has done."""
     if not work.is_running:
         return "it has ended already"
@@ -86,7 +86,7 @@ async def stop_work(session: OpenSession, work: ChildWork) -> str:
     return "stopped"
 
 
-def _format_agents(children: ChildViews, session: OpenSession) -> str:
+def _format_agents(children: ChildViews, session: HostedSession) -> str:
     """Those at work and the last that ended, by number; then those that can be started."""
     now, lines = children.clock(), []
     for one in children.list():

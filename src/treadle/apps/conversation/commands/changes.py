@@ -7,7 +7,7 @@ from treadle.apps.console import rule_changes
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_limits import format_limits, parse_budget
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
@@ -19,7 +19,7 @@ no goal is set. A goal is a command that must succeed before a turn ends:
 /goal off         removes it"""
 
 
-async def run_model(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_model(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments:
         await session.model.change(arguments)
         return CommandAnswer()
@@ -35,7 +35,7 @@ async def run_model(session: OpenSession, arguments: str) -> CommandAnswer:
     )
 
 
-async def run_mode(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_mode(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments:
         session.permissions.change_mode(arguments)
         return CommandAnswer()
@@ -50,7 +50,7 @@ async def run_mode(session: OpenSession, arguments: str) -> CommandAnswer:
     )
 
 
-async def run_goal(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_goal(session: HostedSession, arguments: str) -> CommandAnswer:
     goal = session.limits.goal
     if not arguments:
         usage = f"/goal COMMAND changes it, /goal {GOAL_OFF} removes it"
@@ -62,14 +62,14 @@ async def run_goal(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(done if goal else "there is no goal any more")
 
 
-async def run_budget(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_budget(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments:
         await session.limits.change(*parse_budget(arguments))
     screen = None if arguments else ScreenChange("limits")
     return CommandAnswer(format_limits(session.limits.list_limits()), screen=screen)
 
 
-async def run_config(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_config(session: HostedSession, arguments: str) -> CommandAnswer:
     if not arguments:
         rows = [
             (f"{name} = {value}", origin)
@@ -81,7 +81,7 @@ async def run_config(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(await session.settings.change(arguments), screen=ScreenChange("settings"))
 
 
-async def run_permissions(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_permissions(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments:
         session.require_idle("/permissions add and remove")
         change = rule_changes.parse_rule_change(arguments)
@@ -98,7 +98,7 @@ async def run_permissions(session: OpenSession, arguments: str) -> CommandAnswer
     return CommandAnswer(f"{heading}\n{listed}\n{usage}", is_table=True)
 
 
-async def run_theme(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_theme(session: HostedSession, arguments: str) -> CommandAnswer:
     names = SETTINGS_BY_NAME["theme"].choices
     if not arguments:
         options = [ChoiceOption(name, name) for name in names]
@@ -113,7 +113,7 @@ async def run_theme(session: OpenSession, arguments: str) -> CommandAnswer:
     )
 
 
-async def run_remember(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
     from treadle.context.memory import append_memory, choose_memory_file
 
     if not arguments:

@@ -9,12 +9,12 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 
 from treadle.apps.assembly.extensions import is_command_approved
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.transcript import UserItem
 from treadle.lib.text.text import suggest
 
 
-async def expand_custom(session: OpenSession, name: str, arguments: str) -> UserItem | None:
+async def expand_custom(session: HostedSession, name: str, arguments: str) -> UserItem | None:
     """The message of the command with this name, and what it allows is allowed until the turn ends;
     None if there is none."""
     from treadle.apps.conversation.commands.expansion import expand_command

@@ -11,12 +11,12 @@ from treadle.apps.conversation.commands.answers import CommandAnswer
 from treadle.apps.conversation.commands.review import run_git
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.plans import find_accepted_plan
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.lib.text.text import format_dollars
 
 
-async def run_cost(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
     from treadle.apps.conversation.costs import describe_thinking, list_purposes
     from treadle.models.catalog import compute_thinking_cost
 
@@ -34,13 +34,13 @@ async def run_cost(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(format_table(rows), is_table=True)
 
 
-async def run_context(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
     tokens = session.require_conversation().view.context_tokens
     items, window = session.driver.transcript, session.model.card.window
     return CommandAnswer(format_context_usage(items, tokens, window), is_table=True)
 
 
-async def run_diff(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:
     # Programs that the folder names for diffs are not run: it may not be trusted.
     result = await run_git(session, "diff --no-color --no-ext-diff --no-textconv HEAD")
     output = result.output.strip()
@@ -49,19 +49,19 @@ async def run_diff(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(output or "no changes since the last commit", is_table=bool(output))
 
 
-async def run_plan(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_plan(session: HostedSession, arguments: str) -> CommandAnswer:
     plan = find_accepted_plan(session.driver.history)
     none = "no plan was accepted in this session; /mode plan begins one"
     return CommandAnswer(plan or none, is_table=bool(plan))
 
 
-async def run_todo(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_todo(session: HostedSession, arguments: str) -> CommandAnswer:
     todos = session.require_conversation().view.todos
     lines = [f"{TODO_SIGNS[todo.status]} {todo.content}" for todo in todos]
     return CommandAnswer("\n".join(lines) or "there is no todo list", is_table=bool(lines))
 
 
-async def run_tasks(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_tasks(session: HostedSession, arguments: str) -> CommandAnswer:
     tasks = session.driver.tasks
     if arguments:
         is_stopped = await tasks.cancel(arguments)
@@ -73,7 +73,7 @@ async def run_tasks(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(f"{format_table(rows)}\n/tasks ID stops a task", is_table=True)
 
 
-async def run_skills(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_skills(session: HostedSession, arguments: str) -> CommandAnswer:
     from treadle.tools.skills import find_skills
 
     skills, _ = find_skills(session.folder, Path.home(), trusted=session.trust.is_given)
@@ -83,7 +83,7 @@ async def run_skills(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(format_table(rows), is_table=True)
 
 
-async def run_mcp(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_mcp(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments:
         server = session.servers.find(arguments)
         logs = [f"{log.level} {log.logger} {log.text}" for log in server.logs]
@@ -93,7 +93,7 @@ async def run_mcp(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer("\n".join(lines) or "no MCP server is configured", is_table=bool(lines))
 
 
-async def run_doctor(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_doctor(session: HostedSession, arguments: str) -> CommandAnswer:
     # The checks are part of apps/cli, which hosts must not import; so it runs as a program.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-m", "treadle", "doctor"),

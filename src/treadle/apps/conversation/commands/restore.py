@@ -15,7 +15,7 @@ from treadle.apps.conversation.session.file_undo import (
     RestoreAction,
     normalize_paths,
 )
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.saved_sessions import TurnLine
 from treadle.apps.conversation.undo import describe_changes
 from treadle.core.errors import SessionNotFound, TreadleError
@@ -29,15 +29,15 @@ _REWIND_SCOPES = (
 )
 
 
-async def run_undo(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_undo(session: HostedSession, arguments: str) -> CommandAnswer:
     return await _restore(session, "undo", arguments)
 
 
-async def run_redo(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_redo(session: HostedSession, arguments: str) -> CommandAnswer:
     return await _restore(session, "redo", arguments)
 
 
-async def _restore(session: OpenSession, action: RestoreAction, path: str) -> CommandAnswer:
+async def _restore(session: HostedSession, action: RestoreAction, path: str) -> CommandAnswer:
     named = normalize_paths([path] if path else [])
     try:
         title, changes = await session.undo.preview(action, named)
@@ -118,7 +118,7 @@ def _capitalize(text: str) -> str:
 # ------------------------------------------------------------------ rewind
 
 
-async def run_rewind(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_rewind(session: HostedSession, arguments: str) -> CommandAnswer:
     try:
         listed = session.saved.list_turns()
     except SessionNotFound:
@@ -141,7 +141,7 @@ async def run_rewind(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(question=question)
 
 
-async def _ask_scope(session: OpenSession, turn: TurnLine) -> CommandAnswer:
+async def _ask_scope(session: HostedSession, turn: TurnLine) -> CommandAnswer:
     changes = await _preview_files(session, turn)
     doubtful = [change.path for change in changes if change.is_doubtful]
     both = [change.path for change in changes if change.author == "both"]
@@ -183,7 +183,7 @@ def _list_rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ..
     return (*scopes, ChoiceOption("all", label, key="a"))
 
 
-async def _preview_files(session: OpenSession, turn: TurnLine) -> list[FileChange]:
+async def _preview_files(session: HostedSession, turn: TurnLine) -> list[FileChange]:
     try:
         return await session.undo.preview_rewind(turn.turn_id) if turn.has_files else []
     except TreadleError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 
 from treadle.apps.conversation.commands.answers import CommandAnswer
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError
 from treadle.core.transcript.items import to_user_item
@@ -38,16 +38,16 @@ the README, build files, a few sources, and an AGENTS.md or CLAUDE.md if there i
 which you improve instead. Only what is true and useful, in at most 60 lines."""
 
 
-async def run_init(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_init(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(message=to_user_item(f"{INIT_PROMPT}\n{arguments}".strip()))
 
 
-async def run_review(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_review(session: HostedSession, arguments: str) -> CommandAnswer:
     task = await _describe_task(session, arguments)
     return CommandAnswer(message=to_user_item(REVIEW_TEMPLATE.format(task=task)))
 
 
-async def _describe_task(session: OpenSession, arguments: str) -> str:
+async def _describe_task(session: HostedSession, arguments: str) -> str:
     status = await _read_git(session, "status --porcelain")
     if status is None:
         if not arguments:
@@ -68,20 +68,20 @@ async def _describe_task(session: OpenSession, arguments: str) -> str:
     return f"Review what this describes, also if it is the text of a pull request:\n{arguments}"
 
 
-async def _is_revision(session: OpenSession, word: str) -> bool:
+async def _is_revision(session: HostedSession, word: str) -> bool:
     if word.startswith("-"):
         return False
     command = f"rev-list --max-count=1 {shlex.quote(word)} --"
     return await _read_git(session, command) is not None
 
 
-async def _read_git(session: OpenSession, command: str) -> str | None:
+async def _read_git(session: HostedSession, command: str) -> str | None:
     """Its output; None if git fails, or is not there."""
     result = await run_git(session, command)
     return result.output.strip() if result.exit_code == 0 else None
 
 
-async def run_git(session: OpenSession, arguments: str) -> CommandResult:
+async def run_git(session: HostedSession, arguments: str) -> CommandResult:
     """Run git: in the sandbox where there is one, and without the hooks and the file monitor of the
     folder, which may not be trusted."""
     from treadle.workspace.worktrees.git import SAFE_SETTINGS

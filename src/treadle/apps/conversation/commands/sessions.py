@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
 from treadle.apps.conversation.session.file_undo import FileChange
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 from treadle.lib.text.text import format_age, plural
@@ -24,18 +24,20 @@ _QUEUE_ACTIONS = (
 )
 
 
-async def run_clear(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_clear(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(screen=ScreenChange("session", folder=arguments))
 
 
-async def run_resume(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_resume(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments:
         return CommandAnswer(screen=ScreenChange("session", resume=arguments))
     question = ask_for_session(session, "Resume a session", without=session.driver.session_id)
     return question or CommandAnswer("there is no other session in this folder")
 
 
-def ask_for_session(session: OpenSession, title: str, *, without: str = "") -> CommandAnswer | None:
+def ask_for_session(
+    session: HostedSession, title: str, *, without: str = ""
+) -> CommandAnswer | None:
     """The sessions of the folder, last used first; None if there is none."""
     now, options = time.time(), list[ChoiceOption]()
     for one in session.saved.list_sessions():
@@ -46,9 +48,9 @@ def ask_for_session(session: OpenSession, title: str, *, without: str = "") -> C
 
     async def preview(session_id: str) -> Sequence[str | FileChange]:
         try:
-            return await session.saved.preview(session_id)
+            return [*await session.saved.preview(session_id), ""]
         except (TreadleError, OSError) as error:
-            return [f"no preview: {error}"]
+            return [f"no preview: {error}", ""]
 
     async def resume(session_id: str) -> CommandAnswer:
         return CommandAnswer(screen=ScreenChange("session", resume=session_id))
@@ -60,7 +62,7 @@ def ask_for_session(session: OpenSession, title: str, *, without: str = "") -> C
     )
 
 
-async def run_fork(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_fork(session: HostedSession, arguments: str) -> CommandAnswer:
     forked = arguments or session.driver.session_id
     if not arguments and not len(session.driver.history):
         return CommandAnswer("this session is empty: there is nothing to fork", "warning")
@@ -68,25 +70,25 @@ async def run_fork(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(note, screen=ScreenChange("session", resume=forked, fork=True))
 
 
-async def run_compact(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_compact(session: HostedSession, arguments: str) -> CommandAnswer:
     if await session.require_conversation().compact(arguments):
         return CommandAnswer()  # the compaction itself tells what it did
     return CommandAnswer("nothing was compacted: the history is short already")
 
 
-async def run_uncompact(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_uncompact(session: HostedSession, arguments: str) -> CommandAnswer:
     when = "again" if session.require_conversation().uncompact() else "already"
     return CommandAnswer(f"the model sees the whole history {when}")
 
 
-async def run_export(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_export(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(screen=ScreenChange("export", arguments))
 
 
 # ------------------------------------------------------------------ queued messages
 
 
-async def run_queue(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_queue(session: HostedSession, arguments: str) -> CommandAnswer:
     """Questions with numbered answers; the full screen has a list with keys of its own."""
     conversation = session.require_conversation()
     queued = conversation.list_queued()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import ShellBlock
 from treadle.core.errors import TreadleError
 from treadle.core.transcript import Text, UserItem
@@ -15,7 +15,7 @@ MAX_SENT_CHARS = 8_000
 
 
 class ShellCommands:
-    def __init__(self, session: OpenSession) -> None:
+    def __init__(self, session: HostedSession) -> None:
         self._session = session
         self._running: set[asyncio.Task[None]] = set()
         self.recent_outputs: list[str] = []  # since the last message

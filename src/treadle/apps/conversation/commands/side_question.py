@@ -6,14 +6,14 @@ The engine's part is core/loop/side_question.py.
 from __future__ import annotations
 
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import format_count, format_dollars
 
 USAGE = "usage: /btw QUESTION, answered from the context of this session without a trace in it"
 
 
-async def run_btw(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_btw(session: HostedSession, arguments: str) -> CommandAnswer:
     """Also while a turn runs."""
     if not arguments:
         raise ConfigError(USAGE)

@@ -24,7 +24,7 @@ from treadle.apps.conversation.commands import (
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange, catch_errors
 from treadle.apps.conversation.commands.custom import describe_unknown_command, expand_custom
 from treadle.apps.conversation.session.callbacks import HostKind
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 
 
 class SlashCommand(msgspec.Struct, frozen=True):
@@ -32,19 +32,19 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
     name: str
     summary: str
-    run: Callable[[OpenSession, str], Awaitable[CommandAnswer]]
+    run: Callable[[HostedSession, str], Awaitable[CommandAnswer]]
     arguments: str = ""
     while_busy: bool = True
 
 
-async def run_command(session: OpenSession, line: str) -> CommandAnswer:
+async def run_command(session: HostedSession, line: str) -> CommandAnswer:
     """Run `/name arguments`. Errors are answers."""
     name, _, arguments = line.removeprefix("/").partition(" ")
     running = _run(session, ALIASES.get(name, name), arguments.strip(), name)
     return await catch_errors(running, f"/{name}")
 
 
-async def _run(session: OpenSession, name: str, arguments: str, typed: str) -> CommandAnswer:
+async def _run(session: HostedSession, name: str, arguments: str, typed: str) -> CommandAnswer:
     command = COMMANDS_BY_NAME.get(name)
     if command is None:
         message = await expand_custom(session, typed, arguments)
@@ -61,7 +61,7 @@ async def _run(session: OpenSession, name: str, arguments: str, typed: str) -> C
     return await command.run(session, arguments)
 
 
-def list_commands(session: OpenSession) -> list[tuple[str, str, str]]:
+def list_commands(session: HostedSession) -> list[tuple[str, str, str]]:
     """Name, summary and arguments of every command of this host, with those of the user and the
     prompts of the servers."""
     missing = EXCEPTIONS.get(session.callbacks.kind, {})
@@ -70,25 +70,25 @@ def list_commands(session: OpenSession) -> list[tuple[str, str, str]]:
     return [*own, *custom, *session.servers.list_prompts()]
 
 
-def list_summaries(session: OpenSession) -> list[tuple[str, str]]:
+def list_summaries(session: HostedSession) -> list[tuple[str, str]]:
     return [(name, summary) for name, summary, _ in list_commands(session)]
 
 
-async def _run_help(session: OpenSession, arguments: str) -> CommandAnswer:
+async def _run_help(session: HostedSession, arguments: str) -> CommandAnswer:
     rows = [(f"/{name}", summary) for name, summary in list_summaries(session)]
     return CommandAnswer(format_table(rows), is_table=True, screen=ScreenChange("help", rows=rows))
 
 
-async def _run_quit(session: OpenSession, arguments: str) -> CommandAnswer:
+async def _run_quit(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(screen=ScreenChange("quit"))
 
 
-async def _run_tour(session: OpenSession, arguments: str) -> CommandAnswer:
+async def _run_tour(session: HostedSession, arguments: str) -> CommandAnswer:
     note = "run `treadle tour` in a terminal: it needs the full screen"
     return CommandAnswer(note, screen=ScreenChange("tour"))
 
 
-async def _run_vim(session: OpenSession, arguments: str) -> CommandAnswer:
+async def _run_vim(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(screen=ScreenChange("vim"))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS
 from treadle.lib.text.sanitize import escape_invisible
 
@@ -34,14 +34,14 @@ _PROGRAM_OPTIONS = (
 )
 
 
-def ask_at_start(session: OpenSession) -> CommandAnswer:
+def ask_at_start(session: HostedSession) -> CommandAnswer:
     """The question, unless the user has decided before."""
     if session.trust.is_given or session.trust.is_declined:
         return CommandAnswer()
     return CommandAnswer(question=_make_trust_question(session, _START_OPTIONS))
 
 
-async def run_trust(session: OpenSession, arguments: str) -> CommandAnswer:
+async def run_trust(session: HostedSession, arguments: str) -> CommandAnswer:
     """`/trust`: asks for trust, or about unapproved programs."""
     if not session.trust.is_given:
         return CommandAnswer(question=_make_trust_question(session, _OPTIONS))
@@ -50,7 +50,7 @@ async def run_trust(session: OpenSession, arguments: str) -> CommandAnswer:
     return CommandAnswer("this folder is trusted")
 
 
-def _make_trust_question(session: OpenSession, options: Sequence[ChoiceOption]) -> Question:
+def _make_trust_question(session: HostedSession, options: Sequence[ChoiceOption]) -> Question:
     async def decide(answer: str) -> CommandAnswer:
         if answer == "quit":
             return CommandAnswer(screen=ScreenChange("quit"))
@@ -87,7 +87,7 @@ def describe_allow_rules(rules: Sequence[str]) -> str:
     return "\n".join(["These calls then need no approval of yours:", *lines]) + "\n\n"
 
 
-def _make_program_question(session: OpenSession, *, is_new: bool = False) -> Question:
+def _make_program_question(session: HostedSession, *, is_new: bool = False) -> Question:
     """`is_new`: the folder has just been trusted, and the session is opened again in any case."""
     programs = session.trust.list_unapproved_programs()
 
@@ -110,7 +110,7 @@ def _make_program_question(session: OpenSession, *, is_new: bool = False) -> Que
     )
 
 
-async def _reopen(session: OpenSession, note: str) -> CommandAnswer:
+async def _reopen(session: HostedSession, note: str) -> CommandAnswer:
     if not session.is_open:
         return CommandAnswer()  # at the start
     await session.reopen(has_notes=True)

@@ -1,1 +1,1 @@
-"""A session as hosts see it: `OpenSession` and its parts."""
+"""A session as hosts see it: `HostedSession` and its parts."""

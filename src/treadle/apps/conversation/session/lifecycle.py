@@ -1,7 +1,7 @@
 """Opens, reopens and closes the session of a host: a folder, the user's choices, a session on disk.
 
-The base of OpenSession (open_session.py), which adds the parts. Who may do what while a turn runs
-is decided here. How a session is put together is apps/assembly.
+The base of HostedSession (hosted_session.py), which adds the parts. What may be done while a turn
+runs is decided here. How a session is put together is apps/assembly.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class SessionLifecycle:
             if session is not None:
                 await session.aclose()
 
-    # --- for OpenSession -----------------------------------------------------------------
+    # --- for HostedSession -----------------------------------------------------------------
 
     def _make_services(self) -> dict[str, object]:
         """What tools such as `ask` use of a host."""

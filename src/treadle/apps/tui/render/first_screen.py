@@ -11,7 +11,7 @@ from treadle.apps.conversation.first_screen import (
     describe_session,
     list_facts,
 )
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
 
@@ -19,7 +19,7 @@ _LABEL_WIDTH = 9
 
 
 def render_first_screen(
-    screen: FirstScreen, session: OpenSession, size: tuple[int, int], palette: Palette
+    screen: FirstScreen, session: HostedSession, size: tuple[int, int], palette: Palette
 ) -> list[Text]:
     """The lines, at most as many and as wide as the size says."""
     width, rows = size

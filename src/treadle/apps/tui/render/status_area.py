@@ -16,7 +16,7 @@ from rich.text import Text
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_activity
 from treadle.apps.conversation.completion import Completion
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
@@ -181,7 +181,7 @@ def _collapse_whitespace(text: str) -> str:
 class StatusArea:
     """The state of the lines around the prompt."""
 
-    def __init__(self, session: OpenSession) -> None:
+    def __init__(self, session: HostedSession) -> None:
         self._session = session
         self.branch = ""
         self.hint = ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from treadle.apps.assembly import SessionOptions
-from treadle.apps.conversation.session.open_session import OpenSession
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
 from treadle.apps.tui.tour.script import make_tour_model
@@ -19,10 +19,10 @@ SMALL_SCREEN_ROWS = 20  # below it a dialog needs the rows of the step
 FLAGS = {"sandbox": "off", "permission_mode": "ask"}
 
 
-def make_tour_session(folder: Path) -> OpenSession:
+def make_tour_session(folder: Path) -> HostedSession:
     """A session in this folder, which is trusted: the tour has made it."""
     (folder / FILE).write_text(BROKEN, encoding="utf-8")
-    session = OpenSession(folder, FLAGS, SessionOptions(model=make_tour_model()))
+    session = HostedSession(folder, FLAGS, SessionOptions(model=make_tour_model()))
     session.trust.give()
     return session
 

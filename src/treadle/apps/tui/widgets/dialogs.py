@@ -358,4 +358,4 @@ def _render_preview(lines: Sequence[str | FileChange], width: int, palette: Pale
     rows = [Text(line, palette.faint) for line in lines if isinstance(line, str)]
     for row in rows:
         row.truncate(max(width, 1), overflow="ellipsis")
-    return [*rows, Text()]
+    return rows

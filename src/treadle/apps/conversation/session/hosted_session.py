@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treadle.tools.builtin import UserQuestion
 
 
-class OpenSession(SessionLifecycle):
+class HostedSession(SessionLifecycle):
     """A folder, the session that is open in it, and what the user can do with it."""
 
     def __init__(
