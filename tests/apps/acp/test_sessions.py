@@ -27,7 +27,7 @@ from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
 from tests.apps.tui.harness import scripted, use
 from tests.tools.mcp.helpers import RAW, raw
-from treadle.apps.acp.servers import define_servers
+from treadle.apps.acp.agent import define_servers
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.session.callbacks import HostCallbacks
@@ -104,7 +104,7 @@ async def test_always_is_remembered_for_the_folder():
     async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
         session = await on.new()
         await on.prompt(session, "Make one")
-        assert editor.permissions[0][1][2].name.startswith("Always allow ")
+        assert editor.permissions[0][1][2].name.startswith("Yes, and always allow: ")
         assert editor.get_call("touch one")["kind"] == "execute"
         saved = json.loads(Path(".treadle/settings.local.json").read_text())
         assert "touch" in str(saved["permissions"]["allow"])
@@ -116,7 +116,7 @@ async def test_what_is_allowed_in_this_session_is_asked_once_and_not_saved():
     async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
         session = await on.new()
         await on.prompt(session, "Make one")
-        assert editor.permissions[0][1][1].name == "Allow Bash(touch one) in this session"
+        assert editor.permissions[0][1][1].name == "Yes, and allow it in this session"
         await on.prompt(session, "Make it again")
         assert len(editor.permissions) == 1
         assert not Path(".treadle/settings.local.json").exists()

@@ -22,7 +22,7 @@ from treadle.apps.conversation.approval_text import (
     open_network,
 )
 from treadle.apps.conversation.choices import ChoiceOption
-from treadle.apps.tui.input.numbered_answers import parse_call_answer
+from treadle.apps.tui.plain_questions import parse_call_answer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.palette import DARK, NONE
 from treadle.core.contracts.policy import Risk

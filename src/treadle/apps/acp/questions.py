@@ -31,7 +31,7 @@ from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
 from treadle.apps.conversation.approval_text import (
-    describe_session_scope,
+    list_approval_options,
     list_risk_lines,
     open_network,
 )
@@ -40,7 +40,13 @@ from treadle.apps.conversation.commands.answers import Question
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
-ONCE, NETWORK, SESSION, ALWAYS, DENY = "once", "network", "session", "always", "deny"
+_KINDS: Mapping[str, PermissionOptionKind] = {
+    "once": "allow_once",
+    "network": "allow_once",
+    "session": "allow_always",
+    "always": "allow_always",
+    "deny": "reject_once",
+}
 _DENIED = "The user denied this call."
 _REJECTING = frozenset({"", "no", "never", "deny", "skip"})
 
@@ -72,35 +78,24 @@ class EditorQuestions:
     async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         """The user's decision on a call. If the editor cannot ask, the call is denied."""
         is_child = approval.session_id not in ("", self._session_id)
-        options = [_make_option(ONCE, "Allow", "allow_once")]
-        opened = None if is_child else open_network(approval)
-        if opened is not None:
-            options.append(_make_option(NETWORK, "Allow with the network", "allow_once"))
-        rules = escape_invisible(", ".join(approval.rules))
-        if approval.wider_mode and not is_child:
-            scope = describe_session_scope(approval).capitalize()
-            options.append(_make_option(SESSION, scope, "allow_always"))
-        elif rules and not is_child:
-            options.append(_make_option(SESSION, f"Allow {rules} in this session", "allow_always"))
-        if rules and not is_child:
-            options.append(_make_option(ALWAYS, f"Always allow {rules}", "allow_always"))
-        options.append(_make_option(DENY, "Reject", "reject_once"))
+        offered = list_approval_options(approval, is_child=is_child)
+        options = [
+            _make_option(one.value, "No" if one.value == "deny" else one.label, _KINDS[one.value])
+            for one in offered
+            if one.value in _KINDS
+        ]
         try:
             answer = await self._request(self._describe_call(approval, is_child), options)
         except (RequestError, ConnectionError) as error:
             return Denial(f"The editor could not ask the user: {error}", "headless")
         if answer is None:
             self._interrupt()
+        if answer == "deny" or answer not in [one.option_id for one in options]:
             return Denial(_DENIED)
-        if answer == ONCE:
-            return Approval()
-        if answer == NETWORK and opened is not None:
-            return Approval(arguments=opened)
-        if answer in (SESSION, ALWAYS) and answer in [one.option_id for one in options]:
-            if answer == SESSION:
-                self._allow_for_session(approval)
-            return Approval(always=answer == ALWAYS)
-        return Denial(_DENIED)
+        if answer == "session":
+            self._allow_for_session(approval)
+        opened = open_network(approval) if answer == "network" else None
+        return Approval(opened, always=answer == "always")
 
     def _describe_call(self, approval: PendingApproval, is_child: bool) -> ToolCallUpdate:
         call, cwd = approval.call, approval.access.cwd or self._updates.cwd

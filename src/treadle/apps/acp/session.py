@@ -27,13 +27,12 @@ from acp.schema import (
 from acp.schema import Usage as PromptUsage
 
 from treadle.apps.acp import commands, session_options
-from treadle.apps.acp.editor_files import ClientFiles
 from treadle.apps.acp.outbox import Outbox, SessionUpdate
 from treadle.apps.acp.prompt import PromptBlock, read_prompt
 from treadle.apps.acp.questions import EditorQuestions
 from treadle.apps.acp.terminals import ClientTerminals
 from treadle.apps.acp.updates import SessionUpdates
-from treadle.apps.acp.workspace import EditorWorkspace
+from treadle.apps.acp.workspace import ClientFiles, EditorWorkspace
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.redaction import redact_for_display

@@ -1,7 +1,7 @@
 """What a new session shows before its first message: where it is, what applies, how to begin.
 
 A value, built from the host in a thread: it reads the folder and the list of sessions. The terminal
-renders it (render/first_screen.py), or prints it in words.
+renders it (render/render.py), or prints it in words.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Between screen.py and app.py. Each part is its own module; here they meet the wi
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +16,13 @@ from rich.text import Text
 from textual import events, on
 from textual.widget import Widget
 
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import ScreenChange
 from treadle.apps.conversation.commands.sessions import QUEUE_CHANGED
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
-from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.render.markdown import render_markdown, styled_prefix, wrap_text
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import (
@@ -238,16 +242,52 @@ class PromptScreen(FullScreen):
             self._drafts.close()
         await super()._close(code, message)
 
-    # --- the queue -----------------------------------------------------------------------
+    # --- screens of commands ---------------------------------------------------------------
 
     async def change_screen(self, change: ScreenChange) -> bool:
-        if change.name == "queue":
-            await self._edit_queue(self.conversation)
-        elif change.name == "vim":
-            self.show_message(self._toggle_vim_keys(), "faint")
-        else:
-            return await super().change_screen(change)
+        match change.name:
+            case "agents":
+                await AgentsView(self).show()
+            case "panel":
+                await self._show_panel(change)
+            case "tour":
+                return self._run_in_terminal(sys.executable, "-I", "-m", "treadle", "tour")
+            case "queue":
+                await self._edit_queue(self.conversation)
+            case "settings":
+                self.apply_settings()
+                return False
+            case "vim":
+                self.show_message(self._toggle_vim_keys(), "faint")
+            case "watch":
+                self.show_message("ctrl+b shows the agents; enter watches one")
+            case _:
+                return await super().change_screen(change)
         return True
+
+    def _run_in_terminal(self, *argv: str) -> bool:
+        """Run a program in the terminal, in place of this one; False if that is not possible."""
+        if self.is_headless:
+            return False
+        with self.suspend():  # nothing else may use the terminal meanwhile
+            subprocess.run(argv, check=False)
+        self.redraw()
+        return True
+
+    async def _show_panel(self, panel: ScreenChange) -> None:
+        def body(width: int) -> list[Text]:
+            lines = render_markdown(panel.value, width, self.palette)
+            note = wrap_text(Text(panel.note, self.palette.faint), width)
+            return [*lines, Text(), *note, Text()]
+
+        options = [ChoiceOption("", "Close", key="q"), ChoiceOption("copy", "Copy", key="c")]
+        hint = "pgup pgdn scroll, esc closes"
+        if await self.dialogs.show_choices(
+            panel.title, options, body=body, hint=hint, by_user=False
+        ):
+            self.copy_to_clipboard(panel.value)
+
+    # --- the queue -----------------------------------------------------------------------
 
     async def _edit_queue(self, conversation: Conversation) -> None:
         widget = QueueList(conversation, self.palette, self._keep_removed)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -22,26 +20,22 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from treadle.apps.conversation import completion
-from treadle.apps.conversation.choices import ChoiceOption
-from treadle.apps.conversation.commands.answers import ScreenChange
 from treadle.apps.conversation.commands.table import list_summaries
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.render.first_screen import render_first_screen
-from treadle.apps.tui.render.markdown import render_markdown, wrap_text
-from treadle.apps.tui.render.palette import Palette, select_palette
+from treadle.apps.tui.render.markdown import wrap_text
+from treadle.apps.tui.render.palette import Palette, build_themes, select_palette
+from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
-from treadle.apps.tui.render.themes import build_themes
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs
@@ -445,48 +439,9 @@ class FullScreen(TerminalScreen):
         self.transcript.restyle(self.palette)
         self.schedule_frame()
 
-    async def change_screen(self, change: ScreenChange) -> bool:
-        match change.name:
-            case "agents":
-                await AgentsView(self).show()
-            case "panel":
-                await self._show_panel(change)
-            case "tour":
-                return self._run_in_terminal(sys.executable, "-I", "-m", "treadle", "tour")
-            case "settings":
-                self.apply_settings()
-                return False
-            case "watch":
-                self.show_message("ctrl+b shows the agents; enter watches one")
-            case _:
-                return await super().change_screen(change)
-        return True
-
-    def _run_in_terminal(self, *argv: str) -> bool:
-        """Run a program in the terminal, in place of this one; False if that is not possible."""
-        if self.is_headless:
-            return False
-        with self.suspend():  # nothing else may use the terminal meanwhile
-            subprocess.run(argv, check=False)
-        self.redraw()
-        return True
-
     def show_hint(self, text: str) -> None:
         self.status_area.hint = text
         self.schedule_frame()
-
-    async def _show_panel(self, panel: ScreenChange) -> None:
-        def body(width: int) -> list[Text]:
-            lines = render_markdown(panel.value, width, self.palette)
-            note = wrap_text(Text(panel.note, self.palette.faint), width)
-            return [*lines, Text(), *note, Text()]
-
-        options = [ChoiceOption("", "Close", key="q"), ChoiceOption("copy", "Copy", key="c")]
-        hint = "pgup pgdn scroll, esc closes"
-        if await self.dialogs.show_choices(
-            panel.title, options, body=body, hint=hint, by_user=False
-        ):
-            self.copy_to_clipboard(panel.value)
 
     def show_mode(self) -> None:
         self.status_area.hint = describe_mode(self.session.permissions.mode)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -22,17 +23,52 @@ from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.view_state import ViewState, add_block
-from treadle.apps.web.call_index import CallIndex
-from treadle.apps.web.call_times import CallTimes
+from treadle.apps.web.call_index import CallIndex, CallTimes
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
-from treadle.apps.web.session_origin import SessionOrigin, read_origin
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.usage import NO_USAGE
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.text.text import shorten_home
+from treadle.sessions.index import make_title
+from treadle.sessions.library import Library
+from treadle.sessions.log.reader import read_header
+
+
+class SessionOrigin(msgspec.Struct, frozen=True):
+    """Of a session that is no fork all of this is empty. `title` is shown until there is a message
+    of its own after `inherited` items. `usage` is what the fork itself used."""
+
+    title: str = ""
+    inherited: int = 0
+    usage: Usage | None = None
+
+    def find_title(self, history: Transcript) -> str:
+        if self.title and not self.inherited:
+            return self.title
+        for position in range(self.inherited, len(history)):
+            item = history[position]
+            if isinstance(item, UserItem):
+                return make_title(item)
+        return self.title
+
+    def without_inherited(self, view: ViewState) -> ViewState:
+        """The view with the usage of the session alone: its origin has the rest."""
+        return view if self.usage is None else msgspec.structs.replace(view, usage=self.usage)
+
+
+def read_origin(session_dir: Path, history: Transcript) -> SessionOrigin:
+    header = read_header(session_dir)
+    if header is None or header.parent is None:
+        return SessionOrigin()
+    library = Library()
+    summary = library.get_summary(session_dir)
+    inherited = 0 if summary.title else len(history)
+    return SessionOrigin(library.get_title(summary), inherited, summary.usage)
+
 
 MAX_REMEMBERED_MESSAGES = 1_000
 FILES_SECONDS = 10.0  # the names of the folder's files are listed at most once in this time

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
-from treadle.apps.conversation.commands.answers import CommandAnswer
+from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
 from treadle.apps.conversation.commands.review import run_git
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
-from treadle.lib.text.text import format_dollars
+from treadle.core.errors import ConfigError
+from treadle.lib.text.text import format_count, format_dollars
 
 
 async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
@@ -107,3 +108,31 @@ async def run_doctor(session: HostedSession, arguments: str) -> CommandAnswer:
     # Its finding about the terminal is about our pipe.
     shown = [line for line in lines if line.split()[1:2] != ["terminal"]]
     return CommandAnswer("\n".join(shown), is_table=True)
+
+
+USAGE = "usage: /btw QUESTION, answered from the context of this session without a trace in it"
+
+
+async def run_btw(session: HostedSession, arguments: str) -> CommandAnswer:
+    """Also while a turn runs."""
+    if not arguments:
+        raise ConfigError(USAGE)
+    driver = session.driver
+    if not len(driver.history):
+        raise ConfigError("this session is empty: send the question as a message")
+    session.callbacks.show_hint("asking the side question; esc stops it")
+    try:
+        reply = await driver.ask_aside(arguments)
+    finally:
+        session.callbacks.show_hint("")
+    usage = reply.usage
+    session.require_conversation().add_side_usage(usage)
+    tokens = f"{format_count(usage.total_input)} tokens in, {format_count(usage.output)} out"
+    cost = f"{format_dollars(usage.cost)}, " if usage.cost else ""
+    if reply.stop == "aborted":
+        known = f"{cost}{tokens}" if usage.total else "its cost is not known"
+        return CommandAnswer(f"the side question is stopped: {known}", "faint")
+    title, text = f"btw: {arguments}", reply.text.strip()
+    note = f"{cost}{tokens}; not part of the conversation"
+    panel = ScreenChange("panel", text, title=title, note=note)
+    return CommandAnswer(f"{title}\n{text}\n{note}", screen=panel)

@@ -18,7 +18,6 @@ from treadle.apps.conversation.commands import (
     restore,
     review,
     sessions,
-    side_question,
     trust,
 )
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange, catch_errors
@@ -154,7 +153,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "btw",
         "ask a side question that leaves no trace in the session",
-        side_question.run_btw,
+        information.run_btw,
         "question",
     ),
     SlashCommand(

@@ -10,8 +10,7 @@ from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
-from treadle.apps.tui.tour.script import make_tour_model
-from treadle.apps.tui.tour.steps import BROKEN, FILE, STEPS, Tour, TourFacts
+from treadle.apps.tui.tour.steps import BROKEN, FILE, STEPS, Tour, TourFacts, make_tour_model
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.core.transcript.items import UserItem
 
