@@ -1,12 +1,10 @@
-"""A JSON settings file: reads it, finds the line of a value, and writes private files.
+"""A JSON settings file: reads it, and finds the line of a value.
 
 A missing file is empty settings; one that cannot be read is an error with file and line. Used by
 ruleset/rules_file.py, hooks/config.py and trust.py.
 """
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +29,3 @@ def find_line(text: str, value: str) -> int:
         if (at := text.find(encoded)) >= 0:
             return text.count("\n", 0, at) + 1
     return 1
-
-
-def write_private_file(file: Path, content: bytes) -> None:
-    """Replace a file atomically, readable by its owner only."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -15,9 +15,9 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
+from treadle.lib.files.private_files import write_private_file
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import Rule, RuleSet
-from treadle.policy.settings_file import write_private_file
 
 # The permissions of a project that apply without trust: those that only restrict the agent.
 _NARROWING_LISTS = frozenset({"deny", "ask"})

@@ -28,7 +28,7 @@ from treadle.core.contracts.workspace import (
     ProgramResult,
 )
 from treadle.core.errors import WorkspaceError
-from treadle.lib.files.private_folder import find_state_dir, make_private_folder
+from treadle.lib.files.private_files import find_state_dir, make_private_folder
 from treadle.lib.files.protected_paths import find_aliased_part
 from treadle.workspace import environment, files
 from treadle.workspace.background_command import BackgroundCommand, open_input

@@ -7,7 +7,7 @@ permission request. No answer is never a yes. Used by session.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 
 from acp import RequestError

@@ -38,7 +38,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
-from treadle.lib.files.private_folder import find_state_dir
+from treadle.lib.files.private_files import find_state_dir
 from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:

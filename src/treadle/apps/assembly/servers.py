@@ -24,7 +24,7 @@ from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.errors import ConfigError
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 from treadle.tools.federation import Federation
 from treadle.tools.mcp.client_options import McpClientOptions, Sampler
 from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config

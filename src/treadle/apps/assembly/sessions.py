@@ -20,7 +20,7 @@ from treadle.core.transcript.entries import Entry, NoticeShown
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 
 if TYPE_CHECKING:
     from treadle.sessions.log.journal import Journal

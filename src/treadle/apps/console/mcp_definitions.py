@@ -11,7 +11,8 @@ from typing import Any
 
 from treadle.apps.settings.settings import symlink_boundary, treadle_home
 from treadle.core.errors import ConfigError
-from treadle.policy.settings_file import read_settings_file, write_private_file
+from treadle.lib.files.private_files import write_private_file
+from treadle.policy.settings_file import read_settings_file
 from treadle.tools.mcp.config import check_definition
 
 KEY = "mcpServers"

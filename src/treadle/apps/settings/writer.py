@@ -89,7 +89,7 @@ def _read_config(file: Path) -> str:
 
 
 def _write_config(file: Path, text: str) -> None:
-    from treadle.policy.settings_file import write_private_file
+    from treadle.lib.files.private_files import write_private_file
 
     mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
     write_private_file(file, text.encode())

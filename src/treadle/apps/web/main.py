@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import socket
 import sys
@@ -17,7 +16,7 @@ from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import write_private_file
 
 EXIT_USAGE = 2
 MAX_MESSAGE_BYTES = 16 << 20
@@ -115,13 +114,7 @@ def read_link(*, is_new: bool = False) -> SavedLink:
 
 def save_link(link: SavedLink) -> None:
     """Keep the link; only the user can read the file."""
-    file = _find_file()
-    make_private_folder(file.parent)
-    part = file.with_name(f"{file.name}.{os.getpid()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as output:
-        output.write(msgspec.json.encode(link))
-    part.replace(file)
+    write_private_file(_find_file(), msgspec.json.encode(link))
 
 
 def _find_file() -> Path:

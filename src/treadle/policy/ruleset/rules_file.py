@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.lib.files.private_files import write_private_file
 from treadle.lib.text.text import suggest
 from treadle.policy.ruleset.paths import is_inside
 from treadle.policy.ruleset.rules import (
@@ -23,7 +24,7 @@ from treadle.policy.ruleset.rules import (
     RuleSet,
     parse_rule,
 )
-from treadle.policy.settings_file import find_line, read_settings_file, write_private_file
+from treadle.policy.settings_file import find_line, read_settings_file
 
 
 def read_rules(

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 
 
 class Files(Protocol):

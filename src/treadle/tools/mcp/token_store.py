@@ -8,12 +8,8 @@ nothing is kept in memory. Used by oauth.py; `treadle mcp login` writes them.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,9 +17,11 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import locked_update
 
 KEYRING_SERVICE = "treadle-mcp"
+
+LoginEntries = dict[str, dict[str, Any]]
 
 
 class LoginRecord(msgspec.Struct, frozen=True):
@@ -89,18 +87,15 @@ class TokenStore:
                 entry = {"place": "keyring"}
             except Exception:  # noqa: BLE001 - a locked or broken keyring: the file is used
                 pass
-        with self._only_one():
-            self._write({**self._read(), key: entry})
+        self._change(lambda entries: entries.update({key: entry}))
 
     def remove(self, name: str, url: str) -> bool:
         """Forget a login; whether there was one."""
         key = make_record_key(name, url)
-        if key not in self._read():
+        entry = self._read().get(key)
+        if entry is None:
             return False
-        with self._only_one():
-            entries = self._read()
-            entry = entries.pop(key, {})
-            self._write(entries)
+        self._change(lambda entries: entries.pop(key, None))
         if entry.get("place") == "keyring" and self._keyring is not None:
             try:
                 self._keyring.delete_password(KEYRING_SERVICE, key)
@@ -112,36 +107,34 @@ class TokenStore:
         """Whether there is a record; does not ask the keyring, which may ask the user."""
         return make_record_key(name, url) in self._read()
 
-    @contextmanager
-    def _only_one(self) -> Iterator[None]:
-        """Another process that changes the file at the same time waits."""
-        make_private_folder(self.file.parent)
-        lock = self.file.with_suffix(".lock")
-        with lock.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            yield
-
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> LoginEntries:
         try:
-            entries = json.loads(self.file.read_bytes())
+            return self._decode(self.file.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"{self.file} cannot be read ({error}): remove it and log in again with "
-                "`treadle mcp login NAME`"
-            ) from error
+        except OSError as error:
+            raise self._make_error(error) from error
+
+    def _change(self, change: Callable[[LoginEntries], object]) -> None:
+        def update(before: bytes | None) -> bytes:
+            entries = {} if before is None else self._decode(before)
+            change(entries)
+            return msgspec.json.format(msgspec.json.encode(entries), indent=1)
+
+        locked_update(self.file, update)
+
+    def _decode(self, data: bytes) -> LoginEntries:
+        try:
+            entries = json.loads(data)
+        except ValueError as error:
+            raise self._make_error(error) from error
         return entries if isinstance(entries, dict) else {}
 
-    def _write(self, entries: dict[str, dict[str, Any]]) -> None:
-        descriptor, temporary = tempfile.mkstemp(dir=self.file.parent, prefix=".logins-")
-        try:
-            with os.fdopen(descriptor, "w") as file:  # mkstemp made it with mode 0600
-                json.dump(entries, file, indent=1)
-            Path(temporary).replace(self.file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    def _make_error(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            f"{self.file} cannot be read ({error}): remove it and log in again with "
+            "`treadle mcp login NAME`"
+        )
 
 
 def make_record_key(name: str, url: str) -> str:

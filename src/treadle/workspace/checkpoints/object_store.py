@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 
 # left, ignored: it existed, but its content is not stored. A version that stored no ignored entry
 # also stored no mode of a folder (0).

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 from treadle.workspace.worktrees import merge
 from treadle.workspace.worktrees.git import Repository, open_repository
 from treadle.workspace.worktrees.merge import WorktreeChange

@@ -39,7 +39,7 @@ from treadle.apps.fleet.folders.workspace_snapshot import (
 from treadle.apps.fleet.folders.workspace_source import fill_folder
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError, WorkspaceError
-from treadle.lib.files.private_folder import make_private_folder
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.text.text import plural
 from treadle.sessions.library import default_root
 from treadle.sessions.open_store import check_session_id

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.lib.files.private_files import write_private_file
 from treadle.sessions.log.lock import is_file_locked
 
 MAX_DRAFT_CHARS = 1_000_000
@@ -75,15 +76,10 @@ class Drafts:
             text=redact_for_display(draft.text),
             pastes={number: redact_for_display(text) for number, text in draft.pastes.items()},
         )
-        file = place / f"{self._name}.json"
-        new = file.with_suffix(".new")
         try:
             self._hold_lock(place)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123 - with a mode
-                out.write(msgspec.json.encode(safe))
-            new.replace(file)
+            write_private_file(place / f"{self._name}.json", msgspec.json.encode(safe))
         except OSError as error:
-            _unlink(new)
             return error.strerror or str(error)
         return ""
 

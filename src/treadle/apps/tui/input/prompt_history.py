@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.lib.files.private_files import write_private_file
 
 MAX_LINES = 500
 MAX_ENTRY_CHARS = 100_000  # in the file
@@ -136,13 +138,8 @@ def _write_newest(file: Path, lines: list[str]) -> None:
         if room < 0:
             break
         kept.append(encoded)
-    new = file.with_suffix(f".{os.getpid()}")
-    try:
-        new.touch(0o600)
-        new.write_bytes(b"".join(reversed(kept)))
-        new.replace(file)
-    except OSError:
-        new.unlink(missing_ok=True)
+    with suppress(OSError):
+        write_private_file(file, b"".join(reversed(kept)))
 
 
 class HistorySearch:
