@@ -37,16 +37,10 @@ class NamedCommand(msgspec.Struct, frozen=True):
 
     async def expand(self, session: AgentSession, settings: Settings) -> tuple[UserContent, ...]:
         """Its message; what it allows is allowed for this turn."""
-        is_approved = is_command_approved(self.folder, self.command)
-        if not is_approved:
+        if not is_command_approved(self.folder, self.command):
             print_error(f"treadle: /{self.command.name}: {UNAPPROVED}")
         added = list_added_folders(settings, self.folder)
-        message = await expand_command(
-            session, self.command, self.arguments, is_approved=is_approved, added_folders=added
-        )
-        if is_approved:
-            session.policy.grant(self.command.allowed_tools)
-        return message.content
+        return (await expand_command(session, self.command, self.arguments, added)).content
 
 
 async def expand_server_prompt(

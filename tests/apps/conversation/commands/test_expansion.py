@@ -35,7 +35,7 @@ async def expand(folder: Path, arguments: str = "", *, is_user: bool = False) ->
     session = await build_agent(Settings(model="ollama/fake", sandbox="off"), folder)
     command = CustomCommand("go", "", BODY, folder / "go.md", is_user=is_user)
     try:
-        message = await expand_command(session, command, arguments, is_approved=True)
+        message = await expand_command(session, command, arguments)
     finally:
         await session.aclose()
     return "\n".join(part.text for part in message.content if isinstance(part, Text))

@@ -8,32 +8,20 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from treadle.apps.assembly.extensions import is_command_approved
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.transcript import UserItem
 from treadle.lib.text.text import suggest
 
 
 async def expand_custom(session: HostedSession, name: str, arguments: str) -> UserItem | None:
-    """The message of the command with this name, and what it allows is allowed until the turn ends;
-    None if there is none."""
+    """The message of the command with this name; None if there is none."""
     from treadle.apps.conversation.commands.expansion import expand_command
 
-    command = next((one for one in session.custom_commands if one.name == name), None)
-    if command is None:
-        return None
-    agent_session = session.agent_session
-    is_approved = is_command_approved(session.folder, command)
-    message = await expand_command(
-        agent_session,
-        command,
-        arguments,
-        is_approved=is_approved,
-        added_folders=session.list_added_folders(),
-    )
-    if is_approved:
-        agent_session.policy.grant(command.allowed_tools)
-    return message
+    for command in session.custom_commands:
+        if command.name == name:
+            added = session.list_added_folders()
+            return await expand_command(session.agent_session, command, arguments, added)
+    return None
 
 
 def begins_with_path(line: str, commands: Container[str]) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from treadle.apps.assembly.assemble import AgentSession
 from treadle.apps.assembly.command_files import SHELL_COMMAND, CustomCommand
+from treadle.apps.assembly.extensions import is_command_approved
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.conversation.attachments import attach_mention, find_mentions
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest
@@ -32,12 +33,12 @@ async def expand_command(
     session: AgentSession,
     command: CustomCommand,
     arguments: str,
-    *,
-    is_approved: bool,
     added_folders: Sequence[Path] = (),
 ) -> UserItem:
-    """The message of a command. Without approval nothing of it runs."""
+    """The message of a command. Without approval nothing of it runs; with it, what it allows is
+    allowed until the turn ends."""
     outputs: list[str] = []
+    is_approved = is_command_approved(session.workspace.root, command)
     for line in SHELL_COMMAND.findall(command.body):
         filled = command.fill_in(line, arguments)
         outputs.append(await run_prepared(session, filled) if is_approved else f"({UNAPPROVED})")
@@ -48,6 +49,8 @@ async def expand_command(
     for number, output in enumerate(outputs):
         text = text.replace(f"\0{number}\0", output)
     files = await _attach_files(session, command, arguments, added_folders)
+    if is_approved:
+        session.policy.grant(command.allowed_tools)
     return UserItem((Text(text), *files))
 
 
