@@ -115,7 +115,7 @@ class PlainFrontend(Frontend):
             self._transcript.reset()
         self.first_screen = self._watched = None
         self.mark_changed()
-        if self._out.isatty() and not len(conversation.driver.history):
+        if self._out.isatty() and not is_shown and not len(conversation.driver.history):
             printing = self._print_first_screen(conversation)
             self._track_task(asyncio.get_running_loop().create_task(printing))
 

@@ -6,6 +6,7 @@ The commands themselves are conversation/commands/table.py.
 from __future__ import annotations
 
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange, catch_errors
+from treadle.apps.conversation.state.blocks import CodeBlock
 from treadle.apps.pages.session_files import export_session
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
@@ -56,7 +57,7 @@ async def show_answer(hub: Hub, session: LiveSession, answer: CommandAnswer) -> 
     if answer.tone == "error":
         return Problem(answer.note, "command")
     if answer.is_table:
-        session.show_message(answer.note)
+        session.conversation.show_block(CodeBlock("", answer.note))
         return None
     return ShowMessage(answer.note) if answer.note else None
 

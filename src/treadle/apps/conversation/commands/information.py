@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.commands.review import run_git
+from treadle.apps.conversation.commands.review import NO_REPOSITORY, read_git, run_git
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
@@ -42,6 +42,8 @@ async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:
+    if await read_git(session, "rev-parse --git-dir") is None:
+        return CommandAnswer(NO_REPOSITORY, "warning")
     # Programs that the folder names for diffs are not run: it may not be trusted.
     result = await run_git(session, "diff --no-color --no-ext-diff --no-textconv HEAD")
     output = result.output.strip()

@@ -61,7 +61,7 @@ async def _restore(session: HostedSession, action: RestoreAction, path: str) -> 
         return await run([*named, *include])
 
     options = _list_restore_options(action, unnamed)
-    is_skippable = not any(one.author == "agent" or one.is_doubtful for one in changes)
+    is_skippable = not named and all(one.author in ("both", "user") for one in changes)
     if asked:
         title = f"{title}: some are yours or may be yours"
     else:
@@ -159,7 +159,7 @@ async def _ask_scope(session: HostedSession, turn: TurnLine) -> CommandAnswer:
 
     return CommandAnswer(
         question=Question(
-            f"{plural(len(restored), 'file')} would change",
+            f"{plural(len(restored), 'file')} would change" if changes else REWIND_TITLE,
             _list_rewind_scopes(changes),
             rewind_scope,
             changes=changes,

@@ -26,6 +26,7 @@ WORKING_TREE = (
     "Review the uncommitted changes of the working tree: `git diff HEAD`, and the new files that "
     "`git status --short` lists."
 )
+NO_REPOSITORY = "this folder is not in a git repository"
 USAGE = (
     "/review reviews the uncommitted changes, /review RANGE commits (main..HEAD, HEAD~3), "
     "/review TEXT what the text describes"
@@ -48,10 +49,10 @@ async def run_review(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def _describe_task(session: HostedSession, arguments: str) -> str:
-    status = await _read_git(session, "status --porcelain")
+    status = await read_git(session, "status --porcelain")
     if status is None:
         if not arguments:
-            raise ConfigError(f"this folder is not in a git repository; {USAGE}")
+            raise ConfigError(f"{NO_REPOSITORY}; {USAGE}")
         return f"Review what this describes:\n{arguments}"
     if not arguments:
         if not status:
@@ -72,10 +73,10 @@ async def _is_revision(session: HostedSession, word: str) -> bool:
     if word.startswith("-"):
         return False
     command = f"rev-list --max-count=1 {shlex.quote(word)} --"
-    return await _read_git(session, command) is not None
+    return await read_git(session, command) is not None
 
 
-async def _read_git(session: HostedSession, command: str) -> str | None:
+async def read_git(session: HostedSession, command: str) -> str | None:
     """Its output; None if git fails, or is not there."""
     result = await run_git(session, command)
     return result.output.strip() if result.exit_code == 0 else None
