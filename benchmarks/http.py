@@ -202,13 +202,13 @@ class AiohttpFloor(Floor):
 
 class OwnClientFloor(Floor):
     def __init__(self, base: str, tool: str, max_turns: int) -> None:
-        from treadle.models.http.client import Client
+        from treadle.lib.http.client import Client
 
         super().__init__(base, tool, max_turns)
         self._client = Client()
 
     async def _post(self, body: bytes) -> AsyncIterator[list[bytes]]:
-        from treadle.models.http.sse import SSEReader
+        from treadle.lib.http.sse import SSEReader
 
         async with self._client.post(self._url, HEADERS, body) as response:
             reader = SSEReader()

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from treadle.models.http.client import Client
-from treadle.models.http.sse import SSEReader
+from treadle.lib.http.client import Client
+from treadle.lib.http.sse import SSEReader
 
 HEADERS = {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"}
 Run = Callable[[str, bytes], Awaitable[int]]

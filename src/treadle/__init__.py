@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from treadle._version import __version__
     from treadle.agents.agent import Agent
     from treadle.agents.agent_definition import AgentDefinition
-    from treadle.agents.result import Result
+    from treadle.agents.child_agents import PreparedChild
+    from treadle.agents.run import Result
     from treadle.agents.session import Session
     from treadle.agents.stream import Stream
-    from treadle.agents.subagents import ChildStart, ChildTask, PreparedChild
+    from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
@@ -151,8 +152,8 @@ __getattr__, __dir__ = lazy_exports(
         "OutputMismatch": "core.errors",
         "OutputMissing": "core.errors",
         "PendingApproval": "core.steps",
-        "PreparedChild": "agents.subagents",
-        "Result": "agents.result",
+        "PreparedChild": "agents.child_agents",
+        "Result": "agents.run",
         "Retry": "core.loop.retry",
         "RunContext": "core.loop.config",
         "RunFailed": "core.events",

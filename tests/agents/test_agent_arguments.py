@@ -23,7 +23,7 @@ from treadle import (
     tool,
 )
 from treadle.agents.agent_runs import RUN_ARGUMENTS
-from treadle.agents.argument_types import AgentChanges, AgentSettings, RunOptions
+from treadle.agents.agent_settings import AgentArguments, AgentChanges, AgentSettings
 from treadle.budgets import CostBudget
 from treadle.contracts import (
     Admit,
@@ -121,8 +121,7 @@ def test_a_misspelt_setting_is_an_error():
     with pytest.raises(TypeError, match="no argument 'hidden'; it has approve, ") as caught:
         Agent(Scripted([]), hidden=1)  # type: ignore[call-overload]
     listed = str(caught.value).partition("it has ")[2].split(", ")
-    parameters = set(inspect.signature(Agent.__init__).parameters)
-    assert set(listed) == parameters - {"self", "unknown"}
+    assert set(listed) == set(inspect.signature(Agent).parameters)
 
 
 async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
@@ -214,12 +213,15 @@ async def test_a_tool_that_comes_later_under_a_taken_name_is_reported_in_the_log
 
 
 def test_the_typed_settings_are_those_of_the_constructor():
-    parameters = set(inspect.signature(Agent.__init__).parameters) - {"self", "unknown"}
-    assert set(AgentChanges.__annotations__) == parameters - {"deps_type", "output_type"}
-    first = {"model", "tools", "deps_type", "output_type"}
-    assert set(AgentSettings.__annotations__) == parameters - first
-    own = set(inspect.signature(Agent.stream).parameters) - {"self", "unknown"}
-    assert set(RUN_ARGUMENTS) == own == {"prompt", "deps", "output", *RunOptions.__annotations__}
+    types, first = AgentSettings.__annotations__, {"model", "tools", "deps_type", "output_type"}
+    assert {name: str(types[name]) for name in types if name not in first} == {
+        name: one.__forward_arg__ for name, one in AgentArguments.__annotations__.items()
+    }
+    assert set(AgentChanges.__annotations__) == set(types) - {"deps_type", "output_type"}
+    assert set(inspect.signature(Agent).parameters) == set(types)
+    for method in (Agent.run, Agent.stream):
+        own = set(inspect.signature(method).parameters) - {"self", "unknown"}
+        assert set(RUN_ARGUMENTS) == own
 
 
 async def test_deps_reach_async_and_plain_functions_and_children():

@@ -14,8 +14,8 @@ from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file
 from treadle.agents.child_agents import ChildAgents
+from treadle.agents.child_settings import find_unknown, match_tools
 from treadle.agents.subagents import MAX_CHILDREN, ChildStart
-from treadle.agents.tool_names import find_unknown, match_tools
 from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
@@ -223,6 +223,7 @@ async def test_a_report_says_that_a_message_did_not_reach_the_child():
     await pause.reached.wait()
     await driver.next()
     [child] = children.running.values()
+    assert child.driver is not None
     child.driver.interrupt()
     await driver.tasks.wait()
     assert "1 message that you sent did not reach it" in driver.tasks.list()[0].output
@@ -335,12 +336,77 @@ async def test_the_child_of_a_fork_whose_opening_is_cancelled_can_be_opened(
 
     with monkeypatch.context() as patch:
         patch.setattr("treadle.sessions.open_store.read_session", cancel)
-        opening = asyncio.create_task(children.open_store("fork", "call_1"))
+        opening = asyncio.create_task(children.open_store("fork", "call_1", lambda call_id: True))
         await asyncio.wait([opening])
     assert opening.cancelled()
     store = await children.open_store("fork", "call_1")
     assert store is not None
     await store.aclose()
+
+
+@pytest.mark.parametrize("place", ["folder", "sessions.db"])
+async def test_the_children_of_a_child_are_continued_in_a_fork_of_a_fork(
+    tmp_path: Path, place: str
+):
+    first = by_last_message(
+        parent=[Say(calls=[task("child", name="a")]), "ok"],
+        child=[Say(calls=[task("grandchild", name="b")]), "done"],
+        grandchild="I saw a door.",
+    )
+    async with Agent(first, subagents=[], store=tmp_path / place).session("s") as session:
+        await session.run("parent")
+        await session.fork("fork")
+    async with Agent(Scripted([]), store=tmp_path / place).session("fork") as session:
+        await session.fork("second")
+    again = by_last_message(
+        more=[Say(calls=[task("ask it", continue_agent="a")]), "ok"],
+        ask=[Say(calls=[task("which one?", continue_agent="b")]), "a door"],
+        which="A red door.",
+    )
+    async with Agent(again, subagents=[], store=tmp_path / place).session("second") as session:
+        result = await session.run("more")
+    assert answers(result.transcript)[-1] == "a door"
+    [of_grandchild] = [one for one in again.requests if "grandchild" in messages(one)]
+    assert messages(of_grandchild) == ["grandchild", "which one?"]
+
+
+@pytest.mark.parametrize("place", ["folder", "sessions.db"])
+async def test_a_fork_continues_a_child_as_it_was_when_the_fork_was_made(
+    tmp_path: Path, place: str
+):
+    def make(*replies: Any) -> Agent:
+        return Agent(Scripted(list(replies)), subagents=[], store=tmp_path / place)
+
+    replies = Say(calls=[task("look", name="scout")]), "I saw a door.", "ok"
+    later = Say(calls=[task("the secret is 42", continue_agent="scout")]), "Noted.", "ok"
+    async with make(*replies, *later).session("s") as session:
+        await session.run("parent")
+        await session.fork("fork")
+        await session.run("go on")
+    agent = make(Say(calls=[task("again", continue_agent="scout")]), "Still there.", "ok")
+    async with agent.session("fork") as session:
+        result = await session.run("go on")
+    assert answers(result.transcript)[-1] == "Still there."
+    assert messages(agent.config.model.requests[1]) == ["look", "again"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", ["folder", "sessions.db"])
+async def test_a_new_child_of_a_fork_is_not_the_one_of_a_later_call_with_the_same_id(
+    tmp_path: Path, place: str
+):
+    def make(prompt: str, answer: str) -> Agent:
+        call = ToolCall("call_7", "task", f'{{"description": "d", "prompt": "{prompt}"}}')
+        replies: list[Any] = ["hello", Say(calls=[call]), answer, "ok"]
+        return Agent(Scripted(replies), subagents=[], store=tmp_path / place)
+
+    async with make("work", "of the origin").session("s") as session:
+        await session.run("hi")
+        await session.fork("fork")
+        await session.run("parent")
+    async with make("other work", "of the fork").session("fork") as session:
+        await session.run("hi again")
+        result = await session.run("parent")
+    assert answers(result.transcript) == ["of the fork"]
 
 
 # --- resumed after a crash ---------------------------------------------------------------
@@ -487,6 +553,30 @@ async def test_a_child_without_a_session_is_in_doubt_after_a_crash():
     transcript = await resume_after(crash, Scripted(["ok"]))
     assert "outcome unknown" in answers(transcript)[0]
     assert "no session that could be continued" in answers(transcript)[0]
+
+
+async def test_a_stored_child_that_had_not_begun_begins_after_a_crash(tmp_path: Path):
+    store, place, entered = MemoryStore("p"), tmp_path / "children", asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    agent = Agent(Scripted([Say(calls=[task("work")])]), subagents=[], prepare_child=hang)  # type: ignore[arg-type]
+    driver = agent.start("parent", store=store, children=ChildAgents(place))
+    step = asyncio.create_task(driver.next())
+    await entered.wait()
+    entries = list(store.durable)
+    driver.interrupt()
+    await step
+    await driver.aclose()
+    again = Agent(Scripted(["the work is done", "ok"]), subagents=[])
+    left = MemoryStore("p", entries)
+    resumed = again.start(state=fold_entries(entries), store=left, children=ChildAgents(place))
+    while not isinstance(await resumed.next(), Finished):
+        pass
+    await resumed.aclose()
+    assert answers(resumed.transcript) == ["the work is done"]
 
 
 # --- never more than the parent ----------------------------------------------------------

@@ -23,7 +23,7 @@ from treadle.apps.console.console import UsageError
 from treadle.apps.conversation.attachments import find_mentions
 from treadle.apps.conversation.commands.peer_names import PEER_SUBCOMMANDS
 from treadle.sessions import Library
-from treadle.workspace.sandbox.limits import get_default_memory
+from treadle.workspace.command_limits import get_default_memory
 
 
 def test_help_fits_a_screen():

@@ -13,8 +13,8 @@ import pytest
 from tests.apps.program import run
 from tests.tools.mcp.helpers import raw
 from tests.workspace.helpers import needs_bubblewrap
-from treadle.apps.assembly.extensions import approve_extensions, discover_extensions
 from treadle.apps.console import exit_codes
+from treadle.apps.settings.extensions import approve_extensions, discover_extensions
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
 LAST = FakeReply("That is all.")

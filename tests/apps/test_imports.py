@@ -11,11 +11,11 @@ from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 HEAVY = {"acp", "mcp", "opentelemetry", "pydantic", "rich", "starlette", "textual", "xllamacpp"}
 
 
-async def test_a_headless_run_imports_nothing_of_the_extras():
-    replies = [FakeReply(calls=(FakeCall("bash", {"command": "echo"}),)), FakeReply("Done.")]
+async def _list_loaded(replies: list[FakeReply], *arguments: str) -> set[str]:
+    """The modules that a run imports."""
     async with ProviderServer(replies) as server:
         process = await asyncio.create_subprocess_exec(
-            *(PROGRAM[0], "-X", "importtime", *PROGRAM[1:], "-p", "Hello"),
+            *(PROGRAM[0], "-X", "importtime", *PROGRAM[1:], *arguments),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -24,6 +24,20 @@ async def test_a_headless_run_imports_nothing_of_the_extras():
         out, err = await process.communicate()
     assert out.decode() == "Done.\n"
     lines = [line for line in err.decode().splitlines() if line.startswith("import time:")]
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
-    assert "treadle" in loaded
-    assert loaded & HEAVY == set()
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+async def test_a_headless_run_imports_nothing_of_the_extras():
+    calls = (FakeCall("bash", {"command": "echo"}),)
+    loaded = await _list_loaded([FakeReply(calls=calls), FakeReply("Done.")], "-p", "Hello")
+    packages = {name.partition(".")[0] for name in loaded}
+    assert "treadle" in packages
+    assert packages & HEAVY == set()
+
+
+async def test_a_run_without_a_sandbox_imports_no_module_of_it():
+    calls = (FakeCall("bash", {"command": "echo"}), FakeCall("write", {"path": "a", "text": "b"}))
+    options = ("--sandbox", "off", "--permission-mode", "bypass", "-p", "Hello")
+    loaded = await _list_loaded([FakeReply(calls=calls), FakeReply("Done.")], *options)
+    assert "treadle.workspace.local" in loaded
+    assert [name for name in loaded if name.startswith("treadle.workspace.sandbox")] == []

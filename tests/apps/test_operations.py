@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]  # no stubs
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.apps.program import run
 from treadle.apps.console import exit_codes
@@ -110,7 +112,8 @@ class Collector:
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value for name, _, value in (x.partition(": ") for x in lines)}
         body = await reader.readexactly(int(headers["content-length"]))
-        self.requests.append((first.split()[1], headers, json.loads(body)))
+        sent = MessageToDict(ExportTraceServiceRequest.FromString(body))
+        self.requests.append((first.split()[1], headers, sent))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
         await writer.drain()
         writer.close()

@@ -123,8 +123,8 @@ def test_a_wrong_rule_is_said(capsys):
 
 def test_the_list_and_a_run_see_the_same_rules(own_place: Path, capsys):
     """Both files of a folder are accepted together."""
-    from treadle.apps.assembly.rules import load_rules
     from treadle.apps.cli.commands import trust
+    from treadle.apps.settings.rules import load_rules
 
     Path(".treadle").mkdir()
     for name, rule in (("settings.json", "Bash(make:*)"), ("settings.local.json", "Bash(ls:*)")):

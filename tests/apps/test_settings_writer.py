@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.settings.settings import load_settings
+from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.writer import write_setting
 from treadle.core.errors import ConfigError
 

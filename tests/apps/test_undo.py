@@ -9,7 +9,6 @@ import os
 import pty
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from treadle.testing.provider import (
 )
 
 LAST = FakeReply("That is all.")
+READ = FakeReply(calls=(FakeCall("read", {"file_path": "f"}),))
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
@@ -283,7 +283,8 @@ async def test_undo_after_a_new_turn_begins_with_the_new_one(session: Session):
 
 
 async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
-    """Also a file that the user renames; what commands change is undone."""
+    """Also a file that the user renames. What commands change is undone, and a file that both
+    changed in the same line is left alone and named."""
     Path("mine").write_text("mine\n")
     Path("old").write_text("to be renamed\n")
     replies = iter([bash("echo 1 > a; echo agent > both"), bash("echo 2 >> a"), LAST])
@@ -294,14 +295,15 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
             Path("notes").write_text("new\n")
             Path("old").rename("new")
             Path("both").write_text("agent and mine\n")
-            time.sleep(0.1)  # several ticks of the clock of files
         return next(replies)
 
     async with ProviderServer(reply) as server:
         ran = await run(server, "-p", "go", *FREELY)
     assert (ran.code, Path("a").read_text()) == (0, "1\n2\n")
     ran = await run(None, "undo", "--yes")
-    assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a\n")
+    assert ran.code == exit_codes.ERROR
+    assert ran.out == "undid the file changes of turn 1 (go): removed a\n"
+    assert "not restored: both (you changed it since)\n" in ran.err
     assert tree() == {
         "both": "agent and mine\n",
         "mine": "mine, edited\n",
@@ -311,22 +313,21 @@ async def test_what_the_user_changes_while_the_model_thinks_is_not_undone():
 
 
 @pytest.mark.parametrize(
-    ("change", "is_sure"),
+    "change",
     [
-        ([bash("echo shell > base")], False),
-        ([FakeReply(calls=(FakeCall("read", {"file_path": "base"}),)), write("base", "it")], True),
+        [bash("echo shell > base")],
+        [FakeReply(calls=(FakeCall("read", {"file_path": "base"}),)), write("base", "it")],
     ],
     ids=["command", "file tool"],
 )
 async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinking(
-    change: list[FakeReply], is_sure: bool
+    change: list[FakeReply],
 ):
     Path("base").write_text("base\n")
     replies: Iterator[FakeReply] = iter([bash("echo 1 > a"), *change, LAST])
 
     def reply(request: ReceivedRequest) -> FakeReply:
         if Path("a").exists() and Path("base").read_text() == "base\n":
-            time.sleep(0.1)  # several ticks of the clock of files
             Path("base").write_text("base\nuser edit\n")
         return next(replies)
 
@@ -335,17 +336,13 @@ async def test_undo_goes_back_to_what_the_user_wrote_while_the_model_was_thinkin
     agents = Path("base").read_text()
     assert "user edit" not in agents
     ran = await run(None, "undo")
-    assert (ran.code, agents) == (exit_codes.USAGE_ERROR, Path("base").read_text())
-    assert ("The agent changed these files. Undo will:\n  change base " in ran.out) == is_sure
-    assert "  change base (back to your version)\n" in ran.out
-    ran = await run(None, "undo", "--yes")
-    assert (ran.code, tree()) == (0, {"base": "base\nuser edit\n"})
+    assert (ran.code, ran.err, tree()) == (0, "", {"base": "base\nuser edit\n"})
     assert (await run(None, "redo")).code == 0
     assert tree() == {"a": "1\n", "base": agents}
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_users(
+async def test_after_kill_9_while_the_model_thinks_it_is_known_what_the_agent_changed(
     goes_on: bool,
 ):
     Path("code.py").write_text("one\n")
@@ -359,11 +356,32 @@ async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_
         if goes_on:
             assert (await run(server, "-p", "--continue", *FREELY)).code == 0
     ran = await run(None, "undo")
+    assert (ran.code, tree()) == (0, {"code.py": "one\n", "own": "mine\n"})
+    assert (await run(None, "redo")).code == 0
+    assert tree() == {"code.py": "two\n", "own": "mine\n"}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_undo_after_kill_9_of_a_command_lists_the_files_and_asks(
+    goes_on: bool, tmp_path: Path
+):
+    Path("code.py").write_text("one\n")
+    os.mkfifo(tmp_path / "begun")
+    command = f"echo two > code.py; echo > {tmp_path}/begun; sleep 60"
+    async with ProviderServer([bash(command), LAST]) as server:
+        process = await start(server, "-p", "go", *FREELY)
+        await asyncio.to_thread((tmp_path / "begun").read_bytes)
+        process.kill()
+        await process.communicate()
+        Path("own").write_text("mine\n")
+        if goes_on:
+            assert (await run(server, "-p", "--continue", *FREELY)).code == 0
+    ran = await run(None, "undo")
     assert (ran.code, Path("code.py").read_text()) == (exit_codes.USAGE_ERROR, "two\n")
-    assert "changed after the program was killed; some changes may be yours" in ran.out
-    assert "change code.py\n" in ran.out
+    doubt = "it changed after the program was killed"
+    assert f"Some of these changes may be yours. Undo will:\n  change code.py ({doubt})" in ran.out
     code, _ = await answer_at_a_terminal("y\n", "undo")
-    assert (code, Path("code.py").read_text()) == (0, "one\n")
+    assert (code, tree()) == (0, {"code.py": "one\n"})
     assert (await run(None, "redo")).code == 0
     assert tree() == {"code.py": "two\n", "own": "mine\n"}
 
@@ -371,61 +389,78 @@ async def test_undo_after_kill_9_lists_the_files_and_asks_since_some_may_be_the_
 # ------------------------------------------------------------------ while a command runs
 
 
-async def work_while_a_command_runs(tmp_path: Path) -> str:
-    """The id of a session in which the user changed files while a command of the agent ran."""
+async def test_what_changes_while_a_command_runs_is_undone_and_redo_brings_it_back(tmp_path: Path):
+    """Nobody can tell who did it: the span of a call is the agent's."""
     for name in ("appended", "old", "deleted"):
         Path(name).write_text("mine\n")
     os.mkfifo(tmp_path / "begun")
     os.mkfifo(tmp_path / "go")
     command = f"echo > {tmp_path}/begun; cat {tmp_path}/go; echo agent > made"
-    async with ProviderServer([write("surely", "agent\n"), bash(command), LAST]) as server:
-        running = asyncio.create_task(run(server, "-p", "go", "--output-format", "json", *FREELY))
+    async with ProviderServer([write("by_tool", "agent\n"), bash(command), LAST]) as server:
+        running = asyncio.create_task(run(server, "-p", "go", *FREELY))
         await asyncio.to_thread((tmp_path / "begun").read_bytes)
         Path("appended").write_text("mine\nand more\n")
         Path("created").write_text("mine\n")
         Path("old").rename("new")
         Path("deleted").unlink()
         await asyncio.to_thread((tmp_path / "go").write_bytes, b"")
-        ran = await running
-    assert ran.code == 0, ran.err
-    return str(ran.lines[0]["session_id"])
-
-
-DOUBTFUL = """\
-These files changed while a command of the agent ran; some changes may be yours. Undo will:
-  change appended
-  delete created
-  bring back deleted
-  delete made
-  delete new
-  bring back old
-"""
-
-
-async def test_undo_asks_once_about_files_that_changed_while_a_command_ran(tmp_path: Path):
-    await work_while_a_command_runs(tmp_path)
+        assert (await running).code == 0
     before = tree()
     ran = await run(None, "undo")
-    assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, before)
-    assert DOUBTFUL in ran.out
-    assert "The agent changed these files. Undo will:\n  delete surely\n" in ran.out
-    assert "nothing was changed; add --yes" in ran.err
-    code, out = await answer_at_a_terminal("n\n", "undo")
-    assert (code, tree(), out.count("[y/N]")) == (exit_codes.USAGE_ERROR, before, 1)
-    code, out = await answer_at_a_terminal("y\n", "undo")
-    assert (code, out.count("[y/N]")) == (0, 1)
+    assert (ran.code, ran.err) == (0, "")
     assert tree() == {"appended": "mine\n", "deleted": "mine\n", "old": "mine\n"}
     assert (await run(None, "redo")).code == 0
     assert tree() == before
 
 
-async def test_undo_include_restores_of_such_files_only_the_named_ones(tmp_path: Path):
-    await work_while_a_command_runs(tmp_path)
+async def work_beside_a_background_command(tmp_path: Path) -> str:
+    """The id of a session in which the user changed a file while the model thought and a command
+    of the agent ran in the background; that command changed one, too."""
+    for name in ("go", "done", "end"):
+        os.mkfifo(tmp_path / name)
+    command = f"cat {tmp_path}/go; echo agent > behind; echo > {tmp_path}/done; cat {tmp_path}/end"
+    call = FakeCall("bash", {"command": command, "run_in_background": True})
+    replies = iter([FakeReply(calls=(call,)), write("sure", "agent\n"), LAST, LAST])
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if request.number == 1:  # the command runs
+            (tmp_path / "go").write_bytes(b"")
+            (tmp_path / "done").read_bytes()
+            Path("mine").write_text("mine\n")
+        if request.number == 2:
+            (tmp_path / "end").write_bytes(b"")
+        return next(replies)
+
+    async with ProviderServer(reply) as server:
+        ran = await run(server, "-p", "go", "--output-format", "json", *FREELY)
+    return str(ran.lines[0]["session_id"])
+
+
+async def test_undo_asks_about_files_that_changed_while_only_a_background_command_ran(
+    tmp_path: Path,
+):
+    session_id = await work_beside_a_background_command(tmp_path)
     before = tree()
-    ran = await run(None, "undo", "--include", "made")
-    assert ran.code == exit_codes.ERROR
-    assert tree() == {name: text for name, text in before.items() if name not in ("made", "surely")}
-    assert "not restored: created (it changed while a command of the agent ran" in ran.err
+    ran = await run(None, "undo")
+    assert (ran.code, tree()) == (exit_codes.USAGE_ERROR, before)
+    agent, doubtful = ran.out.split("Some of these changes may be yours. Undo will:\n")
+    assert agent == "The agent changed these files. Undo will:\n  delete sure\n"
+    for line, name in zip(doubtful.splitlines(), ("behind", "mine"), strict=True):
+        assert line.startswith(f"  delete {name} (it changed while [bash: cat {tmp_path}")
+        assert line.endswith(" ran in the background)")
+    assert "nothing was changed; add --yes" in ran.err
+    ran = await run(None, "undo", "--include", "behind")
+    assert (ran.code, tree()) == (exit_codes.ERROR, {"mine": "mine\n"})
+    assert "not restored: mine (it changed while [bash: cat" in ran.err
+    assert (await run(None, "redo")).code == 0
+    words = ("sessions", "rewind", session_id, "1")
+    code, out = await answer_at_a_terminal("n\n", *words)
+    assert (code, out.count("[y/N]"), tree()) == (exit_codes.USAGE_ERROR, 1, before)
+    assert "Restore 3 files?" in out
+    code, _ = await answer_at_a_terminal("y\n", "undo")
+    assert (code, tree()) == (0, {})
+    assert (await run(None, "redo")).code == 0
+    assert tree() == before
 
 
 async def test_undo_refuses_to_include_a_file_that_is_not_in_its_list(session: Session):
@@ -437,60 +472,60 @@ async def test_undo_refuses_to_include_a_file_that_is_not_in_its_list(session: S
     assert tree() == {}
 
 
-async def test_a_rewind_lists_files_that_changed_while_a_command_ran(tmp_path: Path):
-    session_id = await work_while_a_command_runs(tmp_path)
-    before = tree()
-    words = ("sessions", "rewind", session_id, "1")
-    code, out = await answer_at_a_terminal("n\n", *words)
-    assert (code, tree()) == (exit_codes.USAGE_ERROR, before)
-    assert DOUBTFUL.replace("Undo", "Rewind") in out
-    assert "Restore 7 files?" in out
-    assert (await run(None, *words, "--yes")).code == 0
-    assert sorted(tree()) == ["appended", "deleted", "old"]
+async def test_undo_keeps_the_lines_that_the_user_changed_since(session: Session):
+    lines = [f"line {number}\n" for number in range(9)]
+    Path("code.py").write_text("".join(lines))
+    await session.turn("first", "sed -i 's/line 1/agent/' code.py; chmod +x code.py")
+    Path("code.py").write_text("mine\n" + Path("code.py").read_text().replace("line 7", "mine"))
+    mine = ["mine\n", *lines[:7], "mine\n", lines[8]]
+    ran = await run(None, "undo")
+    assert (ran.code, Path("code.py").read_text()) == (0, "".join(mine))
+    assert ran.out == "undid the file changes of turn 1 (first): restored code.py\n"
+    assert ran.err.startswith("your changes are kept in code.py; `treadle sessions versions ")
+    assert not Path("code.py").stat().st_mode & 0o100
+    assert (await run(None, "redo")).code == 0
+    assert Path("code.py").read_text() == "".join(mine).replace("line 1", "agent")
 
 
-async def test_undo_asks_only_about_files_that_may_be_the_users():
-    """The file tools are sure of their files, until a command or the user changes these."""
-    Path("edited").write_text("one\n")
-    replies = iter(
-        [
-            write("a", "1"),
-            write("b", "1"),
-            bash("echo 2 > b"),
-            FakeReply(calls=(FakeCall("read", {"file_path": "edited"}),)),
-            FakeReply(
-                calls=(
-                    FakeCall(
-                        "edit",
-                        {"file_path": "edited", "old_string": "one", "new_string": "two"},
-                    ),
-                )
-            ),
-            LAST,
-        ]
-    )
+async def test_what_the_user_changes_after_an_edit_that_failed_is_not_undone():
+    Path("f").write_text("mine\n")
+    wrong: dict[str, object] = {
+        "file_path": "f",
+        "old_string": "no such text",
+        "new_string": "agent",
+    }
+    calls = (FakeCall("edit", wrong),)
+    replies = iter([bash("echo 1 > a"), READ, FakeReply(calls=calls), bash("echo 2 > b"), LAST])
 
     def reply(request: ReceivedRequest) -> FakeReply:
-        is_command_done = Path("b").exists() and Path("b").read_text() == "2\n"
-        if is_command_done and "mine" not in Path("edited").read_text():
-            time.sleep(0.1)  # several ticks of the clock of files
-            Path("edited").write_text("one\nand mine\n")
+        if request.number == 3:  # the edit has failed
+            Path("f").write_text("mine, edited\n")
         return next(replies)
 
     async with ProviderServer(reply) as server:
         assert (await run(server, "-p", "go", *FREELY)).code == 0
-    assert Path("edited").read_text() == "two\nand mine\n"
     ran = await run(None, "undo")
-    assert ran.code == exit_codes.USAGE_ERROR
-    agent, doubtful = ran.out.split("changed while a command of the agent ran")
-    assert "delete a\n" in agent
-    assert "delete b\n" in doubtful
-    assert "change edited (back to your version)\n" in agent
-    assert (await run(None, "undo", "--yes")).code == 0
-    assert tree() == {"edited": "one\nand mine\n"}
+    assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a, b\n")
+    assert tree() == {"f": "mine, edited\n"}
 
 
-async def test_undo_of_what_the_file_tools_changed_asks_nothing_also_with_a_formatter_as_hook():
+async def test_what_the_user_changes_while_a_child_agent_thinks_is_not_undone():
+    call = FakeCall("task", {"description": "it", "prompt": "the work"})
+    replies = iter([FakeReply(calls=(call,)), bash("echo agent > a"), LAST, LAST])
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        Path("f").write_text(f"mine {request.number}\n")
+        return next(replies)
+
+    async with ProviderServer(reply) as server:
+        assert (await run(server, "-p", "go", *FREELY)).code == 0
+    assert tree() == {"a": "agent\n", "f": "mine 3\n"}
+    ran = await run(None, "undo")
+    assert (ran.code, ran.out) == (0, "undid the file changes of turn 1 (go): removed a\n")
+    assert tree() == {"f": "mine 3\n"}
+
+
+async def test_undo_of_what_the_file_tools_changed_includes_a_formatter_as_hook():
     hook = {"type": "command", "command": "echo formatted >> a"}
     Path(".treadle").mkdir()
     hooks = {"PostToolUse": [{"matcher": "write", "hooks": [hook]}]}
@@ -653,9 +688,6 @@ async def test_a_folder_that_was_replaced_by_the_user_is_not_removed_for_a_file(
 # ------------------------------------------------------------------ edits between two changes
 
 
-READ = FakeReply(calls=(FakeCall("read", {"file_path": "f"}),))
-
-
 async def edit_between(*changes: tuple[FakeReply, ...]) -> str:
     """The id of a session of one turn: after each change but the last, the user edits `f`."""
     replies = [*changes[0]]
@@ -669,9 +701,7 @@ async def edit_between(*changes: tuple[FakeReply, ...]) -> str:
     def reply(request: ReceivedRequest) -> FakeReply:
         nonlocal asked
         if asked in edits:
-            time.sleep(0.1)  # several ticks of the clock of files
             Path("f").write_text(edits[asked])
-            time.sleep(0.1)
         asked += 1
         return [*replies, LAST][asked - 1]
 
@@ -699,7 +729,7 @@ async def test_every_version_of_a_file_that_the_user_edited_between_two_changes_
     ran = await run(None, "undo", "--yes")
     assert (ran.code, tree()) == (0, {"f": "mine 1\n"})
     again = "`treadle undo --include PATH` restores the one before it"
-    versions = f"`treadle sessions versions {session_id} PATH` lists all"
+    versions = f"`treadle sessions versions {session_id} PATH` lists all versions"
     assert ran.err == f"your version is back: f; {again}; {versions}\n"
     ran = await run(None, "undo", "--yes")
     assert (ran.code, tree()) == (exit_codes.ERROR, {"f": "mine 1\n"})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treadle.context.memory import read_memory, read_user_memory
-from treadle.context.memory_files import find_repository
+from treadle.context.memory_files import find_memory_root
 from treadle.context.reminders import ChangedMemory
 
 
@@ -126,8 +126,8 @@ def test_the_repository_is_where_git_is_and_only_the_users_own(
 ):
     below = root / "a/b"
     below.mkdir(parents=True)
-    assert find_repository(below) == below
+    assert find_memory_root(below) == below
     (root / ".git").mkdir()
-    assert find_repository(below) == root
+    assert find_memory_root(below) == root
     monkeypatch.setattr(os, "getuid", lambda: -1)
-    assert find_repository(below) == below
+    assert find_memory_root(below) == below

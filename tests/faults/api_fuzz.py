@@ -99,7 +99,7 @@ def watch_writes(world: World, plan: FuzzPlan) -> None:
     def write(store: SqliteStore, batch: list[QueuedEntry]) -> None:
         is_end = is_last()
         if is_end and plan.place == "inside":
-            rows = [(store._number, *queued) for queued in batch]
+            rows = [(store._number, one.seq, one.time, one.body) for one in batch]
             store._database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?)", rows)
             kill_self()
         write_rows(store, batch)

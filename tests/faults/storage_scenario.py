@@ -32,11 +32,11 @@ from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, pending
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.files.file_system import Files
 from treadle.models.anthropic.model import AnthropicCodec
 from treadle.models.catalog import card_for
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
-from treadle.sessions.log.files import Files
 from treadle.testing.faulty_files import FaultyFiles
 from treadle.testing.provider.dialects.anthropic import FakeAnthropic as StrictProvider
 from treadle.testing.provider.dialects.request_checks import ServerLimits

@@ -17,7 +17,7 @@ import pytest
 
 from tests.workspace.helpers import BOTH, alive, gone, marker, needs_bubblewrap, opened, seen
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.sandbox import limits
+from treadle.workspace import command_limits as limits
 
 
 @pytest.fixture(autouse=True)

@@ -41,8 +41,8 @@ from treadle.core.transcript import (
     Transcript,
     to_user_item,
 )
+from treadle.lib.http.timeouts import Timeouts
 from treadle.models.anthropic import Anthropic
-from treadle.models.http.timeouts import Timeouts
 from treadle.testing import provider
 from treadle.testing.provider import (
     BAD_ARGUMENTS,

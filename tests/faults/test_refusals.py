@@ -17,8 +17,8 @@ from treadle.core.steps import Finished
 from treadle.core.transcript.content import Image, Text
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import to_user_item
+from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.models.anthropic import Anthropic
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.journal import read_entries
 from treadle.testing.clock import ManualClock

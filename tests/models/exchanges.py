@@ -17,8 +17,8 @@ from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelTextDelt
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from treadle.models.http.transport import Disconnected, Headers, read_all
+from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.lib.http.transport import Disconnected, Headers, read_all
 from treadle.models.provider_base.http_model import HTTPModel
 
 FOLDER = Path(__file__).parent.parent / "data" / "exchanges"

@@ -31,10 +31,10 @@ from treadle.core.transcript import (
     Transcript,
     to_user_item,
 )
+from treadle.lib.http.sse import SSEReader
 from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import ATTACHED_LABEL, AnthropicEncoder
-from treadle.models.http.sse import SSEReader
 from treadle.models.provider_base.encoding import encode_transcript
 from treadle.models.provider_base.error_mapping import ProviderInfo
 from treadle.testing.provider import FakeCall, ProviderServer

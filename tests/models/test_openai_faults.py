@@ -14,7 +14,7 @@ from treadle.core.contracts.model import (
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ModelError, Overloaded, StreamBroken, Unreachable
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
-from treadle.models.http.timeouts import Timeouts
+from treadle.lib.http.timeouts import Timeouts
 from treadle.models.openai_chat.model import OpenAIChat
 from treadle.models.openai_responses.model import OpenAIResponses
 from treadle.testing.provider import BAD_ARGUMENTS, FakeCall, ProviderFault, ProviderServer

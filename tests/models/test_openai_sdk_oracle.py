@@ -12,7 +12,7 @@ import pytest
 
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest, ModelToolCallRequested
 from treadle.core.transcript import AssistantItem, Opaque, Text, Thinking, ToolCall, Transcript
-from treadle.models.http.sse import SSEReader
+from treadle.lib.http.sse import SSEReader
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_responses.decoding import (
     CITATIONS_LABEL,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from treadle.core.errors import ConfigError
 from treadle.models.output_schema import (
-    build_schema,
+    get_output_type,
     make_strict,
-    parse_structured_output,
     read_partial_output,
 )
 
@@ -61,10 +60,10 @@ def test_every_kind_of_type_gives_an_object_schema_and_comes_back():
         (Point | None, '{"value": null}', None),
         (dict[str, int], '{"k": 1}', {"k": 1}),
     ):
-        schema = build_schema(kind)
+        schema = get_output_type(kind).schema
         assert schema["type"] == "object", kind
         assert "$ref" not in schema
-        assert parse_structured_output(kind, text) == value
+        assert get_output_type(kind).parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_every_kind_of_type_gives_an_object_schema_and_comes_back():
     ],
 )
 def test_an_answer_is_found_in_what_models_write_around_it(text):
-    assert parse_structured_output(Point, text) == Point(1, 2)
+    assert get_output_type(Point).parse(text) == Point(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_an_answer_is_found_in_what_models_write_around_it(text):
 )
 def test_a_mismatch_says_in_words_for_the_model_what_is_wrong_and_where(kind, text, problem):
     with pytest.raises(ValueError, match=problem) as caught:
-        parse_structured_output(kind, text)
+        get_output_type(kind).parse(text)
     assert "\n" not in str(caught.value)
 
 
@@ -127,13 +126,13 @@ def test_a_mismatch_says_in_words_for_the_model_what_is_wrong_and_where(kind, te
     ],
 )
 def test_any_type_can_be_an_output(kind, text, value):
-    assert parse_structured_output(kind, text) == value
+    assert get_output_type(kind).parse(text) == value
 
 
 @pytest.mark.parametrize("kind", [object(), 3, "Point", print, {"type": "strange"}, {"anyOf": 3}])
 def test_what_is_neither_a_type_nor_a_schema_is_refused_at_once(kind):
     with pytest.raises(ConfigError, match="output"):
-        build_schema(kind)
+        get_output_type(kind)
 
 
 class Draft(pydantic.BaseModel):
@@ -153,7 +152,7 @@ def test_values_can_be_read_while_they_are_written():
     assert Draft(title='A "new" plan', points=[Point(1)]) in seen, "the rest has a default"
     assert Draft(title='A "new" plan', points=[Point(1, 2)]) in seen
     assert Point(3, 4) not in [point for draft in seen for point in draft.points]
-    assert seen[-1] == parse_structured_output(Draft, text)
+    assert seen[-1] == get_output_type(Draft).parse(text)
 
 
 def test_a_partial_value_of_other_kinds():
@@ -173,14 +172,14 @@ def test_the_strict_form_says_limits_in_the_description():
         home: Annotated[tuple[int, int], "Where"]
         link: pydantic.HttpUrl
 
-    strict = build_schema(Order, strict=True)
+    strict = get_output_type(Order).strict_schema
     seats = strict["properties"]["seats"]
     expected = "How many Must be an integer of at least 1."
     assert seats == {"type": "integer", "description": expected}
     assert "prefixItems" not in str(strict)
     assert "format" not in strict["properties"]["link"]
     with pytest.raises(ValueError, match="seats: expected a number of at least 1, got 0"):
-        parse_structured_output(Order, '{"seats": 0, "home": [1, 2], "link": "http://a.b"}')
+        get_output_type(Order).parse('{"seats": 0, "home": [1, 2], "link": "http://a.b"}')
 
 
 def objects(schema: Any) -> list[dict[str, Any]]:
@@ -197,7 +196,7 @@ def objects(schema: Any) -> list[dict[str, Any]]:
 
 
 def test_the_strict_form_closes_every_object_and_requires_every_property():
-    strict = make_strict(build_schema(Person))
+    strict = make_strict(get_output_type(Person).schema)
     assert strict is not None
     assert objects(strict)
     for one in objects(strict):
@@ -208,17 +207,17 @@ def test_the_strict_form_closes_every_object_and_requires_every_property():
 
 def test_a_null_that_stands_for_absent_is_taken_out_again():
     text = '{"name": "A", "age": 3, "friends": null, "nick": null, "mood": null}'
-    assert parse_structured_output(Person, text) == Person("A", 3)
+    assert get_output_type(Person).parse(text) == Person("A", 3)
     nested = '{"name": "A", "age": 3, "friends": [{"name": "B", "age": 1, "mood": null}]}'
-    assert parse_structured_output(Person, nested).friends == [Person("B", 1)]
+    assert get_output_type(Person).parse(nested).friends == [Person("B", 1)]
 
 
 def test_an_object_with_free_names_has_no_strict_form():
-    assert make_strict(build_schema(dict[str, int])) is None
+    assert make_strict(get_output_type(dict[str, int]).schema) is None
     assert make_strict({"type": "object"}) is None
     assert make_strict(PLAIN) is not None
-    assert build_schema(dict[str, int], strict=True) == build_schema(dict[str, int])
-    assert build_schema(Point, strict=True)["required"] == ["x", "y"]
+    assert get_output_type(dict[str, int]).strict_schema == get_output_type(dict[str, int]).schema
+    assert get_output_type(Point).strict_schema["required"] == ["x", "y"]
 
 
 people: st.SearchStrategy[Person] = st.deferred(
@@ -236,4 +235,4 @@ people: st.SearchStrategy[Person] = st.deferred(
 @settings(max_examples=50)
 @given(people)
 def test_any_instance_survives_the_way_through_text(person):
-    assert parse_structured_output(Person, msgspec.json.encode(person).decode()) == person
+    assert get_output_type(Person).parse(msgspec.json.encode(person).decode()) == person

@@ -313,7 +313,7 @@ async def test_a_full_disk_leaves_no_part_of_a_line_in_a_recording(tmp_path):
 def test_recording_needs_a_model_and_a_known_mode(tmp_path):
     with pytest.raises(ConfigError, match="needs a model"):
         Recorded(None, tmp_path / "x.jsonl")
-    with pytest.raises(ConfigError, match="not 'listen'"):
+    with pytest.raises(ConfigError, match="expected record or replay"):
         Recorded(Scripted([]), tmp_path / "x.jsonl", mode="listen")  # type: ignore[arg-type]
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES
 from treadle.policy.evaluation.backtest import run_backtest
 from treadle.policy.evaluation.context import PolicyContext
 from treadle.policy.evaluation.permission_evaluator import PermissionEvaluator
 from treadle.policy.evaluation.rule_suggestions import suggest_rules
 from treadle.policy.evaluation.ruling import PolicyCall
 from treadle.policy.policy import RulePolicy, build_policy_context
-from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES
 from treadle.policy.ruleset.rules import RuleSet, parse_rule
 from treadle.policy.ruleset.rules_file import parse_rules, read_rules
 from treadle.tools.builtin import describe_access

@@ -19,7 +19,6 @@ from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResult
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, Library
-from treadle.sessions.diff import find_first_difference, format_item
 from treadle.sessions.history import (
     find_turn,
     fork,
@@ -29,7 +28,7 @@ from treadle.sessions.history import (
     rewind,
 )
 from treadle.sessions.log.journal import read_entries
-from treadle.sessions.replay import split_recordings
+from treadle.sessions.replay import find_first_difference, format_item, split_recordings
 from treadle.testing.tools import RecordingTool
 from treadle.tools.federation import StaticSource
 

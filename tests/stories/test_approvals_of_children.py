@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from treadle import Agent, LoopError
+from treadle import Agent, LoopError, Session
 from treadle.agents.stream import Stream
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.observer import BaseObserver
@@ -188,3 +189,77 @@ async def test_a_call_of_a_child_is_answered_while_its_parent_asks_with_the_same
     await driver.tasks.wait()
     assert record.calls == [{"of": "child"}]
     await driver.aclose()
+
+
+# --- a session that is opened again ------------------------------------------------------
+
+
+async def leave_waiting(agent: Agent, count: int) -> None:
+    """What the first process does: it ends while calls of children wait."""
+    async with agent.session("s") as session:
+        asked = ChildrenAsk(count) if count > 1 else None
+        if asked is not None:
+            session.driver.watch(asked)
+        session.submit("parent")
+        assert isinstance(await session.next(), ApprovalRequest)
+        if asked is not None:
+            await asked.have_asked.wait()
+        await session.driver.log.flush()
+        kill(session)
+
+
+def kill(session: Session[None, str]) -> None:
+    """As after `kill -9`: what is on the disk stays as it is now."""
+    place = session._location
+    assert isinstance(place, Path)
+    shutil.copytree(place, place.with_name("left"))
+
+
+@pytest.mark.parametrize("family", [ONE_CHILD, TWO_CHILDREN, GRANDCHILD])
+async def test_the_calls_of_children_that_waited_are_answered_after_a_restart(
+    tmp_path: Path, family: dict[str, list[str]], no_leaks: None
+):
+    first, _ = make_agent(family, store=tmp_path / "first")
+    await leave_waiting(first, 2 if family is TWO_CHILDREN else 1)
+    agent, record = make_agent(family, store=tmp_path / "left")
+    async with agent.session("s") as session:
+        for approval in session.approvals:
+            session.approve("call_0", session_id=approval.session_id)
+        assert not session.approvals
+    assert record.calls == []
+    agent, record = make_agent(family, store=tmp_path / "left")
+    async with agent.session("s") as session:  # decisions are in the logs of the children
+        assert not session.approvals
+        assert (await session.run()).text == "parent is done"
+    assert len(record.calls) == (2 if family is TWO_CHILDREN else 1)
+
+
+@pytest.mark.parametrize("family", [ONE_CHILD, GRANDCHILD])
+async def test_a_child_asks_again_if_nobody_answered_before_it_continues(
+    tmp_path: Path, family: dict[str, list[str]], no_leaks: None
+):
+    first, _ = make_agent(family, store=tmp_path / "first")
+    await leave_waiting(first, 1)
+    agent, record = make_agent(family, store=tmp_path / "left")
+    async with agent.session("s") as session:
+        [before] = session.approvals
+        request = await session.next()
+        assert isinstance(request, ApprovalRequest)
+        assert [one.session_id for one in request.pending] == [before.session_id]
+        [asked] = session.approvals
+        request.approve(asked.call.id)
+        while not isinstance(step := await session.next(), Finished):
+            assert not isinstance(step, ApprovalRequest)
+        assert step.result.text == "parent is done"
+    assert len(record.calls) == 1
+
+
+async def test_a_restored_child_whose_call_is_interrupted_is_not_asked_about(tmp_path: Path):
+    first, _ = make_agent(ONE_CHILD, store=tmp_path / "first")
+    await leave_waiting(first, 1)
+    agent, record = make_agent(ONE_CHILD, store=tmp_path / "left")
+    async with agent.session("s") as session:
+        assert session.approvals
+        await session.rewind()
+        assert not session.approvals
+    assert record.calls == []

@@ -33,7 +33,6 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
-from treadle.core.loop import interruption
 from treadle.core.loop.background import BackgroundTasks
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Denial, Finished, PendingApproval
@@ -48,6 +47,7 @@ from treadle.core.transcript import (
 )
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.state import SessionState, fold_entries
+from treadle.lib import tasks as lib_tasks
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
 from treadle.policy.hooks import hook
@@ -163,7 +163,7 @@ async def test_a_hook_that_hangs_is_stopped_and_denies_the_call():
 
 
 async def test_a_plain_hook_that_hangs_is_left_alone_after_its_time(monkeypatch):
-    monkeypatch.setattr(interruption, "STOP_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(lib_tasks, "STOP_GRACE_SECONDS", 0.01)
     record, release, threads = RecordingTool(), threading.Event(), list[str]()
 
     @hook("pre_tool_use", timeout=0.01)

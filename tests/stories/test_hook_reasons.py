@@ -12,7 +12,7 @@ from treadle import Agent, AwaitingInput, TurnFinished
 from treadle.apps.console import exit_codes
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput
 from treadle.core.errors import InputBlocked
-from treadle.core.loop.reply_handling import MAX_STOP_HOOK_BLOCKS
+from treadle.core.loop.turn_end import MAX_STOP_HOOK_BLOCKS
 from treadle.core.transcript.items import Item
 from treadle.models import Scripted
 from treadle.policy.hooks.function_hook import hook

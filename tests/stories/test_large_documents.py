@@ -12,7 +12,7 @@ from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ContextTooLong
 from treadle.core.transcript import Document, Image, Text, UserItem
-from treadle.core.transcript.size_estimate import count_pdf_pages
+from treadle.lib.files.media_size import count_pdf_pages
 from treadle.models import Say, Scripted
 from treadle.policy.budgets import CostBudget, SharedBudget
 

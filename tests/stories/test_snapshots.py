@@ -13,7 +13,7 @@ from treadle.core.contracts.policy import AllowAll, Ask
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import Text, ToolResultItem, Usage, UserItem
-from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.recover import list_entries
 from treadle.core.transcript.state import SessionState, find_differences, fold_entries
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.stores import MemoryStore

@@ -13,10 +13,10 @@ from treadle.core.contracts.model import ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
 from treadle.core.events import WarningRaised
-from treadle.core.loop import interruption
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Finished, PendingApproval
 from treadle.core.transcript import ToolResultItem
+from treadle.lib import tasks as lib_tasks
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import ChangingSource, RecordingTool
@@ -120,7 +120,7 @@ async def test_a_cancellation_from_outside_is_raised_though_code_swallows_it(pla
 
 @pytest.mark.parametrize("place", PLACES)
 async def test_code_that_never_stops_is_abandoned_at_an_interrupt(place, monkeypatch):
-    monkeypatch.setattr(interruption, "STOP_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(lib_tasks, "STOP_GRACE_SECONDS", 0.01)
     deaf, record = Deaf(place, count=2), RecordingTool(effect="irreversible")
     witness = RecordingObserver()
     agent = make_agent(deaf, place, record, witness)
@@ -133,7 +133,7 @@ async def test_code_that_never_stops_is_abandoned_at_an_interrupt(place, monkeyp
     warnings = [event.text for event in witness.events_of(WarningRaised)]
     assert warnings or place == "approver"
     assert all(text.endswith("does not stop; it was abandoned") for text in warnings)
-    [abandoned] = interruption._abandoned
+    [abandoned] = lib_tasks._abandoned
     abandoned.cancel()  # once more: now it ends
     await deaf.left.wait()
     await asyncio.wait([abandoned])
@@ -143,7 +143,7 @@ async def test_code_that_never_stops_is_abandoned_at_an_interrupt(place, monkeyp
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_hook_over_its_timeout_denies_the_call_whatever_it_returns(count, monkeypatch):
-    monkeypatch.setattr(interruption, "STOP_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(lib_tasks, "STOP_GRACE_SECONDS", 0.01)
     deaf, record = Deaf("pre_tool_use", timeout=0.01, count=count), RecordingTool()
     agent = make_agent(deaf, "pre_tool_use", record, RecordingObserver())
     result = await agent.run("go")
@@ -151,7 +151,7 @@ async def test_a_hook_over_its_timeout_denies_the_call_whatever_it_returns(count
     assert answer.outcome == "denied"
     assert "it did not finish within 0.01 s" in answer.text
     assert record.calls == []
-    for task in interruption._abandoned:
+    for task in lib_tasks._abandoned:
         task.cancel()
     await deaf.left.wait()
 

@@ -17,7 +17,8 @@ import msgspec
 import pytest
 
 from treadle.core.contracts.workspace import CommandResult
-from treadle.workspace.checkpoints import Checkpoints, RestoreResult
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
+from treadle.workspace.checkpoints.restore import RestoreResult
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 needs_bubblewrap = pytest.mark.skipif(

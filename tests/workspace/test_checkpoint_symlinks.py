@@ -17,7 +17,7 @@ import pytest
 from tests.apps.program import run
 from tests.workspace.helpers import back_to
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
-from treadle.workspace.checkpoints import Checkpoints
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import MAX_DEPTH
 

@@ -16,8 +16,8 @@ from tests.workspace.helpers import needs_bubblewrap, not_for_root, opened
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.policy.ruleset.path_patterns import compile_path_pattern
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
-from treadle.workspace.sandbox.file_denials import FileDenials
 from treadle.workspace.sandbox.found_entry import HIDDEN
 from treadle.workspace.sandbox.mounts import MAX_DENIED
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
@@ -354,6 +354,7 @@ async def test_with_too_many_folders_no_command_runs_until_some_are_removed(
 
 
 def find_scanners(space: LocalWorkspace) -> list[TreeScanner]:
+    assert space._sandbox is not None
     return [p._scanner for p in space._sandbox._protections]
 
 

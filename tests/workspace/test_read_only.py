@@ -13,8 +13,8 @@ from tests.workspace.helpers import needs_bubblewrap, opened
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
+from treadle.workspace import landlock, read_only
 from treadle.workspace.local import LocalWorkspace
-from treadle.workspace.sandbox import landlock, read_only
 
 needs_landlock = pytest.mark.skipif(landlock.version() == 0, reason="the kernel has no Landlock")
 FENCES = [

@@ -25,8 +25,10 @@ from tests.workspace.helpers import (
     opened,
 )
 from treadle.core.errors import WorkspaceError
+from treadle.workspace import command_limits as limits
+from treadle.workspace import landlock
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
-from treadle.workspace.sandbox import landlock, limits, seccomp
+from treadle.workspace.sandbox import seccomp
 from treadle.workspace.sandbox.found_entry import FoundEntry
 from treadle.workspace.sandbox.tree_scan import MakeListable, TreeScanner
 

@@ -153,7 +153,7 @@ class HttpxClient:
 
 class TreadleClient:
     def __init__(self) -> None:
-        from treadle.models.http.client import Client
+        from treadle.lib.http.client import Client
 
         self._client = Client()
 

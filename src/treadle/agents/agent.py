@@ -10,43 +10,32 @@ history: one agent serves many sessions at once, and `replace` makes a copy with
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from types import NoneType
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from treadle.agents.agent_definition import AgentDefinition
+import msgspec
+
 from treadle.agents.agent_runs import AgentRuns
 from treadle.agents.agent_settings import (
     Approver,
     ApproverAnswer,
-    InstructionsLike,
     ToolLike,
     check_instructions_deps,
-    check_settings,
     check_tool_deps,
     collect_sources,
-    normalize_instructions,
+    make_config,
+    make_settings,
     reject_second_model,
-    reject_unknown,
     resolve_model,
+    sign_settings,
 )
 from treadle.agents.run import DecideApprovals
 from treadle.agents.stream import NO_APPROVER
-from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.hook import Hook
-from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
-from treadle.core.contracts.mutator import Mutator
-from treadle.core.contracts.observer import Observer
-from treadle.core.contracts.policy import DefaultPolicy, Policy
+from treadle.core.contracts.model import Model
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.task_manager import MakeTaskManager
-from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import InputBlocked, NothingToAnswer
-from treadle.core.events import Caller, TurnResult
-from treadle.core.loop.config import Clock, DriverConfig, RealClock
+from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.interruption import await_contained
-from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import (
     Approval,
     ApprovalRequest,
@@ -56,16 +45,17 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.type_variables import DepsT, OutputT
-from treadle.policy.budgets import RoundLimit
-from treadle.tools.federation import CollisionPolicy, Federation, StaticSource
+from treadle.lib.tasks import await_contained
+from treadle.tools.federation import Federation, StaticSource
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from treadle.agents.argument_types import AgentChanges, AgentSettings
+    from treadle.agents.agent_definition import AgentDefinition
+    from treadle.agents.agent_settings import AgentArguments, AgentChanges
     from treadle.agents.structured_output import StructuredOutput
-    from treadle.agents.subagents import ChildStart, ChildTask, OpenStore, PrepareChild
-    from treadle.sessions.open_store import StoreLocation
+    from treadle.agents.subagents import ChildStart, ChildTask
+    from treadle.agents.task_tool import TaskTool
 
 _DepsT = TypeVar("_DepsT")
 _OutputT = TypeVar("_OutputT")
@@ -93,16 +83,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
             *,
             deps_type: type[DepsT] = ...,
             output_type: type[OutputT] = ...,
-            **settings: Unpack[AgentSettings],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Agent[None, Any],
-            model: str | Model,
-            tools: Sequence[ToolLike] = (),
-            *,
-            output_type: object,
-            **settings: Unpack[AgentSettings],
+            **settings: Unpack[AgentArguments],
         ) -> None: ...
         @overload
         def __init__(
@@ -110,114 +91,32 @@ class Agent(AgentRuns[DepsT, OutputT]):
             model: str | Model,
             tools: Sequence[ToolLike] = (),
             *,
-            deps_type: type[DepsT],
+            deps_type: type[DepsT] = ...,
             output_type: object,
-            **settings: Unpack[AgentSettings],
+            **settings: Unpack[AgentArguments],
         ) -> None: ...
 
     @reject_second_model
-    def __init__(
-        self,
-        model: str | Model,
-        tools: Sequence[ToolLike] = (),
-        *,
-        deps_type: object = NoneType,
-        output_type: object = str,
-        name: str = "",
-        instructions: InstructionsLike = "",
-        max_turns: int = 50,
-        policy: Policy | None = None,
-        approve: Approver | None = None,
-        hooks: Sequence[Hook] = (),
-        mutators: Sequence[Mutator] = (),
-        gates: Sequence[Gate] = (),
-        observers: Sequence[Observer] = (),
-        workspace: Workspace | None = None,
-        options: ModelOptions | None = None,
-        cache: CacheRequest | None = None,
-        retry: Retry | None = None,
-        collision: CollisionPolicy = "error",
-        store: StoreLocation | None = None,
-        services: dict[str, Any] | None = None,
-        max_result_chars: int = 100_000,
-        max_parallel: int = 16,
-        tool_timeout: float | None = 600.0,
-        keep_output: Callable[[str, str], str] | None = None,
-        clock: Clock | None = None,
-        subagents: Sequence[AgentDefinition] | None = None,
-        open_store: OpenStore | None = None,
-        prepare_child: PrepareChild | None = None,
-        worktrees: bool = False,
-        depth: int = 0,
-        role: str = "",
-        caller: Caller = "library",
-        parent_ids: tuple[str, ...] = (),
-        task_manager: MakeTaskManager | None = None,
-        structured_output: StructuredOutput | None = None,
-        on_start: Callable[[Driver], None] | None = None,
-        **unknown: object,
-    ) -> None:
-        self._settings = dict(locals())  # the arguments: there is no other local name yet
-        del self._settings["self"], self._settings["unknown"]
-        reject_unknown(unknown, self._settings)
-        check_settings(self._settings)
-        self._settings["tools"] = tools = tuple(tools)
-        self._approve = approve
-        self._on_start = on_start
-        self._owns_model = isinstance(model, str)
-        self._is_closed = False
-        self._deps_type = deps_type
-        self.store = store
-        own_sources = collect_sources(tools)
-        check_tool_deps(own_sources, deps_type)
-        check_instructions_deps(instructions, deps_type)
-        self._own_tools = Federation(own_sources, collision)
-        sources: list[ToolSource] = [self._own_tools]  # and what child agents do not get
-        if subagents is not None:
-            from treadle.agents.subagents import SubagentRunner
-            from treadle.agents.task_tool import TaskTool
-
-            runner = SubagentRunner(
-                self._make_child_start,
-                self._make_child,
-                depth=depth,
-                open_store=open_store,
-                prepare=prepare_child,
-            )
-            task_tool = TaskTool(runner, subagents, has_worktrees=worktrees)
-            sources.append(StaticSource([task_tool], "subagents"))
-        used_model = resolve_model(model)
-        options = options or ModelOptions()
-        if structured_output is None and output_type is not str:
-            structured_output = _make_structured_output(output_type, used_model)
-        self._structured_output = structured_output
-        self.config = DriverConfig(
-            name=name,
-            model=used_model,
-            source=Federation(sources, collision) if len(sources) > 1 else self._own_tools,
-            instructions=normalize_instructions(instructions),
-            options=options,
-            cache=cache or CacheRequest(),
-            retry=retry or DEFAULT_RETRY,
-            policy=policy or DefaultPolicy(can_ask=approve is not None),
-            hooks=tuple(hooks),
-            mutators=tuple(mutators),
-            gates=(RoundLimit(max_turns), *gates),
-            observers=tuple(observers),
-            workspace=workspace,
-            agent_type=role,
-            caller=caller,
-            parent_ids=parent_ids,
-            task_manager=task_manager,
-            clock=clock or RealClock(),
-            services=services if services is not None else {},
-            save_output=keep_output,
-            max_result_chars=max_result_chars,
-            max_parallel=max_parallel,
-            tool_timeout=tool_timeout,
-        )
+    def __init__(self, model: str | Model, tools: Sequence[ToolLike] = (), **settings: Any) -> None:
+        given = make_settings({"model": model, "tools": tools, **settings})
+        self._settings, self.store = given, given.store
+        self._owns_model, self._is_closed = isinstance(given.model, str), False
+        own_sources = collect_sources(given.tools)
+        check_tool_deps(own_sources, given.deps_type)
+        check_instructions_deps(given.instructions, given.deps_type)
+        self._own_tools: ToolSource = Federation(own_sources, given.collision)
+        source = self._own_tools  # children do not get the tool that starts children
+        if given.subagents is not None:
+            children = StaticSource([self._make_task_tool(given.subagents)], "subagents")
+            source = Federation([source, children], given.collision)
+        used_model = resolve_model(given.model)
+        self._structured_output = given.structured_output
+        if given.structured_output is None and given.output_type is not str:
+            self._structured_output = _make_structured_output(given.output_type, used_model)
+        self.config = make_config(given, used_model, source)
 
     if not TYPE_CHECKING:
+        __signature__ = sign_settings()
 
         def __class_getitem__(cls, types: object) -> object:
             """`Agent[Shop]` is `Agent[Shop, str]`."""
@@ -255,8 +154,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
-        reject_unknown(changes, self._settings)
-        return Agent(**{**self._settings, **changes})
+        return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
 
     # --- for hosts and children ---------------------------------------------------------
 
@@ -264,7 +162,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
-        if self._approve is not None or decide is None:
+        if self.has_approver or decide is None:
             decide = self._ask_approver
         return await self._drive(driver, decide)
 
@@ -275,6 +173,20 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     # --- shared --------------------------------------------------------------------------
 
+    def _make_task_tool(self, kinds: Sequence[AgentDefinition]) -> TaskTool:
+        from treadle.agents.subagents import SubagentRunner
+        from treadle.agents.task_tool import TaskTool
+
+        given, make_start = self._settings, self._make_child_start
+        runner = SubagentRunner(
+            make_start,
+            self._make_child,
+            depth=given.depth,
+            open_store=given.open_store,
+            prepare=given.prepare_child,
+        )
+        return TaskTool(runner, kinds, has_worktrees=given.worktrees)
+
     def _make_child_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
         from treadle.agents.subagents import ChildStart
 
@@ -284,8 +196,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
     def _make_child(self, start: ChildStart, changes: Mapping[str, Any]) -> Agent[Any, str]:
         from treadle.agents.child_settings import make_child_settings
 
-        settings = {**self._settings, "model": self.config.model}
-        return Agent(**{**make_child_settings(settings, start, changes), "depth": start.depth})
+        settings = msgspec.structs.replace(self._settings, model=self.config.model)
+        return Agent(**make_child_settings(settings, start, changes))
 
     async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:
         while True:
@@ -307,9 +219,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
     async def _ask_approver(self, request: ApprovalRequest) -> None:
         for approval in request.pending:
             answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
-            if self._approve is not None:
-                work = _call_approver(self._approve, approval)
-                answer = await await_contained(work, "the approver", None)
+            if self._settings.approve is not None:
+                work = _call_approver(self._settings.approve, approval)
+                answer = await await_contained(work)
             call_id = approval.call.id
             match answer:
                 case True:

@@ -7,18 +7,26 @@ which has the settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
 
 import msgspec
 
-from treadle.agents.agent_settings import Approver, is_checkable
+from treadle.agents.agent_settings import is_checkable
 from treadle.agents.child_agents import ChildAgents
-from treadle.agents.result import ACCOUNT_ERRORS, Result
-from treadle.agents.run import BACKGROUND_WAIT, OUTPUT_RETRIES, DecideApprovals, Run, RunSettings
+from treadle.agents.run import (
+    ACCOUNT_ERRORS,
+    BACKGROUND_WAIT,
+    OUTPUT_RETRIES,
+    DecideApprovals,
+    Result,
+    Run,
+    RunSettings,
+)
 from treadle.agents.stream import Stream
-from treadle.core.argument_checks import check, is_list, number, whole_number
+from treadle.core.argument_checks import is_list
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
@@ -34,22 +42,39 @@ from treadle.core.type_variables import DepsT, OutputT
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
-    from treadle.agents.argument_types import RunOptions
+    from treadle.agents.agent_settings import AgentSettings
     from treadle.agents.session import Session
     from treadle.agents.structured_output import StructuredOutput
     from treadle.sessions.open_store import StoreLocation
 
 _T = TypeVar("_T")
 History = Transcript | Sequence[Item]
-
-_RETRIES_EXPECTED = whole_number(0)
-_SECONDS_EXPECTED = number("seconds, 0 or more", lambda value: value >= 0)
-
+Prompt = UserInput | None
 
 SESSION_ARGUMENTS = ("session_id", "deps", "history", "store")
+
+
+class SessionRunOptions(TypedDict, total=False):
+    """The arguments of a run of a session besides the prompt and `output`, for type checkers."""
+
+    output_retries: int
+    metadata: Metadata | None
+
+
+class RunOptions(SessionRunOptions, Generic[DepsT], total=False):
+    """Those of a run of an agent."""
+
+    deps: DepsT
+    history: History | None
+    session: str | Store | None
+    background_wait: float
+
+
 RUN_ARGUMENTS = (
-    *("prompt", "deps", "output", "output_retries", "history", "session", "metadata"),
-    "background_wait",
+    "prompt",
+    "output",
+    *SessionRunOptions.__annotations__,
+    *RunOptions.__annotations__,
 )
 
 
@@ -58,42 +83,25 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     config: DriverConfig
     store: StoreLocation | None
-    _deps_type: object
+    _settings: AgentSettings
     _structured_output: StructuredOutput | None
     _is_closed: bool
-    _approve: Approver | None
-    _on_start: Callable[[Driver], None] | None
 
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[RunOptions[DepsT]]
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: type[_T],
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[RunOptions[DepsT]]
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: object,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[RunOptions[DepsT]]
     ) -> Result[Any]: ...
     async def run(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         deps: object = None,
         output: object | None = None,
@@ -114,50 +122,24 @@ class AgentRuns(Generic[DepsT, OutputT]):
         reads it. Calls that went to the background have `background_wait` seconds to end;
         `result.background` says what became of them.
         """
-        self._check_open()
-        check_run("agent.run", RUN_ARGUMENTS, unknown, output_retries, background_wait)
-        if session is not None:
-            settings = RunSettings(metadata, output_retries, background_wait)
-            async with self._use_session(session, deps, history) as opened:
-                return await opened.run_with(prompt, output, settings)
-        driver = self.start(deps=deps, history=history)
-        try:
-            run = self.make_run(
-                driver, output, RunSettings(metadata, output_retries, background_wait)
-            )
-            run.begin(prompt)
+        reject_unknown_argument("agent.run", RUN_ARGUMENTS, unknown)
+        settings = RunSettings(metadata, output_retries, background_wait)
+        async with self._open_run(prompt, output, settings, session, deps, history) as run:
             return await run.finish()
-        finally:
-            await driver.aclose()
 
     @overload
     def run_sync(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[RunOptions[DepsT]]
     ) -> Result[OutputT]: ...
     @overload
     def run_sync(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: type[_T],
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[RunOptions[DepsT]]
     ) -> Result[_T]: ...
     @overload
     def run_sync(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: object,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[RunOptions[DepsT]]
     ) -> Result[Any]: ...
-    def run_sync(self, prompt: UserInput | None = None, **options: Any) -> Result[Any]:
+    def run_sync(self, prompt: Prompt = None, **options: Any) -> Result[Any]:
         """`run` for a program without an event loop. Connections are closed afterwards."""
         if _is_loop_running():
             raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
@@ -168,34 +150,19 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[RunOptions[DepsT]]
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: type[_T],
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[RunOptions[DepsT]]
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: DepsT = ...,
-        output: object,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[RunOptions[DepsT]]
     ) -> Stream[Any]: ...
     def stream(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         deps: object = None,
         output: object | None = None,
@@ -213,32 +180,39 @@ class AgentRuns(Generic[DepsT, OutputT]):
         `events.approve(...)` or `events.deny(...)`. A call without an answer is denied when the
         reader waits for the next event, unless `events.answer_later(...)` was called.
         """
-        self._check_open()
-        check_run("agent.stream", RUN_ARGUMENTS, unknown, output_retries, background_wait)
+        reject_unknown_argument("agent.stream", RUN_ARGUMENTS, unknown)
         settings = RunSettings(metadata, output_retries, background_wait)
+        opening = self._open_run(prompt, output, settings, session, deps, history)
+        return Stream(opening, has_approver=self.has_approver)
+
+    def _open_run(
+        self,
+        prompt: Prompt,
+        output: object | None,
+        settings: RunSettings,
+        session: str | Store | None,
+        deps: object,
+        history: History | None,
+    ) -> AbstractAsyncContextManager[Run]:
+        """A run that has begun; what it uses is closed at the end."""
+        self._check_open()
         opened = None if session is None else self._use_session(session, deps, history)
 
-        async def open_run() -> Run:
+        @asynccontextmanager
+        async def open_run() -> AsyncIterator[Run]:
             if opened is not None:
-                await opened.__aenter__()
-                try:
-                    return opened.begin_run(prompt, output, settings)
-                except BaseException:
-                    await opened.aclose()  # the block of the stream is not entered
-                    raise
+                async with opened, opened.open_run(prompt, output, settings) as run:
+                    yield run
+                return
             driver = self.start(deps=deps, history=history)
             try:
                 run = self.make_run(driver, output, settings)
                 run.begin(prompt)
-            except BaseException:
+                yield run
+            finally:
                 await driver.aclose()
-                raise
-            return run
 
-        async def close_run(run: Run) -> None:
-            await (run.driver.aclose() if opened is None else opened.aclose())
-
-        return Stream(open_run, close_run, has_approver=self.has_approver)
+        return open_run()
 
     def session(
         self,
@@ -265,7 +239,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     def start(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         deps: object = None,
         history: History | None = None,
@@ -302,8 +276,8 @@ class AgentRuns(Generic[DepsT, OutputT]):
         if self._structured_output is not None:
             output = self._structured_output.copy(config.model)
             driver.configure_turns(output.make_settings(config.options))
-        if self._on_start is not None:
-            self._on_start(driver)
+        if self._settings.on_start is not None:
+            self._settings.on_start(driver)
         if prompt is not None:
             driver.submit(prompt, metadata=metadata)
         return driver
@@ -325,7 +299,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
     @property
     def has_approver(self) -> bool:
-        return self._approve is not None
+        return self._settings.approve is not None
 
     def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run:
         """A run on the driver that answers with `output`, or as the agent does."""
@@ -354,7 +328,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
             raise LoopError("this agent is closed: make another one")
 
     def _check_deps(self, deps: object) -> None:
-        wanted = self._deps_type
+        wanted = self._settings.deps_type
         if is_checkable(wanted) and not isinstance(deps, wanted):
             expected, given = (
                 "nothing" if kind is NoneType else kind.__name__ for kind in (wanted, type(deps))
@@ -366,9 +340,7 @@ class AgentRuns(Generic[DepsT, OutputT]):
         await self.config.source.aclose()
         await self.config.model.aclose()
 
-    async def _run_and_disconnect(
-        self, prompt: UserInput | None, options: dict[str, Any]
-    ) -> Result[Any]:
+    async def _run_and_disconnect(self, prompt: Prompt, options: dict[str, Any]) -> Result[Any]:
         try:
             result: Result[Any] = await self.run(prompt, **options)
             return result
@@ -389,19 +361,6 @@ class AgentRuns(Generic[DepsT, OutputT]):
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
         raise NotImplementedError
-
-
-def check_run(
-    function: str,
-    known: Iterable[str],
-    unknown: Iterable[str],
-    retries: object,
-    background_wait: object = 0.0,
-) -> None:
-    """TypeError for an argument that does not exist, ConfigError for a wrong value."""
-    reject_unknown_argument(function, known, unknown)
-    check("output_retries", retries, _RETRIES_EXPECTED)
-    check("background_wait", background_wait, _SECONDS_EXPECTED)
 
 
 def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:

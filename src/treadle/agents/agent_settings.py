@@ -1,18 +1,20 @@
-"""The settings of an agent: what is checked when an agent is made.
+"""The settings of an agent: their defaults, their types, and what is checked when it is made.
 
 A wrong setting is an error at construction that names the setting, what was given and what is
-expected. argument_types.py has their types. Used by agent.py.
+expected. Used by agent.py; children get those of their parent, changed (child_settings.py).
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import (
+    TYPE_CHECKING,
     Any,
     NewType,
+    TypedDict,
     TypeGuard,
     TypeVar,
     cast,
@@ -20,6 +22,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+import msgspec
 
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.core.argument_checks import (
@@ -40,15 +44,33 @@ from treadle.core.argument_checks import (
 from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import MutationPoint
+from treadle.core.contracts.policy import DefaultPolicy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
-from treadle.core.loop.config import MakeInstructions, RunContext
-from treadle.core.loop.retry import Retry
+from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
+from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.lib.clock import RealClock
+from treadle.policy.budgets import RoundLimit
 from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
+
+if TYPE_CHECKING:
+    from treadle.agents.structured_output import StructuredOutput
+    from treadle.agents.subagents import OpenStore, PrepareChild
+    from treadle.core.contracts.gate import Gate
+    from treadle.core.contracts.hook import Hook
+    from treadle.core.contracts.mutator import Mutator
+    from treadle.core.contracts.observer import Observer
+    from treadle.core.contracts.policy import Policy
+    from treadle.core.contracts.task_manager import MakeTaskManager
+    from treadle.core.contracts.workspace import Workspace
+    from treadle.core.loop.driver import Driver
+    from treadle.lib.clock import Clock
+    from treadle.sessions.open_store import StoreLocation
+    from treadle.tools.federation import CollisionPolicy
 
 _Make = TypeVar("_Make", bound=Callable[..., None])
 
@@ -60,14 +82,121 @@ ApproverAnswer = bool | Approval | Denial | None
 Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """ConfigError for the first setting that is wrong."""
-    check_all(settings, _EXPECTED)
-    for hook in settings["hooks"]:
+class AgentSettings(msgspec.Struct, frozen=True):
+    """All settings of an agent; docs/library.md describes each. Made by `make_settings`."""
+
+    model: str | Model
+    tools: Sequence[ToolLike] = ()
+    deps_type: object = NoneType
+    output_type: object = str
+    name: str = ""
+    instructions: InstructionsLike = ""
+    max_turns: int = 50
+    policy: Policy | None = None
+    approve: Approver | None = None
+    hooks: Sequence[Hook] = ()
+    mutators: Sequence[Mutator] = ()
+    gates: Sequence[Gate] = ()
+    observers: Sequence[Observer] = ()
+    workspace: Workspace | None = None
+    options: ModelOptions | None = None
+    cache: CacheRequest | None = None
+    retry: Retry | None = None
+    collision: CollisionPolicy = "error"
+    store: StoreLocation | None = None
+    services: dict[str, Any] | None = None
+    max_result_chars: int = 100_000
+    max_parallel: int = 16
+    tool_timeout: float | None = 600.0
+    keep_output: Callable[[str, str], str] | None = None
+    clock: Clock | None = None
+    subagents: Sequence[AgentDefinition] | None = None
+    open_store: OpenStore | None = None
+    prepare_child: PrepareChild | None = None
+    worktrees: bool = False
+    depth: int = 0
+    role: str = ""
+    caller: Caller = "library"
+    parent_ids: tuple[str, ...] = ()
+    task_manager: MakeTaskManager | None = None
+    structured_output: StructuredOutput | None = None
+    on_start: Callable[[Driver], None] | None = None  # called with each driver that it starts
+
+
+class AgentArguments(TypedDict, total=False):
+    """The settings that are given by name, for type checkers."""
+
+    name: str
+    instructions: InstructionsLike
+    max_turns: int
+    policy: Policy | None
+    approve: Approver | None
+    hooks: Sequence[Hook]
+    mutators: Sequence[Mutator]
+    gates: Sequence[Gate]
+    observers: Sequence[Observer]
+    workspace: Workspace | None
+    options: ModelOptions | None
+    cache: CacheRequest | None
+    retry: Retry | None
+    collision: CollisionPolicy
+    store: StoreLocation | None
+    services: dict[str, Any] | None
+    max_result_chars: int
+    max_parallel: int
+    tool_timeout: float | None
+    keep_output: Callable[[str, str], str] | None
+    clock: Clock | None
+    subagents: Sequence[AgentDefinition] | None
+    open_store: OpenStore | None
+    prepare_child: PrepareChild | None
+    worktrees: bool
+    depth: int
+    role: str
+    caller: Caller
+    parent_ids: tuple[str, ...]
+    task_manager: MakeTaskManager | None
+    structured_output: StructuredOutput | None
+    on_start: Callable[[Driver], None] | None
+
+
+class AgentChanges(AgentArguments, total=False):
+    """What `replace` can change besides the two types: the settings, and what is given first."""
+
+    model: str | Model
+    tools: Sequence[ToolLike]
+
+
+def sign_settings() -> inspect.Signature:
+    """The signature of an agent, for `help` and the reference: types stay unresolved."""
+    fields, defaults = AgentSettings.__struct_fields__, AgentSettings.__struct_defaults__
+    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 2 + [inspect.Parameter.KEYWORD_ONLY] * 99
+    given = [inspect.Parameter.empty, *defaults]
+    types = AgentSettings.__annotations__
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, kind, default=default, annotation=types[name])
+            for name, kind, default in zip(fields, kinds, given, strict=False)
+        ]
+    )
+
+
+def make_settings(given: Mapping[str, Any]) -> AgentSettings:
+    """The settings with their defaults. TypeError for one that does not exist, ConfigError for the
+    first one that is wrong."""
+    for name in given:
+        if name not in AgentSettings.__struct_fields__:
+            from treadle.agents.foreign_names import unknown_argument
+
+            raise unknown_argument("Agent", name, AgentSettings.__struct_fields__)
+    settings = AgentSettings(**given)
+    check_all({name: getattr(settings, name) for name in _EXPECTED}, _EXPECTED)
+    for hook in settings.hooks:
         points = getattr(hook, "points", None)
         if not isinstance(points, (set, frozenset)) or not points <= _POINTS:
             known = ", ".join(get_args(HookPoint))
             raise ConfigError(f"hooks: the points of {hook!r} are {points!r}; expected of {known}")
+    return msgspec.structs.replace(settings, tools=tuple(settings.tools))
 
 
 def _is_type(value: object) -> bool:
@@ -156,15 +285,6 @@ def reject_second_model(make: _Make) -> _Make:
         make(self, *given, **settings)
 
     return cast(_Make, check_and_make)
-
-
-def reject_unknown(changes: Iterable[str], known: Iterable[str]) -> None:
-    """TypeError for a setting that does not exist."""
-    for name in changes:
-        if name not in known:
-            from treadle.agents.foreign_names import unknown_argument
-
-            raise unknown_argument("Agent", name, known)
 
 
 def check_tool_deps(sources: Iterable[ToolSource], deps_type: object) -> None:
@@ -259,3 +379,32 @@ def resolve_model(model: str | Model) -> Model:
     from treadle.models.registry import model as get_model
 
     return get_model(model)
+
+
+def make_config(given: AgentSettings, model: Model, source: ToolSource) -> DriverConfig:
+    """What the drivers of the agent are configured with."""
+    return DriverConfig(
+        name=given.name,
+        model=model,
+        source=source,
+        instructions=normalize_instructions(given.instructions),
+        options=given.options or ModelOptions(),
+        cache=given.cache or CacheRequest(),
+        retry=given.retry or DEFAULT_RETRY,
+        policy=given.policy or DefaultPolicy(can_ask=given.approve is not None),
+        hooks=tuple(given.hooks),
+        mutators=tuple(given.mutators),
+        gates=(RoundLimit(given.max_turns), *given.gates),
+        observers=tuple(given.observers),
+        workspace=given.workspace,
+        agent_type=given.role,
+        caller=given.caller,
+        parent_ids=given.parent_ids,
+        task_manager=given.task_manager,
+        clock=given.clock or RealClock(),
+        services=given.services if given.services is not None else {},
+        save_output=given.keep_output,
+        max_result_chars=given.max_result_chars,
+        max_parallel=given.max_parallel,
+        tool_timeout=given.tool_timeout,
+    )

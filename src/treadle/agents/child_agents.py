@@ -13,16 +13,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from treadle.agents.run import DecideApprovals
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
-from treadle.core.events import Event, InputAccepted
+from treadle.core.events import Event, InputAccepted, TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.transcript.items import Metadata
+from treadle.core.steps import UserInput
+from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded
+from treadle.core.transcript.items import Metadata, UserItem
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
 
@@ -30,41 +33,97 @@ if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation
 
 MAX_KEPT = 64
+CALL_KEY = "task_call"  # in the metadata of a message to a child: the call that sent it
+
+
+class ChildAgent(Protocol):
+    """What the runner needs of a child."""
+
+    def start(
+        self,
+        prompt: UserInput | None = None,
+        *,
+        deps: object = None,
+        state: SessionState | None = None,
+        store: Store | None = None,
+        metadata: Metadata | None = None,
+        children: ChildAgents | None = None,
+    ) -> Driver: ...
+
+    async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
+
+    async def aclose_owned_model(self) -> None: ...
+
+
+class PreparedChild(Protocol):
+    """What a program provides for one child; made by the `prepare_child` of an agent.
+
+    `changes` are settings of the child that differ from its parent's; "source" among them replaces
+    the tools. `finish` is called when the child has ended, and returns a text for the parent about
+    its files, or ""; `abandon` instead of it when the child was interrupted. Both release what the
+    child used.
+    """
+
+    @property
+    def changes(self) -> Mapping[str, Any]: ...
+
+    async def finish(self, *, succeeded: bool) -> str: ...
+
+    async def abandon(self) -> None: ...
 
 
 class RunningChild(BaseObserver):
-    """A child that a call of the session runs. It takes messages while it is at work: from its
-    start to the end of its last turn."""
-
-    driver: Driver
+    """A child whose session is open: a call runs it, or will when the parent continues. It takes
+    messages while it is at work: from its start to the end of its last turn."""
 
     def __init__(self) -> None:
         self.has_begun, self.has_ended = asyncio.Event(), asyncio.Event()
         self.is_at_work = False
+        self.store: Store | None = None
+        self.prepared: PreparedChild | None = None
+        self.agent: ChildAgent | None = None
+        self.driver: Driver | None = None
         self.children = ChildAgents()  # its own
         self._unread: set[str] = set()  # ids of messages
 
     def begin(self, driver: Driver) -> None:
-        self.driver, self.is_at_work = driver, True
+        self.is_at_work = True
         driver.watch(self)
         self.has_begun.set()
 
     def send(self, message: str, metadata: Metadata) -> bool:
         """Queue a message for its turn; False if it is not at work."""
-        if self.is_at_work:
-            self._unread.add(self.driver.steer(message, metadata=metadata))
-        return self.is_at_work
+        if self.driver is None or not self.is_at_work:
+            return False
+        self._unread.add(self.driver.steer(message, metadata=metadata))
+        return True
 
     def withdraw_unread(self) -> int:
         """Take back the messages that its turns did not accept; how many, with those that a hook
         refused or the host withdrew."""
-        for message_id in self._unread:
-            self.driver.withdraw(message_id)
+        if self.driver is not None:
+            for message_id in self._unread:
+                self.driver.withdraw(message_id)
         return len(self._unread)
 
     def end(self) -> None:
         self.has_begun.set()
         self.has_ended.set()
+
+    async def aclose(self) -> None:
+        """Release what it uses; its session is written."""
+        prepared, self.prepared = self.prepared, None
+        try:
+            if prepared is not None:
+                await prepared.abandon()
+            await self.children.aclose()
+            if self.agent is not None:
+                await self.agent.aclose_owned_model()
+        finally:
+            if self.driver is not None:
+                await self.driver.aclose()
+            elif self.store is not None:
+                await self.store.aclose()
 
     def on_event(self, event: Event) -> None:
         if type(event) is InputAccepted:
@@ -81,32 +140,45 @@ class KeptChild(msgspec.Struct, frozen=True):
 class ChildAgents:
     """Those of one session, by the id of the call that started them. `location` is where they are
     stored; None: they are not. Those of `origins`, the sessions that this one was forked from, each
-    with the place of its children, can be continued here, too."""
+    with the place of its children, can be continued here, too. `parent` is the store of the
+    session: its folder and its secrets are those of the children."""
 
     def __init__(
         self,
         location: StoreLocation | None = None,
         origins: Sequence[tuple[str, StoreLocation | None]] = (),
+        parent: Store | None = None,
     ) -> None:
         self._location = location
         self._origins = origins
+        self._parent = parent
         self._kept: OrderedDict[str, KeptChild] = OrderedDict()
         self.running: dict[str, RunningChild] = {}
+        # Of an earlier process: they wait for approvals until their calls continue.
+        self.restored: dict[str, RunningChild] = {}
 
-    async def open_store(self, session_id: str, call_id: str) -> Store | None:
+    @property
+    def is_stored(self) -> bool:
+        return self._location is not None
+
+    async def open_store(
+        self, session_id: str, call_id: str, is_known: Callable[[UserItem], bool] | None = None
+    ) -> Store | None:
         """The store of the child of a call of this session: a new one, or the one that was made
-        before."""
+        before. With `is_known`, which says whether a call of the history sent a message, a child
+        that an origin has is continued: as it was when the fork was made."""
         if self._location is None:
             return None
         from treadle.sessions.children import make_child_session_id
         from treadle.sessions.open_store import begin_fork, open_store, read_session
 
         child_id = make_child_session_id(session_id, call_id)
-        store = (await open_store(self._location, child_id)).store
+        store = (await open_store(self._location, child_id, self._parent)).store
         try:
-            for origin, location in self._origins if store.is_empty else ():
+            for origin, location in self._origins if is_known and store.is_empty else ():
+                assert is_known is not None, "there is no other way in"
                 origin_id = make_child_session_id(origin, call_id)
-                entries = await read_session(location, origin_id)
+                entries = _cut_unknown(await read_session(location, origin_id), is_known)
                 if entries:
                     begin_fork(store, entries, origin_id)
                     await store.flush()
@@ -119,17 +191,28 @@ class ChildAgents:
     def find_children(self, call_id: str, store: Store | None) -> ChildAgents:
         """The children of the child of a call, which has this store."""
         if store is None:
-            kept = self.get_kept(call_id)
+            kept = self._kept.get(call_id)
             return ChildAgents() if kept is None else kept.children
         if self._location is None:
             return ChildAgents()
-        return ChildAgents(find_child_location(store.session_id, self._location))
+        from treadle.sessions.children import make_child_session_id
+
+        ids = [(make_child_session_id(one, call_id), place) for one, place in self._origins]
+        origins = [(one, find_child_location(one, place)) for one, place in ids]
+        own = find_child_location(store.session_id, self._location)
+        return ChildAgents(own, origins, store)
+
+    async def aclose(self) -> None:
+        """Close the sessions of those that were not continued."""
+        while self.restored:
+            await self.restored.popitem()[1].aclose()
 
     def find_driver(self, session_id: str) -> Driver | None:
         """The driver of the child at work, or of one of its children, with this session."""
         for child in self.running.values():
-            if child.is_at_work and child.driver.session_id == session_id:
-                return child.driver
+            driver = child.driver
+            if child.is_at_work and driver is not None and driver.session_id == session_id:
+                return driver
             if (found := child.children.find_driver(session_id)) is not None:
                 return found
         return None
@@ -138,6 +221,9 @@ class ChildAgents:
         return self._kept.get(call_id)
 
     def keep(self, call_id: str, child: RunningChild) -> None:
+        """Keep what a child without a store has left, to continue it."""
+        if child.driver is None or child.store is not None:
+            return
         self._kept[call_id] = KeptChild(child.driver.state, child.children)
         self._kept.move_to_end(call_id)
         while len(self._kept) > MAX_KEPT:
@@ -156,3 +242,12 @@ def find_child_location(session_id: str, location: StoreLocation | None) -> Stor
         is_database = place.suffix in DATABASE_SUFFIXES
         return place if is_database else place / session_id / CHILDREN_DIR
     return location if callable(location) else None
+
+
+def _cut_unknown(entries: Sequence[Entry], is_known: Callable[[UserItem], bool]) -> Sequence[Entry]:
+    """The entries of a child before the first message that is not known."""
+    for place, entry in enumerate(entries):
+        item = entry.item if isinstance(entry, ItemAdded | InputQueued) else None
+        if isinstance(item, UserItem) and CALL_KEY in (item.metadata or {}) and not is_known(item):
+            return entries[:place]
+    return entries

@@ -5,13 +5,16 @@ Used by agent.py for every child; a program changes more with `prepare_child`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from treadle.agents.agent_definition import AgentDefinition
-from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
+import msgspec
+
+from treadle.agents.agent_definition import CHILD_INSTRUCTIONS, AgentDefinition
+from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.subagents import ChildStart
-from treadle.agents.tool_names import EVERY_TOOL, match_tools
+from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
@@ -21,8 +24,14 @@ from treadle.core.contracts.wrapped import WrappedSource
 from treadle.policy.budgets import CostBudget
 from treadle.tools.federation import Federation
 
+EVERY_TOOL = "*"
+# An agent that may edit may do so with any of these tools: a model has the one that it knows.
+_EDIT_NAMES = frozenset({"edit", "editfile", "multiedit"})
+_EDIT_TOOLS = frozenset({"edit", "apply_patch", "notebook_edit"})
 TASK_TOOL = "task"
-TASK_NAMES = ToolSpec(TASK_TOOL, "", {}, aliases=("agent", "dispatch_agent", "spawn_agent"))
+TASK_NAMES = ToolSpec(
+    TASK_TOOL, "", {}, kind="agent", aliases=("agent", "dispatch_agent", "spawn_agent")
+)
 # These are about the session and the messages of the user; the parent's hooks have run for them.
 PARENT_POINTS: frozenset[HookPoint] = frozenset(
     {"session_start", "session_end", "user_prompt_submit"}
@@ -98,39 +107,40 @@ def narrow_policy(policy: Policy, mode: str) -> Policy:
 
 
 def make_child_settings(
-    settings: Mapping[str, Any], start: ChildStart, changes: Mapping[str, Any]
+    settings: AgentSettings, start: ChildStart, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The settings of a child: its own instructions, at most its parent's tools and policy."""
     definition = start.task.definition
-    mutators = changes.get("mutators", settings["mutators"])
+    mutators = changes.get("mutators", settings.mutators)
     mutators = [one for one in mutators if getattr(one, "for_children", True)]
     # The parent may have fewer tools than its own parent: its list of tools counts.
     mutators = [one for one in mutators if not _lists_tools(one)]
-    mutators += [one for one in settings["mutators"] if _lists_tools(one)]
+    mutators += [one for one in settings.mutators if _lists_tools(one)]
     source = changes.get("source", start.source)
     if definition.tools is not None or definition.excluded_tools:
         source, mutators = _narrow_tools(source, mutators, definition)
-    gates = list(settings["gates"])
+    gates = list(settings.gates)
     if definition.max_cost is not None:
         budget = CostBudget(definition.max_cost)
         budget.add_earlier(start.earlier_usage, start.model.card)
         gates.append(budget)
     child = {
-        **settings,
+        **msgspec.structs.asdict(settings),
+        "depth": start.depth,
         "instructions": f"{definition.prompt}\n\n{CHILD_INSTRUCTIONS}",
-        "max_turns": min(definition.max_turns, settings["max_turns"]),
+        "max_turns": min(definition.max_turns, settings.max_turns),
         "policy": narrow_policy(start.policy, definition.mode),
         "gates": gates,
-        "hooks": make_child_hooks(settings["hooks"]),
+        "hooks": make_child_hooks(settings.hooks),
         "observers": (),
         "name": definition.name,
         "role": definition.name,
         "caller": "child",
-        "parent_ids": (start.parent_id, *settings["parent_ids"]),
+        "parent_ids": (start.parent_id, *settings.parent_ids),
         "output_type": str,  # the child answers its parent in text
         "structured_output": None,
         "on_start": None,
-        "subagents": settings["subagents"] if _may_start_children(definition) else None,
+        "subagents": settings.subagents if _may_start_children(definition) else None,
         **({"model": definition.model} if definition.model else {}),
     }
     changed = {key: value for key, value in changes.items() if key != "source"}
@@ -169,3 +179,41 @@ def _may_start_children(definition: AgentDefinition) -> bool:
     """`task` is a tool as any other: a list of tools has to name it."""
     is_listed = definition.tools is None or match_tools(definition.tools, (TASK_NAMES,))
     return bool(is_listed) and not match_tools(definition.excluded_tools, (TASK_NAMES,))
+
+
+# --- names of tools in agent files, whatever their form: `WebFetch`, `web_fetch`, `Bash(git *)` ---
+# Files that were written for other programs use the names of those, which a tool has as `aliases`.
+
+
+def match_tools(wanted: Iterable[str], specs: Collection[ToolSpec]) -> frozenset[str]:
+    """The names of those tools that the list means."""
+    return frozenset(name for one in wanted for name in _match(one, specs))
+
+
+def find_unknown(wanted: Iterable[str], specs: Collection[ToolSpec]) -> list[str]:
+    """The entries of the list that mean no tool. Tools of MCP servers may come later."""
+    return [
+        one
+        for one in wanted
+        if one != EVERY_TOOL and not _strip(one).startswith("mcp__") and not _match(one, specs)
+    ]
+
+
+def _strip(name: str) -> str:
+    """A name without arguments in parentheses, in lower case."""
+    return name.partition("(")[0].strip().casefold()
+
+
+def _match(wanted: str, specs: Collection[ToolSpec]) -> list[str]:
+    plain = _strip(wanted)
+    if plain.startswith("mcp__"):
+        patterns = (plain, f"{plain}__*")  # a server's name means all of its tools
+        names = [spec.name for spec in specs]
+        return [n for n in names if any(fnmatch.fnmatchcase(n.casefold(), p) for p in patterns)]
+    return [spec.name for spec in specs if wanted == EVERY_TOOL or _means(fold_name(plain), spec)]
+
+
+def _means(folded: str, spec: ToolSpec) -> bool:
+    if folded in _EDIT_NAMES and spec.name in _EDIT_TOOLS:
+        return True
+    return folded in map(fold_name, (spec.name, *spec.aliases))

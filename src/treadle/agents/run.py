@@ -1,4 +1,4 @@
-"""One run of an agent on a driver: from a prompt to its result.
+"""One run of an agent on a driver, from a prompt to its Result.
 
 A run is one operation: its message is in a turn, or nowhere. It may take several turns, until the
 answer fits the output type; what they used is its usage. `run` and `stream` of agents and sessions
@@ -8,30 +8,79 @@ are a few lines over it. Uses structured_output.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
-from treadle.agents.result import ACCOUNT_ERRORS, Result, attach_run
+from treadle.core.argument_checks import check, number, optional, whole_number
 from treadle.core.contracts.task_manager import TaskInfo
-from treadle.core.errors import OutputMissing
-from treadle.core.events import TurnResult
+from treadle.core.errors import (
+    AccessDenied,
+    OutputMissing,
+    QuotaExhausted,
+    TreadleError,
+    UnknownModel,
+)
+from treadle.core.events import TerminalReason, TurnResult
 from treadle.core.loop.config import NO_CHANGES
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.items import Metadata
-from treadle.core.transcript.usage import NO_USAGE
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.core.type_variables import OutputT
 from treadle.lib.json.schema import Mismatch
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
+
+# The message says all about these: they are raised without the frames of the loop, so that it
+# stands near the caller's own line.
+ACCOUNT_ERRORS = (AccessDenied, QuotaExhausted, UnknownModel)
 
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
 
 OUTPUT_RETRIES = 2
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
+
+
+class Result(msgspec.Struct, Generic[OutputT], frozen=True):
+    """How a run ended.
+
+    `output` is the answer: an instance of the output type, or the text if there is none.
+    `reason` is `end_turn`, or why the run stopped before; `detail` says it in words. `usage` and
+    `cost` include child agents. `background` are the calls that went to the background, with what
+    became of them: one that is `running` ends with its session, or with the run if there is none.
+    """
+
+    text: str
+    reason: TerminalReason
+    transcript: Transcript
+    usage: Usage
+    turn: TurnResult
+    session_id: str
+    output: OutputT = cast(OutputT, None)
+    background: tuple[TaskInfo, ...] = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            from treadle.agents.foreign_names import unknown_attribute
+
+            raise unknown_attribute("Result", name, self)
+
+    @property
+    def detail(self) -> str:
+        """Why the run stopped, in words, such as the limit that was reached; "" if it did not."""
+        return self.turn.detail
+
+    @property
+    def cost(self) -> float | None:
+        """In USD; None when a price is not known."""
+        return self.usage.cost
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -41,6 +90,14 @@ class RunSettings(msgspec.Struct, frozen=True):
     output_retries: int = OUTPUT_RETRIES
     # Seconds to wait for calls in the background; None: they go on, the session is still open.
     background_wait: float | None = None
+
+    def __post_init__(self) -> None:
+        check("output_retries", self.output_retries, _RETRIES)
+        check("background_wait", self.background_wait, _SECONDS)
+
+
+_RETRIES = whole_number(0)
+_SECONDS = optional(number("seconds, 0 or more", lambda value: value >= 0))
 
 
 class RunAnswer(msgspec.Struct, frozen=True):
@@ -160,3 +217,14 @@ class Run:
             finally:
                 waiting.cancel()
         self._background = tasks.list()
+
+
+def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:
+    """The error, which leaves a run, with it: `transcript`, `usage`, `cost` and `session_id`."""
+    carried = {"transcript": driver.transcript, "usage": usage, "session_id": driver.session_id}
+    if not isinstance(error, TreadleError):
+        carried["cost"] = usage.cost
+    for name, value in carried.items():
+        with contextlib.suppress(AttributeError):  # a class without room for it
+            setattr(error, name, value)
+    return error

@@ -9,13 +9,20 @@ It owns the store, its lock and the driver, and closes them in the right order. 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from treadle.agents.agent_runs import AgentRuns, History, check_run
+from treadle.agents.agent_runs import (
+    AgentRuns,
+    History,
+    Prompt,
+    SessionRunOptions,
+    reject_unknown_argument,
+)
 from treadle.agents.agent_settings import STORE_EXPECTED
 from treadle.agents.child_agents import ChildAgents, find_child_location
-from treadle.agents.result import Result
-from treadle.agents.run import OUTPUT_RETRIES, Run, RunSettings
+from treadle.agents.run import OUTPUT_RETRIES, Result, Run, RunSettings
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import check
 from treadle.core.contracts.store import Store
@@ -42,11 +49,11 @@ from treadle.sessions.open_store import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
 _T = TypeVar("_T")
 
-RUN_ARGUMENTS = ("prompt", "output", "output_retries", "metadata")
+RUN_ARGUMENTS = ("prompt", "output", *SessionRunOptions.__annotations__)
 
 
 class Session(Generic[DepsT, OutputT]):
@@ -83,13 +90,14 @@ class Session(Generic[DepsT, OutputT]):
         self.warnings = opened.warnings
         ids = (self.id, *opened.state.origins)
         own, *origins = [(one, find_child_location(one, self._location)) for one in ids]
-        self._children = ChildAgents(own[1], origins)
+        self._children = ChildAgents(own[1], origins, opened.store)
         try:
             self._driver = self._start_driver(opened)
             await self._driver.restore_approvals()
         except BaseException:
+            driver, self._driver = self._driver, None
+            await complete(self._children.aclose())
             if not is_own:  # the caller closes his own store
-                driver, self._driver = self._driver, None
                 await complete(close_store(opened.store) if driver is None else driver.aclose())
             raise
         return self
@@ -102,41 +110,29 @@ class Session(Generic[DepsT, OutputT]):
         others: nothing of it happens afterwards."""
         self._is_closed = True
         driver, self._driver = self._driver, None
-        if driver is not None:
-            await driver.aclose()
+        try:
+            await complete(self._children.aclose())
+        finally:
+            if driver is not None:
+                await driver.aclose()
 
     # --- work ----------------------------------------------------------------------------
 
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: None = None,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionRunOptions]
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: type[_T],
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: object,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
     ) -> Result[Any]: ...
     async def run(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
@@ -145,48 +141,25 @@ class Session(Generic[DepsT, OutputT]):
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left; a LoopError
         if there is nothing to continue, see `can_continue`."""
-        check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
-        return await self.run_with(prompt, output, RunSettings(metadata, output_retries))
-
-    async def run_with(
-        self, prompt: UserInput | None, output: object | None, settings: RunSettings
-    ) -> Result[Any]:
-        run = self.begin_run(prompt, output, settings)
-        try:
+        reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
+        async with self.open_run(prompt, output, RunSettings(metadata, output_retries)) as run:
             return await run.finish()
-        finally:
-            self.end_run(run)
 
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: None = None,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionRunOptions]
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: type[_T],
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        output: object,
-        output_retries: int = ...,
-        metadata: Metadata | None = None,
+        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
     ) -> Stream[Any]: ...
     def stream(
         self,
-        prompt: UserInput | None = None,
+        prompt: Prompt = None,
         *,
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
@@ -194,21 +167,15 @@ class Session(Generic[DepsT, OutputT]):
         **unknown: object,
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
-        check_run("session.run", RUN_ARGUMENTS, unknown, output_retries)
-        settings = RunSettings(metadata, output_retries)
+        reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
+        opening = self.open_run(prompt, output, RunSettings(metadata, output_retries))
+        return Stream(opening, has_approver=self._agent.has_approver)
 
-        async def open_run() -> Run:
-            return self.begin_run(prompt, output, settings)
-
-        async def close_run(run: Run) -> None:
-            self.end_run(run)  # the session keeps the driver
-
-        return Stream(open_run, close_run, has_approver=self._agent.has_approver)
-
-    def begin_run(
-        self, prompt: UserInput | None, output: object | None, settings: RunSettings
-    ) -> Run:
-        """A run with the prompt; call `end_run` after it. DriverBusy if another is not over."""
+    @asynccontextmanager
+    async def open_run(
+        self, prompt: Prompt, output: object | None, settings: RunSettings
+    ) -> AsyncIterator[Run]:
+        """A run that has begun with the prompt. DriverBusy if another is not over."""
         driver = self._open_driver
         if self._run is not None:
             raise DriverBusy(
@@ -218,11 +185,10 @@ class Session(Generic[DepsT, OutputT]):
         run = self._agent.make_run(driver, output, settings)
         run.begin(prompt)
         self._run = run
-        return run
-
-    def end_run(self, run: Run) -> None:
-        run.end()
-        if self._run is run:
+        try:
+            yield run
+        finally:
+            run.end()
             self._run = None
 
     async def next(self) -> Step:
@@ -352,9 +318,13 @@ class Session(Generic[DepsT, OutputT]):
 
     @property
     def _open_driver(self) -> Driver:
-        if self._driver is None:
-            raise LoopError(self._describe_closed())
-        return self._driver
+        if self._driver is not None:
+            return self._driver
+        if self._is_closed:
+            raise LoopError(
+                f"session {self.id} is closed: open it again with agent.session({self.id!r})"
+            )
+        raise LoopError("enter the session first: async with agent.session(...) as session")
 
     def _make_not_waiting_error(self, call_id: str, session_id: str) -> LoopError:
         waiting = [(one.call.id, one.session_id or self.id) for one in self.approvals]
@@ -365,11 +335,6 @@ class Session(Generic[DepsT, OutputT]):
             of_session = f" of session {session_id!r:.80}" if session_id else ""
             problem = f"no call {call_id!r:.80}{of_session} waits for a decision"
         return LoopError(f"{problem}; calls that wait for one: {known}")
-
-    def _describe_closed(self) -> str:
-        if self._is_closed:
-            return f"session {self.id} is closed: open it again with agent.session({self.id!r})"
-        return "enter the session first: async with agent.session(...) as session"
 
     def _start_driver(self, opened: OpenedStore) -> Driver:
         history, self._history = self._history, None

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
 
-from treadle.agents.result import Result
-from treadle.agents.run import Run, RunAnswer
+from treadle.agents.run import Result, Run, RunAnswer
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
@@ -32,13 +32,13 @@ from treadle.core.events import (
     TurnFinished,
     TurnResult,
 )
-from treadle.core.loop.background import cancel_all
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import OutputT
 from treadle.lib.logger import logger
+from treadle.lib.tasks import cancel_all
 
 if TYPE_CHECKING:
     from typing import Self
@@ -62,13 +62,11 @@ class Stream(BaseObserver, Generic[OutputT]):
 
     def __init__(
         self,
-        open_run: Callable[[], Awaitable[Run]],
-        close_run: Callable[[Run], Awaitable[None]],
+        opening: AbstractAsyncContextManager[Run],
         *,
         has_approver: bool = False,
     ) -> None:
-        self._open_run = open_run
-        self._close_run = close_run
+        self._opening = opening
         self._run: Run | None = None
         self._answer_parts: list[str] = []
         self._events: deque[Event] = deque()
@@ -88,7 +86,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         if self._is_entered:
             raise LoopError("this stream was entered before: call agent.stream() for another run")
         self._is_entered = True
-        self._run = run = await self._open_run()
+        self._run = run = await self._opening.__aenter__()
         self.driver = run.driver
         self.driver.watch(self)
         self._run_task = asyncio.create_task(self._drive(run))
@@ -103,8 +101,7 @@ class Stream(BaseObserver, Generic[OutputT]):
             failure = None if work is None or work.cancelled() else work.exception()
         finally:
             self.driver.unwatch(self)
-            if self._run is not None:
-                await self._close_run(self._run)
+            await self._opening.__aexit__(None, None, None)
         if failure is not None and kind is None:
             raise failure
 

@@ -14,13 +14,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
 from treadle.agents.agent_definition import AgentDefinition
-from treadle.agents.child_agents import ChildAgents, RunningChild
-from treadle.agents.run import DecideApprovals
+from treadle.agents.child_agents import (
+    CALL_KEY,
+    ChildAgent,
+    ChildAgents,
+    PreparedChild,
+    RunningChild,
+)
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Policy
@@ -28,14 +33,15 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import STOPPED_KEY, ToolContext, ToolOutput
 from treadle.core.errors import InputBlocked, SessionBusy, ToolError, error_text
-from treadle.core.events import Event, TurnResult
+from treadle.core.events import Event
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import UserInput
-from treadle.core.transcript.items import Metadata, UserItem
+from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
+from treadle.core.transcript.items import AssistantItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
 from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
+from treadle.lib.shielded import complete
 from treadle.lib.text.text import plural
 from treadle.sessions.open_store import load_state
 
@@ -43,7 +49,6 @@ MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
 MAX_CHILDREN = 8
 AGENT_KEY = "agent"  # in the data of the result of a call that started a child: its name
-CALL_KEY = "task_call"  # in the metadata of a message to a child: the call that sent it
 QUEUED = (
     "{name} is at work; the message waits for its next step. Its report comes as before, and says "
     "if the message did not reach it"
@@ -52,25 +57,6 @@ UNREAD = "[{messages} that you sent did not reach it; continue it if they still 
 
 # "": no worktree; head: from the last commit; changes: with the uncommitted changes, too.
 WorktreeStart = Literal["", "head", "changes"]
-
-
-class ChildAgent(Protocol):
-    """What the runner needs of a child."""
-
-    def start(
-        self,
-        prompt: UserInput | None = None,
-        *,
-        deps: object = None,
-        state: SessionState | None = None,
-        store: Store | None = None,
-        metadata: Metadata | None = None,
-        children: ChildAgents | None = None,
-    ) -> Driver: ...
-
-    async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
-
-    async def aclose_owned_model(self) -> None: ...
 
 
 class ChildTask(msgspec.Struct, frozen=True):
@@ -113,23 +99,6 @@ class ChildAnswer(msgspec.Struct, frozen=True):
     text: str
     is_complete: bool
     is_stopped: bool = False
-
-
-class PreparedChild(Protocol):
-    """What a program provides for one child; made by the `prepare_child` of an agent.
-
-    `changes` are settings of the child that differ from its parent's; "source" among them replaces
-    the tools. `finish` is called when the child has ended, and returns a text for the parent about
-    its files, or ""; `abandon` instead of it when the child was interrupted. Both release what the
-    child used.
-    """
-
-    @property
-    def changes(self) -> Mapping[str, Any]: ...
-
-    async def finish(self, *, succeeded: bool) -> str: ...
-
-    async def abandon(self) -> None: ...
 
 
 PrepareChild = Callable[[ChildStart], Awaitable[PreparedChild]]
@@ -205,16 +174,23 @@ class SubagentRunner:
                 f"{plural(len(children.running), 'agent')} already running, the most allowed; "
                 "wait for one to end"
             )
-        running = children.running[task.call_id] = RunningChild()
+        running = children.restored.pop(task.call_id, None) or RunningChild()
+        children.running[task.call_id] = running
         try:
-            return await self._open_and_run(task, running, context)
+            return await self._run_call(task, running, context)
         finally:
             del children.running[task.call_id]
             running.end()
 
+    def has_place(self, context: ToolContext[Any]) -> bool:
+        """Whether we store the children of this session: one without an entry has done nothing."""
+        return self._open_store is None and bool(context.children.is_stored)
+
     async def is_resumable(self, task: ChildTask, context: ToolContext[Any]) -> bool:
         """Whether the child of an interrupted call has a session, with which it can continue."""
-        store = await self._open(task, context)
+        if task.call_id in context.children.restored:
+            return True
+        store = await self._open_store_of(task, context)
         if store is None:
             return False
         try:
@@ -222,85 +198,134 @@ class SubagentRunner:
         finally:
             await store.aclose()
 
-    async def _open(self, task: ChildTask, context: ToolContext[Any]) -> Store | None:
-        open_store: OpenStore = self._open_store or context.children.open_store
+    async def restore(self, task: ChildTask, context: ToolContext[Any]) -> list[ApprovalRequest]:
+        """The approvals that the child of an interrupted call, and its own children, wait for. It
+        stays open for the answers, until the call continues."""
+        running, requests = RunningChild(), list[ApprovalRequest]()
         try:
-            return await open_store(context.session_id, task.call_id)
-        except SessionBusy as error:
-            raise ToolError(f"the agent is at work elsewhere: {error}") from error
+            state = await self._load(task, running, context)
+            move = None if state is None else pending(state.transcript)
+            if running.store is not None and isinstance(move, RunTools):
+                driver = await self._start(task, running, context, state)
+                await driver.restore_approvals()
+                requests = _make_requests(driver)
+        finally:
+            if requests:
+                context.children.restored[task.call_id] = running
+            else:
+                await complete(running.aclose())
+        return requests
 
-    async def _open_and_run(
+    async def _run_call(
         self, task: ChildTask, running: RunningChild, context: ToolContext[Any]
     ) -> ToolOutput:
-        store = await self._open(task, context)
-        siblings: ChildAgents = context.children
-        running.children = siblings.find_children(task.call_id, store)
-        driver: Driver | None = None
-        prepared: PreparedChild | None = None
         try:
-            view = await _load_state(store, siblings, task.call_id)
-            if task.is_continued and view is None:
-                raise ToolError(f"the agent {task.name} has no session here; start a new one")
-            is_recovered = view is not None and _has_message(view, context.call_id)
-            answer = _find_answer(view) if is_recovered and view is not None else None
-            start = self._make_child_start(task, context, view, is_done=answer is not None)
-            prepared = NothingPrepared()
-            if self._prepare is not None:
-                prepared = await self._prepare(start)
-            if answer is None:
-                child = self._make_child(start, prepared.changes)
-                children = running.children
-                driver = _start(child, task, context, store, view, children, is_recovered)
-                running.begin(driver)
-                try:
-                    answer = await self._run(child, running, context)
-                finally:
-                    running.is_at_work = False
-                    await child.aclose_owned_model()
-            ended, prepared = prepared, None
-            notes = _describe_unread(running), await ended.finish(succeeded=answer.is_complete)
+            answer = await self._answer(task, running, context)
+            prepared, running.prepared = running.prepared, None
+            assert prepared is not None, "it is prepared before it answers"
+            notes = _describe_unread(running), await prepared.finish(succeeded=answer.is_complete)
             data: dict[str, Any] = {AGENT_KEY: task.name}
             if answer.is_stopped:
                 data[STOPPED_KEY] = True
             return ToolOutput(_join(answer.text, *notes), data=data)
         except Exception as error:  # a child that fails in any way is an error result
-            note = ""
+            prepared, running.prepared, note = running.prepared, None, ""
             if prepared is not None:
-                failed, prepared = prepared, None
-                note = await failed.finish(succeeded=False)
+                note = await prepared.finish(succeeded=False)
             text = error_text(error)
             text = text if isinstance(error, ToolError) else f"the agent failed: {text}"
             failure = ToolError(_join(text, _describe_unread(running), note))
-            failure.data = {AGENT_KEY: task.name} if driver is not None else None
+            failure.data = {AGENT_KEY: task.name} if running.driver is not None else None
             raise failure from error
         finally:
-            if prepared is not None:
-                await prepared.abandon()
-            if driver is not None:
-                if store is None:
-                    siblings.keep(task.call_id, running)
-                await driver.aclose()
-            elif store is not None:
-                await store.aclose()
+            context.children.keep(task.call_id, running)
+            await running.aclose()
 
-    def _make_child_start(
+    async def _answer(
+        self, task: ChildTask, running: RunningChild, context: ToolContext[Any]
+    ) -> ChildAnswer:
+        """What the child answers to the call; it may have done so before a crash."""
+        if (driver := running.driver) is None:
+            state = await self._load(task, running, context)
+            if task.is_continued and state is None:
+                raise ToolError(f"the agent {task.name} has no session here; start a new one")
+            if state is not None and _has_message(state, context.call_id):
+                answer = _find_answer(state)
+                if answer is not None:
+                    await self._prepare_child(task, running, context, state, is_done=True)
+                    return answer
+            driver = await self._start(task, running, context, state)
+        if _has_message(driver.state, context.call_id):
+            driver.retry()
+        else:
+            driver.submit(task.prompt, metadata={CALL_KEY: context.call_id})
+        running.begin(driver)
+        try:
+            return await self._run(running, driver, context)
+        finally:
+            running.is_at_work = False
+
+    async def _load(
+        self, task: ChildTask, running: RunningChild, context: ToolContext[Any]
+    ) -> SessionState | None:
+        """What the session of the child holds, which is open from here on; None if it is new."""
+        siblings: ChildAgents = context.children
+        running.store = store = await self._open_store_of(task, context)
+        running.children = siblings.find_children(task.call_id, store)
+        if store is None:
+            kept = siblings.get_kept(task.call_id)
+            return None if kept is None else kept.state
+        state = await load_state(store)
+        return state if len(state.transcript) or state.queued else None
+
+    async def _open_store_of(self, task: ChildTask, context: ToolContext[Any]) -> Store | None:
+        siblings: ChildAgents = context.children
+        is_known = _make_known_check(context) if task.is_continued else None
+        try:
+            if self._open_store is not None:
+                return await self._open_store(context.session_id, task.call_id)
+            return await siblings.open_store(context.session_id, task.call_id, is_known)
+        except SessionBusy as error:
+            raise ToolError(f"the agent is at work elsewhere: {error}") from error
+
+    async def _start(
         self,
         task: ChildTask,
+        running: RunningChild,
         context: ToolContext[Any],
-        view: SessionState | None,
+        state: SessionState | None,
+    ) -> Driver:
+        start, prepared = await self._prepare_child(task, running, context, state)
+        running.agent = self._make_child(start, prepared.changes)
+        running.driver = running.agent.start(
+            state=state, store=running.store, deps=context.deps, children=running.children
+        )
+        return running.driver
+
+    async def _prepare_child(
+        self,
+        task: ChildTask,
+        running: RunningChild,
+        context: ToolContext[Any],
+        state: SessionState | None,
         *,
-        is_done: bool,
-    ) -> ChildStart:
+        is_done: bool = False,
+    ) -> tuple[ChildStart, PreparedChild]:
         start = self._make_start(task, make_child_id(context.session_id, task), self.depth + 1)
-        earlier = view.usage + view.child_usage if view is not None else Usage()
-        return msgspec.structs.replace(
+        earlier = state.usage + state.child_usage if state is not None else Usage()
+        start = msgspec.structs.replace(
             start, parent_id=context.session_id, earlier_usage=earlier, is_done=is_done
         )
+        running.prepared = (
+            NothingPrepared() if self._prepare is None else await self._prepare(start)
+        )
+        return start, running.prepared
 
     async def _run(
-        self, child: ChildAgent, running: RunningChild, context: ToolContext[Any]
+        self, running: RunningChild, driver: Driver, context: ToolContext[Any]
     ) -> ChildAnswer:
-        driver = running.driver
+        child = running.agent
+        assert child is not None, "its driver is its agent's"
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
         turn = await child.finish_turn(driver, context.ask_host)
@@ -324,33 +349,39 @@ def make_child_digest(parent_id: str, call_id: str) -> str:
     return hashlib.sha256(f"{parent_id}/{call_id}".encode()).hexdigest()[:8]
 
 
-def _start(
-    child: ChildAgent,
-    task: ChildTask,
-    context: ToolContext[Any],
-    store: Store | None,
-    state: SessionState | None,
-    children: ChildAgents,
-    is_recovered: bool,
-) -> Driver:
-    """The driver of the child with the message, or with the turn that a crash left open."""
-    message: dict[str, Any] = {"prompt": task.prompt, "metadata": {CALL_KEY: context.call_id}}
-    given = {} if is_recovered else message
-    driver = child.start(state=state, store=store, deps=context.deps, children=children, **given)
-    if is_recovered:
-        driver.retry()
-    return driver
+def _make_requests(driver: Driver) -> list[ApprovalRequest]:
+    """The approvals of the driver and its children, a request for each session."""
+    by_session: dict[str, list[PendingApproval]] = {}
+    for one in driver.approvals:
+        by_session.setdefault(one.session_id, []).append(one)
+    return [
+        ApprovalRequest(tuple(approvals), _make_callbacks(driver, session_id))
+        for session_id, approvals in by_session.items()
+    ]
 
 
-async def _load_state(
-    store: Store | None, siblings: ChildAgents, call_id: str
-) -> SessionState | None:
-    """What the session of the child holds; None if it is new."""
-    if store is None:
-        kept = siblings.get_kept(call_id)
-        return None if kept is None else kept.state
-    state = await load_state(store)
-    return state if len(state.transcript) or state.queued else None
+def _make_callbacks(driver: Driver, session_id: str) -> ApprovalCallbacks:
+    return ApprovalCallbacks(
+        lambda call_id, arguments, always: driver.approve(
+            call_id, arguments=arguments, always=always, session_id=session_id
+        ),
+        lambda call_id, reason, decided_by: driver.deny(call_id, reason, session_id=session_id),
+        lambda: tuple(one.call.id for one in driver.approvals if one.session_id == session_id),
+    )
+
+
+def _make_known_check(context: ToolContext[Any]) -> Callable[[UserItem], bool]:
+    """Whether an earlier call of the history sent a message to a child. By its text, too: a session
+    and its fork may use the same ids for their later calls."""
+    replies = [item for item in context.history() if isinstance(item, AssistantItem)]
+    calls = {call.id: call for reply in replies for call in reply.calls}
+    calls.pop(context.call_id, None)
+
+    def is_known(message: UserItem) -> bool:
+        call = calls.get(str((message.metadata or {})[CALL_KEY]))
+        return call is not None and (call.arguments or {}).get("prompt") == message.text
+
+    return is_known
 
 
 def _has_message(view: SessionState, call_id: str) -> bool:

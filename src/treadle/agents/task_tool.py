@@ -11,13 +11,25 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.agent_definition import (
+    BUILTIN_AGENTS,
+    GENERAL_AGENT,
+    AgentDefinition,
+    find_kind,
+)
 from treadle.agents.agent_files import MODES
-from treadle.agents.agent_kinds import BUILTIN_AGENTS, GENERAL_AGENT, find_kind
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
-from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
+from treadle.core.contracts.tool import (
+    Access,
+    BaseTool,
+    ProbeResult,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from treadle.core.errors import ConfigError, ToolError
+from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.lib.json.schema import find_mismatch
@@ -102,6 +114,7 @@ class TaskTool(BaseTool):
             detachable=True,
             asks_host=True,
             aliases=TASK_NAMES.aliases,
+            kind=TASK_NAMES.kind,
         )
 
     @property
@@ -129,20 +142,33 @@ class TaskTool(BaseTool):
         text = f"{given}: {arguments.get('description', '')}"
         return summarize_call(TASK_TOOL, {"command": text})
 
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return Access(delegates=True)
+
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         task = self._make_task(arguments, context)
         if arguments.get("run_in_background") or task.definition.background:
             context.detach()
         return await self._runner(task, context)
 
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {"is_stored": self._runner.has_place(context)}
+
     async def probe(
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
         """A child that has a session is continued: the call runs again, and takes it up."""
         task = self._make_task(arguments, context)
-        if await self._runner.is_resumable(task, context):
+        if evidence.get("is_stored") or await self._runner.is_resumable(task, context):
             return ProbeResult("not_done", f"the agent {task.name} continues where it was")
         return ProbeResult("unknown", "the child agent has no session that could be continued")
+
+    async def restore_approvals(
+        self, arguments: Arguments, context: ToolContext
+    ) -> list[ApprovalRequest]:
+        """What the child of an interrupted call waits for; the host can answer before it
+        continues."""
+        return await self._runner.restore(self._make_task(arguments, context), context)
 
     # --- details -------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.lib.files.protected_paths import GIT_FOLDER
+from treadle.lib.git.repository import find_repository
 from treadle.lib.text.frontmatter import Frontmatter, parse_list
 
 PROJECT_FILES = (
@@ -40,18 +42,16 @@ class FoundFile(msgspec.Struct, frozen=True):
     base: Path | None = None
 
 
-def find_repository(folder: Path) -> Path:
+def find_memory_root(folder: Path) -> Path:
     """The root of the repository that holds the folder; the folder itself if there is none.
 
     As for git, a repository of another user does not count.
     """
-    for parent in (folder, *folder.parents):
-        try:
-            owner = (parent / ".git").stat().st_uid
-        except OSError:
-            continue
-        return parent if owner == os.getuid() == parent.stat().st_uid else folder
-    return folder
+    root = find_repository(folder)
+    if root is None:
+        return folder
+    owners = {os.getuid(), root.stat().st_uid, (root / GIT_FOLDER).stat().st_uid}
+    return root if len(owners) == 1 else folder
 
 
 def find_user_files(home: Path, *, more: bool) -> Iterator[FoundFile]:

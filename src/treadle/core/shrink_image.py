@@ -11,7 +11,7 @@ import io
 import msgspec
 
 from treadle.core.extras import is_installed, require_extra
-from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.files.media_size import image_size
 from treadle.lib.files.media_types import MAX_IMAGE_BYTES
 
 MAX_SIDE = 2_000  # of many pictures in one request; a larger one tells a model no more

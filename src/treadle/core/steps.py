@@ -24,7 +24,7 @@ from treadle.core.transcript.content import Arguments, ToolCall, UserContent
 from treadle.core.transcript.entries import DecidedBy, Entry
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
-from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.recover import list_entries
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 

@@ -1,7 +1,7 @@
 """The logger of the engine: `logging.getLogger("treadle")`.
 
 It writes nothing by itself, also not to standard error: the program adds a handler and a level. No
-secret of the environment is logged (core/loop/event_log.py). Imports nothing of the package.
+secret of the environment is logged (core/loop/emitter.py). Imports nothing of the package.
 """
 
 import logging

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def complete(work: Coroutine[Any, Any, T]) -> T:
+async def complete(work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
     """Await the work to its end; a cancellation of the caller is raised after that."""
-    task = asyncio.get_running_loop().create_task(work)
+    task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from treadle.lib.http.timeouts import Timeouts
     from treadle.models.anthropic import Anthropic
     from treadle.models.embedded import Embedded
     from treadle.models.fallback import Fallback
-    from treadle.models.http.timeouts import Timeouts
     from treadle.models.openai_chat import OpenAIChat
     from treadle.models.openai_responses import OpenAIResponses
     from treadle.models.recorded import Recorded
@@ -52,7 +52,7 @@ __getattr__, __dir__ = lazy_exports(
         "Recorded": "recorded",
         "Say": "scripted",
         "Scripted": "scripted",
-        "Timeouts": "http.timeouts",
+        "Timeouts": "treadle.lib.http.timeouts",
         "model": "registry",
     },
 )

@@ -140,24 +140,6 @@ def _wrap(schema: JSONSchema) -> JSONSchema:
     return {**wrapped, "$defs": schema["$defs"]} if "$defs" in schema else wrapped
 
 
-def build_schema(output_type: object, *, strict: bool = False) -> JSONSchema:
-    """The JSON schema of a type; its root is always an object.
-
-    With `strict`, in the form that strict modes require, if there is one.
-    """
-    output = get_output_type(output_type)
-    return output.strict_schema if strict else output.schema
-
-
-@overload
-def parse_structured_output(output_type: type[T], text: str) -> T: ...
-@overload
-def parse_structured_output(output_type: object, text: str) -> Any: ...
-def parse_structured_output(output_type: object, text: str) -> Any:
-    """The value in a model's text. Raises Mismatch, a ValueError, with a message for the model."""
-    return get_output_type(output_type).parse(text)
-
-
 @overload
 def read_partial_output(output_type: type[T], text: str) -> T | None: ...
 @overload

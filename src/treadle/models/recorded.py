@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
+from treadle.core.argument_checks import check, one_of
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.wrapped import open_stream
 from treadle.core.errors import ConfigError, ModelError
@@ -30,16 +31,15 @@ class Recorded:
     def __init__(
         self, model: Model | None, path: str | Path, mode: RecordingMode = "record"
     ) -> None:
+        check("mode", mode, one_of(*get_args(RecordingMode)))
         if mode == "replay":
             self._cassette = Cassette.load(Path(path))
             models = self._cassette.models if model is None else _list_models(model)
-        elif mode == "record":
-            if model is None:
-                raise ConfigError("recording needs a model: Recorded(model, path)")
+        elif model is None:
+            raise ConfigError("recording needs a model: Recorded(model, path)")
+        else:
             models = _list_models(model)
             self._cassette = Cassette.create(Path(path), models)
-        else:
-            raise ConfigError(f"mode is 'record' or 'replay', not {mode!r}")
         self._model = model if mode == "record" else None
         self._models = models
 

@@ -1,7 +1,7 @@
-"""Observers that write, count or forward events; and bar charts.
+"""Observers that write, count or forward events.
 
     jsonlines   every event and item as a line of JSON     totals      usage of a run, by model
-    telemetry   spans for OpenTelemetry                    bar_chart   bars in a terminal
+    telemetry   spans for OpenTelemetry
 
 Uses the Observer contract of the core. Used by the hosts. The names below load at first use.
 """

@@ -12,7 +12,7 @@ from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
 from treadle.core.transcript.usage import Usage
-from treadle.lib.text.text import format_dollars, plural
+from treadle.lib.text.text import format_cost, plural
 
 
 class Totals(BaseObserver):
@@ -27,7 +27,6 @@ class Totals(BaseObserver):
     def __init__(self) -> None:
         self.usage = Usage()
         self.by_model: dict[str, Usage] = {}
-        self.known_cost = 0.0
         self.requests = 0
         self.failed_requests = 0
         self.turns = 0
@@ -37,6 +36,10 @@ class Totals(BaseObserver):
         self.compactions = 0
         self.child_sessions: set[str] = set()
         self.turn_reasons: Counter[str] = Counter()  # terminal reasons, without child agents
+
+    @property
+    def known_cost(self) -> float:
+        return self.usage.known_cost
 
     @property
     def tool_calls(self) -> int:
@@ -58,7 +61,6 @@ class Totals(BaseObserver):
             case events.UsageUpdated(model=model, last=last):
                 self.usage = self.usage + last
                 self.by_model[model] = self.by_model.get(model, Usage()) + last
-                self.known_cost += last.cost or 0.0
             case events.RequestStarted():
                 self.requests += 1
             case events.RetryScheduled() | events.ModelChanged():
@@ -75,11 +77,7 @@ class Totals(BaseObserver):
 
     def __str__(self) -> str:
         used = self.usage
-        if used.cost is not None:
-            cost = format_dollars(used.cost)
-        else:
-            known = f"{format_dollars(self.known_cost)} + " if self.known_cost else ""
-            cost = f"{known}unknown cost"
+        cost = format_cost(used.cost, used.known_cost) + " cost" * (used.cost is None)
         calls = f"{plural(self.requests, 'model call')}, {plural(self.tool_calls, 'tool call')}"
         return (
             f"{used.total_input:,} tokens in, {used.output:,} out, {cost}; "

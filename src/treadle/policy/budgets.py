@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 from time import monotonic
 
+from treadle.core.argument_checks import check
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop, Wait
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError
@@ -25,7 +25,7 @@ from treadle.core.session_cache import SessionCache
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import UNKNOWN_USAGE, Usage
 from treadle.lib.text.text import plural
-from treadle.policy.shared_budget import ROUNDING, WhenReserved, check_limit
+from treadle.policy.shared_budget import COUNT_LIMIT, LIMIT, ROUNDING, WhenReserved
 from treadle.policy.shared_budget import SharedBudget as SharedBudget
 
 # A low number of characters per token: the estimate of tokens is rather too large.
@@ -36,12 +36,6 @@ WARN_AT = (0.5, 0.8, 0.95)
 MAX_CYCLE = 3  # rounds that are repeated together
 
 
-def _check_count(name: str, value: int) -> int:
-    if check_limit(name, value) != inf and not isinstance(value, int):
-        raise ConfigError(f"the {name} is {value!r}; it must be a whole number, 0 or more")
-    return value
-
-
 class RoundLimit(BaseGate):
     """Limits the tool rounds of a turn: `RoundLimit(3)` allows exactly three, and the answer
     after them. A model that calls tools once more is asked to sum up without them."""
@@ -49,7 +43,8 @@ class RoundLimit(BaseGate):
     reads_size = False
 
     def __init__(self, limit: int) -> None:
-        self.limit = _check_count("limit of tool rounds", limit)
+        check("limit of tool rounds", limit, COUNT_LIMIT)
+        self.limit = limit
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.rounds < self.limit:
@@ -62,7 +57,8 @@ class CallLimit(BaseGate):
     """Limits the tool calls of a turn."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = _check_count("limit of tool calls", limit)
+        check("limit of tool calls", limit, COUNT_LIMIT)
+        self.limit = limit
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop:
         if estimate.calls < self.limit:
@@ -75,7 +71,8 @@ class TimeLimit(BaseGate):
     """Limits the seconds of a turn; checked before each model call."""
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
-        self.seconds = check_limit("time limit", seconds)
+        check("time limit", seconds, LIMIT)
+        self.seconds = seconds
         self._now = now
         self._turn_starts = SessionCache(lambda: ("", 0.0))  # turn id and start
 

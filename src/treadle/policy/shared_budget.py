@@ -10,27 +10,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import partial
+from math import inf
 from threading import RLock
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import msgspec
 
-from treadle.core.argument_checks import check, one_of
+from treadle.core.argument_checks import Expected, check, number, one_of
 from treadle.core.contracts.gate import RequestEstimate
-from treadle.core.errors import ConfigError
 from treadle.core.session_cache import SessionCache
 
-Number = TypeVar("Number", int, float)
 WhenReserved = Literal["refuse", "wait"]
 ROUNDING = 1e-9
 
 
-def check_limit(name: str, value: Number) -> Number:
-    given: object = value
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not is_number or not value >= 0:  # also NaN
-        raise ConfigError(f"the {name} is {value!r}; it must be a number, 0 or more")
-    return value
+LIMIT = number("a number of 0 or more", lambda value: value >= 0)
+COUNT_LIMIT = Expected(
+    lambda value: LIMIT.fits(value) and (isinstance(value, int) or value == inf),
+    "a whole number of 0 or more",
+)
 
 
 class _Reservation(msgspec.Struct, frozen=True, eq=False):
@@ -50,7 +48,8 @@ class SharedBudget:
 
     def __init__(self, limit: float, when_reserved: WhenReserved = "refuse") -> None:
         check("when_reserved", when_reserved, one_of(*get_args(WhenReserved)))
-        self.limit = check_limit("budget", limit)
+        check("budget", limit, LIMIT)
+        self.limit = limit
         self.when_reserved = when_reserved
         self.spent = 0.0
         self.spent_before = 0.0  # the part of `spent` from before this run

@@ -20,7 +20,7 @@ from treadle.core.transcript.content import Document, Image, Text, Thinking, Too
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded, ViewRewritten
 from treadle.core.transcript.entry_json import to_json
 from treadle.lib.text.redaction import find_secrets, redact
-from treadle.lib.text.text import format_dollars, plural
+from treadle.lib.text.text import format_cost, plural
 from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import read_records
@@ -146,7 +146,9 @@ def get_title(summary: SessionSummary) -> str:
 
 def describe_session(summary: SessionSummary) -> str:
     created = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
-    cost = "" if summary.usage.cost is None else f" · {format_dollars(summary.usage.cost)}"
+    used = summary.usage
+    is_known = used.cost is not None or used.known_cost > 0
+    cost = f" · {format_cost(used.cost, used.known_cost)}" if is_known else ""
     parts = [f"Session {summary.id}", summary.folder, created, plural(summary.turns, "turn")]
     return " · ".join(part for part in parts if part) + cost
 

@@ -1,7 +1,7 @@
 """When the agent changed files, and what undo, redo and rewind did to them, from the log.
 
 Knows trees only by their names; workspace/checkpoints has the files. Used by
-apps/conversation/undo.py.
+apps/conversation/undo.py and `treadle sessions versions`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,19 @@ class FileState(NamedTuple):
 
 
 class WorkSpan(msgspec.Struct, frozen=True):
-    """The files before and after the work of a turn; `seq` is the first entry of the turn.
+    """The files before and after work of the agent; `seq` is the first entry of its turn.
 
     If the program was killed, the end is the next state that is known, or "" for the current one.
-    `agent_files` are the files that only the agent can have changed, `user_files` those that the
-    user changed last, after the agent or alone. `is_redo`: it is the redo of the turn; before it,
-    the files may be the user's.
+    `background`: calls in the background that ran alone at a time. `undone`, if it is the redo of
+    an undo: the tree that the undo had left.
     """
 
     seq: int
     before: str
     after: str = ""
     is_interrupted: bool = False
-    agent_files: frozenset[str] = frozenset()
-    is_redo: bool = False
-    user_files: frozenset[str] = frozenset()
+    background: tuple[str, ...] = ()
+    undone: str = ""
 
 
 class PastRestore(msgspec.Struct, frozen=True):
@@ -69,16 +67,10 @@ class FileHistory(msgspec.Struct, frozen=True):
     restores: tuple[PastRestore, ...]
     last_redo: WorkSpan | None = None
 
-    def list_spans(self, first_seq: int, last_seq: int | None = None) -> list[WorkSpan]:
-        """The spans of these turns that are not undone, oldest first."""
+    def list_spans(self, first_seq: int) -> list[WorkSpan]:
+        """The spans of this turn and the later ones that are not undone, oldest first."""
         undone = {seq for past in self.restores for seq in past.turn_seqs}
-        return [
-            span
-            for span in self.spans
-            if first_seq <= span.seq
-            and (last_seq is None or span.seq <= last_seq)
-            and span.seq not in undone
-        ]
+        return [one for one in self.spans if one.seq >= first_seq and one.seq not in undone]
 
     def list_spans_of(self, turn_seq: int) -> list[WorkSpan]:
         """The spans of a turn, also if it is undone."""
@@ -102,21 +94,22 @@ def read_file_history(session_dir: Path) -> FileHistory:
                 _add_checkpoint(spans, seq, entry)
                 last_redo = None
             case Checkpoint(restore=Restore(action="redo") as redo):
-                span = WorkSpan(redo.seq, entry.tree, redo.tree, is_redo=True)
-                past = _take_back(restores, redo)
-                is_undo = past is not None and past.restore.action == "undo"
-                if is_undo:
-                    _append_span(spans, span)
-                last_redo = None if is_undo else span
+                _end_interrupted(spans, entry.tree)
+                past, last_redo = _take_back(restores, redo), None
+                if past is not None and past.restore.action == "undo":
+                    undone = past.restore.tree
+                    spans.append(WorkSpan(redo.seq, entry.tree, redo.tree, undone=undone))
+                else:
+                    last_redo = WorkSpan(redo.seq, entry.tree, redo.tree)
             case Checkpoint(restore=Restore() as restore):
+                _end_interrupted(spans, entry.tree)
                 last_redo = None
                 turns = {span.seq for span in spans if span.seq >= restore.seq}
                 covered = {restore.seq} if restore.action == "undo" else turns
                 restores.append(PastRestore(record.seq, restore, entry.tree, frozenset(covered)))
             case _:
                 pass
-    if spans and not spans[-1].after:
-        spans[-1] = msgspec.structs.replace(spans[-1], is_interrupted=True)
+    _end_interrupted(spans, "")
     return FileHistory(tuple(spans), tuple(restores), last_redo)
 
 
@@ -143,24 +136,18 @@ def list_file_states(session_dir: Path) -> list[FileState]:
 
 def _add_checkpoint(spans: list[WorkSpan], seq: int, entry: Checkpoint) -> None:
     last = spans[-1] if spans else None
-    is_same_turn = last is not None and last.seq == seq
-    # Earlier versions do not say which side it is: the first of a turn is before it.
-    if entry.side == "after" or (not entry.side and is_same_turn):
-        if last is not None and is_same_turn:
-            spans[-1] = msgspec.structs.replace(
-                last,
-                after=entry.tree,
-                agent_files=frozenset(entry.agent_files),
-                user_files=frozenset(entry.user_files),
-            )
-        return
-    _append_span(spans, WorkSpan(seq, entry.tree))
+    # The first version does not say which side it is: the first of a turn is before it.
+    is_after = not entry.side and last is not None and last.seq == seq
+    if entry.side == "before" or not (is_after or entry.side):
+        _end_interrupted(spans, entry.tree)
+        spans.append(WorkSpan(seq, entry.tree))
+    elif last is not None and (is_after or not last.after):
+        spans[-1] = msgspec.structs.replace(last, after=entry.tree, background=entry.background)
 
 
-def _append_span(spans: list[WorkSpan], span: WorkSpan) -> None:
+def _end_interrupted(spans: list[WorkSpan], tree: str) -> None:
     if spans and not spans[-1].after:
-        spans[-1] = msgspec.structs.replace(spans[-1], after=span.before, is_interrupted=True)
-    spans.append(span)
+        spans[-1] = msgspec.structs.replace(spans[-1], after=tree, is_interrupted=True)
 
 
 def _take_back(restores: list[PastRestore], redo: Restore) -> PastRestore | None:

@@ -7,6 +7,7 @@ checkpoints belong to which turn.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import msgspec
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.entry_json import decode_entry
-from treadle.core.transcript.items import UserItem
+from treadle.core.transcript.items import Item, UserItem
 from treadle.core.transcript.recover import recover_fork
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.lib.text.text import plural
@@ -23,8 +24,11 @@ from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records
 from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
-from treadle.sessions.log.records import ForkPoint
-from treadle.sessions.log.state_loader import StateLoader
+from treadle.sessions.log.records import ForkPoint, parse_record
+from treadle.sessions.log.state_loader import StateLoader, load_content, mark_lost_content
+
+LONG_BYTES = 2 << 20  # a shorter log is loaded as fast
+END_BYTES = 128 << 10
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
@@ -144,3 +148,32 @@ def list_checkpoint_trees(session_dir: Path) -> set[str]:
                         trees.add(entry.tree)
                         trees |= {entry.restore.tree} if entry.restore else set()
     return trees
+
+
+def read_last_items(session_dir: Path) -> list[Item]:
+    """The items at the end of a long log, enough to show it at once; none if it is short, or if the
+    end was rewound. The session itself is loaded from the beginning."""
+    segments = list_segments(session_dir)
+    if not segments or segments[-1].stat().st_size < LONG_BYTES:
+        return []
+    with segments[-1].open("rb") as file:
+        file.seek(-END_BYTES, os.SEEK_END)
+        lines = file.read().split(b"\n")[1:-1]  # the first one and the last one may be cut
+    items: list[Item] = []
+    for line in lines:
+        record = parse_record(line)
+        if record is None:
+            continue
+        try:
+            entry = decode_entry(record.raw)
+        except msgspec.DecodeError:
+            continue  # a kind of a newer version
+        if isinstance(entry, Rewound):
+            return []
+        if isinstance(entry, ItemAdded):
+            entry = load_content(entry, record.blob, session_dir) or mark_lost_content(
+                entry, record.blob
+            )
+            assert isinstance(entry, ItemAdded), "its content does not change its kind"
+            items.append(entry.item)
+    return items

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
+from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.text.text import plural
 from treadle.sessions.index import SessionIndex, SessionSummary
-from treadle.sessions.log.files import LocalFiles
 from treadle.sessions.log.lock import acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRUNE_DAYS = 90
 DEFAULT_PRUNE_BYTES = 10 << 30
-_ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
+ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")  # of the id of a session
 
 
 class PruneResult(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Library:
         With a `folder` the session must belong to it, else SessionInOtherFolder. Sessions of child
         agents are searched if no other one matches.
         """
-        if _ID_PATTERN.fullmatch(name) is None:
+        if ID_PATTERN.fullmatch(name) is None:
             raise SessionNotFound(f"{name!r} is not a session id; `treadle sessions` lists them")
         own, children = self.list_session_dirs(), self._list_child_dirs()
         matches = _match_name(name, own) or _match_name(name, children)

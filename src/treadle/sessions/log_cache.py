@@ -15,7 +15,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from treadle.sessions.log.files import LocalFiles, write_all
+from treadle.lib.files.file_system import LocalFiles, write_all
+from treadle.lib.files.private_files import write_private_file
 from treadle.sessions.log.reader import FIRST_SEGMENT
 
 MAX_STALE_LINES = 1_000  # beyond one per record; then the file is rewritten
@@ -95,13 +96,9 @@ class LogCache(Generic[RecordT]):
         self._line_count += len(records)
 
     def _rewrite(self) -> None:
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        fd = LocalFiles().open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         root, records = self._root, self.records.values()
         existing = [one for one in records if (root / one.key / FIRST_SEGMENT).exists()]
-        with os.fdopen(fd, "wb") as file:
-            file.write(_encode_lines(existing))
-        draft.replace(self._path)
+        write_private_file(self._path, _encode_lines(existing))
 
     def _load(self, record_type: type[RecordT]) -> dict[str, RecordT]:
         records: dict[str, RecordT] = {}

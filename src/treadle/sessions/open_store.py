@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from treadle.core.transcript.state import SessionState, apply, fold_entries
 from treadle.lib.shielded import complete, open_in_thread
 
 if TYPE_CHECKING:
+    from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.log.journal import Journal
     from treadle.sessions.log.records import ForkPoint
 
@@ -39,7 +39,6 @@ StoreLocation = str | os.PathLike[str] | Store | Callable[[str], Store | Awaitab
 
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
-_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")
 
 
 class OpenedStore(msgspec.Struct, frozen=True):
@@ -55,7 +54,9 @@ def make_session_id() -> str:
 
 
 def check_session_id(session_id: object) -> str:
-    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
+    from treadle.sessions.library import ID_PATTERN
+
+    if isinstance(session_id, str) and ID_PATTERN.fullmatch(session_id):
         return session_id
     raise ConfigError(
         f"{session_id!r} cannot be the id of a session: use 1 to 81 letters, digits, '.', '_' and "
@@ -63,17 +64,20 @@ def check_session_id(session_id: object) -> str:
     )
 
 
-async def open_store(location: StoreLocation | None, session_id: str) -> OpenedStore:
-    """Open the session with this id, or begin it. SessionBusy if it is open elsewhere."""
+async def open_store(
+    location: StoreLocation | None, session_id: str, parent: Store | None = None
+) -> OpenedStore:
+    """Open the session with this id, or begin it. SessionBusy if it is open elsewhere. That of a
+    child agent has the folder and the secrets of its parent's."""
     if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
-        return await _load(await _open_postgres(location, session_id))
+        return await _load(await _open_postgres(location, session_id, parent))
     if location is None or isinstance(location, (str, os.PathLike)):
         path = find_place(location)
         if path.suffix in DATABASE_SUFFIXES:
             return await _load(
-                await open_in_thread(lambda: _open_database(path, session_id), close_store)
+                await open_in_thread(lambda: _open_database(path, session_id, parent), close_store)
             )
-        return await open_in_thread(lambda: _open_journal(path / session_id), _close_opened)
+        return await open_in_thread(lambda: _open_journal(path / session_id, parent), _close_opened)
     if callable(location):
         made: object = location(session_id)
         store = await made if inspect.isawaitable(made) else made
@@ -234,40 +238,45 @@ def find_place(location: str | os.PathLike[str] | None) -> Path:
     return default_root() / project_name(Path.cwd())
 
 
-def _open_database(path: Path, session_id: str) -> Store:
-    from treadle.lib.text.redaction import find_secrets
-    from treadle.sessions.log.entry_redaction import EntryRedactor
+def _open_database(path: Path, session_id: str, parent: Store | None) -> Store:
     from treadle.sessions.sqlite_store import SqliteStore
 
     store = SqliteStore(path, session_id)
-    store.redactor = EntryRedactor(find_secrets(os.environ))
+    store.redactor = _find_redactor(parent)
     return store
 
 
-async def _open_postgres(url: str, session_id: str) -> Store:
+async def _open_postgres(url: str, session_id: str, parent: Store | None) -> Store:
     from treadle.core.extras import require_extra
 
     require_extra("fleet")
-    from treadle.lib.text.redaction import find_secrets
-    from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.postgres_store import LockedPostgresStore
 
     store = await LockedPostgresStore.open_session(url, session_id)
-    store.redactor = EntryRedactor(find_secrets(os.environ))
+    store.redactor = _find_redactor(parent)
     return store
 
 
-def _open_journal(session_dir: Path) -> OpenedStore:
-    from treadle.lib.text.redaction import find_secrets
-    from treadle.sessions.log.entry_redaction import EntryRedactor
+def _open_journal(session_dir: Path, parent: Store | None) -> OpenedStore:
     from treadle.sessions.log.journal import Journal, resume
     from treadle.sessions.log.reader import FIRST_SEGMENT
 
-    redactor = EntryRedactor(find_secrets(os.environ))
+    redactor = _find_redactor(parent)
     if (session_dir / FIRST_SEGMENT).exists():
         resumed = resume(session_dir)
         resumed.journal.redactor = redactor
         return OpenedStore(resumed.journal, resumed.state, resumed.warnings)
-    journal = Journal.create(session_dir, folder=str(Path.cwd()))
+    above = None if parent is None else find_innermost(parent)
+    folder = above.header.folder if isinstance(above, Journal) else str(Path.cwd())
+    journal = Journal.create(session_dir, folder=folder)
     journal.redactor = redactor
     return OpenedStore(journal, SessionState())
+
+
+def _find_redactor(parent: Store | None) -> EntryRedactor:
+    """That of the parent's store, or one for the secrets of this process."""
+    from treadle.lib.text.redaction import find_secrets
+    from treadle.sessions.log.entry_redaction import EntryRedactor
+
+    known = None if parent is None else getattr(find_innermost(parent), "redactor", None)
+    return known if isinstance(known, EntryRedactor) else EntryRedactor(find_secrets(os.environ))

@@ -1,7 +1,7 @@
 """The log of one session in a PostgreSQL database: an implementation of the Store contract.
 
 One database holds any number of sessions, for many machines. Each flush is one transaction, which
-also checks that no other writer has taken the session over (session_fence.py). It waits for a
+also checks that no other writer has taken the session over (queued_store.py). It waits for a
 server that restarts. Used by fleets, and through `agent.session("id", store="postgresql://...")`.
 Needs the extra `fleet`.
 """
@@ -20,8 +20,7 @@ from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
 from treadle.lib.shielded import complete
 from treadle.sessions.postgres_pool import CONNECT_SECONDS, PostgresPool, ServerConnection
-from treadle.sessions.queued_store import QueuedEntry, QueuedStore
-from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.queued_store import QueuedEntry, QueuedStore, SessionFence
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS treadle_sessions (
@@ -47,10 +46,9 @@ class PostgresStore(QueuedStore):
     def __init__(
         self, pool: PostgresPool, session_id: str, fence: SessionFence, last_seq: int
     ) -> None:
-        super().__init__(session_id)
+        super().__init__(session_id, last_seq)
         self._pool = pool
         self._fence = fence
-        self._seq = last_seq
         query = fence.make_query("%s")
         self._insert = (
             f"WITH fence AS ({query} FOR SHARE), added AS ("
@@ -75,7 +73,8 @@ class PostgresStore(QueuedStore):
         return await _read_bodies(self._pool, self._session_id)
 
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
-        seqs, times, bodies = (list(column) for column in zip(*batch, strict=True))
+        rows = [(one.seq, one.time, one.body) for one in batch]
+        seqs, times, bodies = (list(column) for column in zip(*rows, strict=True))
         fence = self._fence
         parameters = (fence.row_id, fence.epoch, self._session_id, seqs, times, bodies)
         if not await self._pool.execute(self._insert, parameters):

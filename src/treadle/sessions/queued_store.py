@@ -1,40 +1,53 @@
-"""The part of a Store that all databases share: entries wait in memory for a flush, or a moment.
+"""The part of a Store that all of ours share: entries wait in memory for a flush, or a moment.
 
-Each flush writes one batch, whose entries are numbered: a batch that comes twice, after a cancelled
-flush or a lost connection, is harmless. The base of sqlite_store.py and postgres_store.py.
+Each write takes all that waits, in the order of its numbers, and one write runs at a time. A batch
+that comes twice, after a write whose end is not known, is harmless: its entries have numbers. The
+base of log/journal.py, sqlite_store.py and postgres_store.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from treadle.core.contracts.store import make_unwritten_error
-from treadle.core.errors import StoreError
+from treadle.core.errors import SessionBusy, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries, encode_entry
 from treadle.lib.shielded import complete
 from treadle.sessions.log.entry_redaction import EntryRedactor
-from treadle.sessions.log.records import warn_of_losses
+from treadle.sessions.log.records import WriterOpened, warn_of_losses
 
 WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
-QueuedEntry = tuple[int, float, bytes]  # number, time, body
+MAX_QUEUED_ENTRIES = 256  # then they are written without delay
+RETRY_DELAY = 2.0  # seconds, after a failed write
+
+
+class QueuedEntry(msgspec.Struct, frozen=True):
+    seq: int
+    time: float
+    entry: Entry | WriterOpened
+    body: bytes
+    content: bytes | None = None  # too long for a line
 
 
 class QueuedStore(ABC):
-    """One session, open for writing. A subclass has `_write_batch`; `_release` if it holds more."""
+    """One session, open for writing. A subclass reads and writes, and releases what it holds."""
 
-    _seq: int  # of the last entry; set by the subclass
-
-    def __init__(self, session_id: str) -> None:
+    def __init__(
+        self, session_id: str, last_seq: int = 0, clock: Callable[[], float] = time.time
+    ) -> None:
         self._session_id = session_id
+        self._clock = clock
         self._queue: list[QueuedEntry] = []
-        self._is_closed = False
-        self._writes: set[asyncio.Task[None]] = set()
+        self._seq = self._durable_seq = last_seq
+        self._write_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = self._is_released = False
         self.warnings: tuple[str, ...] = ()  # about what was loaded, for the user
         self.is_damaged = False  # entries could not be read
         self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
@@ -49,22 +62,27 @@ class QueuedStore(ABC):
     def is_empty(self) -> bool:
         return self._seq == 0
 
+    @property
+    def unwritten_entries(self) -> tuple[Entry, ...]:
+        """The entries that are only in memory, to export if the disk keeps failing."""
+        entries = (queued.entry for queued in self._queue)
+        return tuple(entry for entry in entries if not isinstance(entry, WriterOpened))
+
     def append(self, entry: Entry) -> None:
         if self._is_closed:
             raise StoreError(f"session {self.session_id} is closed; open it again")
+        # Encoded here: one entry that cannot be must not stop the writing of all the others.
         try:
-            body = encode_entry(entry)
-            if self.redactor.finds_secret(body):
-                body = encode_entry(self.redactor.redact(entry))
+            body, content = self._encode(entry)
+            if self.redactor.finds_secret(body, content):
+                entry = self.redactor.redact(entry)
+                body, content = self._encode(entry)
         except (TypeError, ValueError, RecursionError) as error:
             name = type(entry).__name__
             raise StoreError(f"{name} cannot be written to the session: {error}") from error
         self._seq += 1
-        self._queue.append((self._seq, time.time(), body))
-        if self._timer is None:
-            with contextlib.suppress(RuntimeError):  # without an event loop, a flush writes it
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(WRITE_DELAY, self._write_later)
+        self._queue.append(QueuedEntry(self._seq, self._clock(), entry, body, content))
+        self._schedule_write()
 
     async def load(self) -> Sequence[Entry]:
         """The entries; `warnings` and `is_damaged` say what is wrong with them."""
@@ -74,51 +92,79 @@ class QueuedStore(ABC):
         return found.entries
 
     async def flush(self) -> None:
-        self._stop_timer()
-        batch = tuple(self._queue)
-        if not batch:
-            return
-        # Shielded: the caller may be cancelled, the write must be completed.
-        task = asyncio.get_running_loop().create_task(self._write_batch(batch))
-        self._writes.add(task)
-        task.add_done_callback(self._end_write)
-        try:
-            await asyncio.shield(task)
-        except StoreError as error:
-            self.write_error = error
-            raise
-        self.write_error = None
-        written = batch[-1][0]
-        self._queue = [queued for queued in self._queue if queued[0] > written]
+        if self._is_released and self._durable_seq < self._seq:
+            raise StoreError(
+                f"session {self.session_id} is closed, and its last entries are not written; "
+                "another process may write to it now"
+            )
+        wanted = self._seq
+        while self._durable_seq < wanted:
+            # Shielded: the caller may be cancelled, the write must be completed.
+            await asyncio.shield(self._write_task or self._start_write())
 
     async def aclose(self) -> None:
-        """Flush, then release the session, also if the flush fails."""
+        """Flush, then release the session, also if the flush fails; a cancellation takes effect
+        when that is done."""
         if self._is_closed:
             return
         self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         await complete(self._close())
 
     async def _close(self) -> None:
-        self._stop_timer()
         try:
             await self.flush()
         except StoreError as error:
-            raise make_unwritten_error(self.session_id, len(self._queue), error) from error
+            count = len(self.unwritten_entries)
+            raise make_unwritten_error(self.session_id, count, error) from error
         finally:
-            if self._writes:  # of flushes that were cancelled
-                await asyncio.wait(self._writes)
+            self._is_released = True
             await self._release()
 
-    def _stop_timer(self) -> None:
+    # --- the writer ----------------------------------------------------------------------
+
+    def _schedule_write(self) -> None:
+        if self._write_task is not None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # no event loop to write in the background: a flush will
+        if len(self._queue) >= MAX_QUEUED_ENTRIES and self.write_error is None:
+            self._start_write()
+        elif self._timer is None:
+            delay = WRITE_DELAY if self.write_error is None else RETRY_DELAY
+            self._timer = loop.call_later(delay, self._start_write)
+
+    def _start_write(self) -> asyncio.Task[None]:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._write_task is None:
+            self._write_task = asyncio.get_running_loop().create_task(self._write_queue())
+            self._write_task.add_done_callback(_retrieve_exception)
+        return self._write_task
 
-    def _write_later(self) -> None:
-        self._timer = None
-        task = asyncio.get_running_loop().create_task(self.flush())
-        self._writes.add(task)
-        task.add_done_callback(self._end_write)
+    async def _write_queue(self) -> None:
+        batch = tuple(self._queue)
+        try:
+            if batch:
+                await self._write_batch(batch)
+        except StoreError as error:
+            self.write_error = error
+            raise
+        finally:
+            self._write_task = None
+        self.write_error = None
+        if batch:
+            del self._queue[: len(batch)]
+            self._durable_seq = batch[-1].seq
+
+    # --- of a subclass -------------------------------------------------------------------
+
+    def _encode(self, entry: Entry) -> tuple[bytes, bytes | None]:
+        return encode_entry(entry), None
 
     @abstractmethod
     async def _read_bodies(self) -> Sequence[bytes]:
@@ -126,13 +172,35 @@ class QueuedStore(ABC):
 
     @abstractmethod
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
-        """One transaction; StoreError if it fails."""
+        """Durably, all or none; StoreError if it fails."""
 
     async def _release(self) -> None:
         """Give up connections and locks; nothing is written any more."""
         return
 
-    def _end_write(self, task: asyncio.Task[None]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # of a cancelled flush: the next one or the close raises it again
+
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # is in `write_error`, and raised to the caller of flush
+
+
+class SessionFence(msgspec.Struct, frozen=True):
+    """Lets only the latest writer of a session append that several machines may continue.
+
+    Each writer has a number, the epoch; the row with this `id` has that of the latest one. A store
+    compares them in the transaction that writes the entries, so a writer that was only slow cannot
+    append after another has taken over.
+    """
+
+    table: str
+    row_id: str
+    epoch: int
+
+    def make_query(self, placeholder: str) -> str:
+        """Selects a row while this writer is the latest one."""
+        return f"SELECT 1 FROM {self.table} WHERE id = {placeholder} AND epoch = {placeholder}"
+
+    def make_error(self, session_id: str) -> SessionBusy:
+        return SessionBusy(
+            f"session {session_id} was taken over by another worker, or cancelled; this one stops"
+        )

@@ -39,10 +39,18 @@ from treadle.core.contracts.tool import (
 from treadle.core.errors import ModelError, ToolError
 from treadle.core.transcript.content import Arguments, Text
 from treadle.core.transcript.entries import Entry, ItemAdded, Rewound
-from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+    UserItem,
+)
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
-from treadle.sessions.diff import Difference, find_first_difference
+from treadle.core.transcript.usage import Usage
+from treadle.lib.compare import common_prefix_length
 
 NO_LIMIT = 1 << 40
 
@@ -298,3 +306,53 @@ def _without_refusals(items: Sequence[Item], unreadable: set[str]) -> list[Item]
 def _conversation_items(items: Sequence[Item]) -> list[Item]:
     """Without notices and summaries of the engine, which are added as recorded."""
     return [item for item in items if isinstance(item, (UserItem, AssistantItem, ToolResultItem))]
+
+
+# --- two histories -------------------------------------------------------------------------
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first difference of two histories; None means that a history has ended."""
+
+    position: int
+    left: Item | None
+    right: Item | None
+
+
+def find_first_difference(left: Sequence[Item], right: Sequence[Item]) -> Difference | None:
+    """The first item that differs. Messages, calls and results count; usage, reply ids, model names
+    and data for programs do not."""
+    position = common_prefix_length(left, right, is_same)
+    if position == len(left) == len(right):
+        return None
+    pair = (items[position] if position < len(items) else None for items in (left, right))
+    return Difference(position, *pair)
+
+
+def is_same(one: Item, two: Item) -> bool:
+    return _comparable_value(one) == _comparable_value(two)
+
+
+def _comparable_value(item: Item) -> object:
+    if isinstance(item, AssistantItem):
+        return msgspec.structs.replace(item, usage=Usage(), response_id="", model="")
+    if isinstance(item, ToolResultItem):
+        return (item.call_id, item.name, item.content, item.is_error)
+    if isinstance(item, NoticeItem):
+        return (item.text, item.kind, item.next_move)
+    return item
+
+
+def format_item(item: Item | None) -> str:
+    """An item as text for the user."""
+    if item is None:
+        return "(the history ends here)"
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return f"{type(item).__name__.removesuffix('Item').lower()}:\n{item.text}"
+    if isinstance(item, ToolResultItem):
+        kind = "error of" if item.is_error else "result of"
+        return f"{kind} {item.name} ({item.call_id}):\n{item.text}"
+    if isinstance(item, AssistantItem):
+        calls = "".join(f"\ncall {call.name} ({call.id}): {call.raw}" for call in item.calls)
+        return f"assistant:\n{item.text}{calls}"
+    return f"user:\n{item.text}"

@@ -21,8 +21,7 @@ from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
-from treadle.sessions.queued_store import QueuedEntry, QueuedStore
-from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.queued_store import QueuedEntry, QueuedStore, SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
@@ -73,7 +72,7 @@ class SqliteStore(QueuedStore):
         try:
             self._number = self._find_number()
             self._lock = _lock_session(path, self._number, session_id) if fence is None else None
-            self._seq = self._read_last_seq()
+            self._seq = self._durable_seq = self._read_last_seq()
         except sqlite3.Error as error:
             self._database.close()
             raise to_store_error(error, path) from error
@@ -102,7 +101,7 @@ class SqliteStore(QueuedStore):
     # --- in a thread -----------------------------------------------------------------------
 
     def _write(self, batch: Sequence[QueuedEntry]) -> None:
-        rows = [(self._number, *queued) for queued in batch]
+        rows = [(self._number, one.seq, one.time, one.body) for one in batch]
         with self._thread_lock, self._database as database:
             if self._fence is not None:
                 self._check_fence(database, self._fence)

@@ -4,7 +4,6 @@
     tools         tools that record and wait         chaos       a model that fails
     observers     one that records, one that fails   provider    a provider server on loopback
     faulty_files  a file system that fails           conformance suites for the contracts
-    http_behaviors  what HTTP servers and proxies do, played on loopback
 
 The model that follows a script is treadle.models.Scripted. `check_model`, `check_store` and so on
 test an implementation of a contract: docs/extending.md. The names below load at first use.

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from treadle.core.argument_checks import check, one_of
 from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
@@ -65,8 +66,7 @@ class Federation:
     def __init__(
         self, sources: Sequence[ToolSource], collision: CollisionPolicy = "first_wins"
     ) -> None:
-        if collision not in get_args(CollisionPolicy):
-            raise ConfigError(f"collision is {collision!r}; expected first_wins, error or prefix")
+        check("collision", collision, one_of(*get_args(CollisionPolicy)))
         self._sources = tuple(sources)
         self._collision = collision
         self._last_tools: list[Sequence[Tool]] = []

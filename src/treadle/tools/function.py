@@ -6,6 +6,8 @@ are checked and converted before the call. The decorated function can be called 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -163,10 +165,8 @@ class FunctionTool(BaseTool, Generic[P, R]):
 
         on_cancel: Callable[[], None] | None = None
         if self._parameters.context is not None:
-            from treadle.tools.thread_context import make_thread_context
-
             cancelled = threading.Event()
-            on_cancel, context = cancelled.set, make_thread_context(context, cancelled)
+            on_cancel, context = cancelled.set, _make_thread_context(context, cancelled)
         positional, named = self._parameters.bind(arguments, context)
         return await run_in_thread(partial(self.function, *positional, **named), on_cancel)
 
@@ -231,6 +231,27 @@ def _make_spec(
         detachable=detach_after is not None if detachable is None else detachable,
         detach_after=detach_after,
         needs_approval=options.get("approval", False),
+        kind=options.get("kind", "other"),
+    )
+
+
+def _make_thread_context(context: ToolContext, cancelled: threading.Event) -> ToolContext:
+    """A context for another thread: what it reports is handled by the event loop, in order."""
+    loop = asyncio.get_running_loop()
+
+    def on_loop(handle: Callable[..., None]) -> Callable[..., None]:
+        def forward(*details: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(handle, *details)
+
+        return forward
+
+    return msgspec.structs.replace(
+        context,
+        report_progress=on_loop(context.report_progress),
+        detach=on_loop(context.detach),
+        relay_event=on_loop(context.relay_event),
+        is_cancelled=cancelled.is_set,
     )
 
 

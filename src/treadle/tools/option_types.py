@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
 
-from treadle.core.contracts.tool import Access, ProbeResult
+from treadle.core.contracts.tool import Access, ProbeResult, ToolKind
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
 
@@ -21,6 +21,7 @@ class ToolOptions(TypedDict, total=False):
     effect            pure: can be repeated, and runs beside other calls · verifiable: `probe` can
                       find out whether it happened · irreversible: at most once (the default)
     approval          the user decides on every call, even if the policy allows it
+    kind              what it does, for those who show its calls: read, edit, execute, ...
     concurrent        may run beside other calls; the default for a pure tool
     timeout           seconds; the default is `tool_timeout` of the agent. Then the call is
                       cancelled (`context.is_cancelled`), and has 5 seconds to end
@@ -37,6 +38,7 @@ class ToolOptions(TypedDict, total=False):
     description: str | None
     effect: EffectClass
     approval: bool
+    kind: ToolKind
     concurrent: bool | None
     timeout: float | None
     max_result_chars: int

@@ -21,6 +21,7 @@ from treadle.core.argument_checks import (
     optional,
     whole_number,
 )
+from treadle.core.contracts.tool import ToolKind
 from treadle.core.errors import ConfigError
 from treadle.core.transcript.entries import EffectClass
 from treadle.lib.text.lazy_regex import compile_lazily
@@ -76,6 +77,7 @@ EXPECTED_OPTIONS: Mapping[str, Expected] = {
     "description": _OPTIONAL_TEXT,
     "effect": one_of(*get_args(EffectClass)),
     "approval": FLAG,
+    "kind": one_of(*get_args(ToolKind)),
     "concurrent": _OPTIONAL_FLAG,
     "timeout": optional(number("a number of seconds above 0", lambda value: 0 < value < math.inf)),
     "max_result_chars": whole_number(1),

@@ -6,9 +6,11 @@ processes           the client of the fork server (supervisor/), which owns proc
 background_command  a command that continues in the background
 pipe_reader         the output of a program as it is; output: the same as safe text
 environment         the environment variables of a command
+command_limits      processes, memory and denied files of a command
+read_only, landlock which files our own read-only programs may open
 scratch_dir         a private folder: temp of sandboxed commands, long outputs
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
-checkpoints/        the files of a folder before and after each turn
+checkpoints/        the files of a folder before and after each call
 worktrees/          git worktrees of child agents
 container           commands in containers of podman or docker
 
@@ -22,7 +24,8 @@ from typing import TYPE_CHECKING
 from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.recorder import CheckpointRecorder
     from treadle.workspace.container import ContainerOptions, ContainerWorkspace
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
     from treadle.workspace.worktrees.worktrees import Worktrees
@@ -40,8 +43,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "CheckpointRecorder": "checkpoints",
-        "Checkpoints": "checkpoints",
+        "CheckpointRecorder": "checkpoints.recorder",
+        "Checkpoints": "checkpoints.checkpoints",
         "ContainerOptions": "container",
         "ContainerWorkspace": "container",
         "LocalWorkspace": "local",

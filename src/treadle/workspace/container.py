@@ -33,10 +33,10 @@ from treadle.core.contracts.workspace import (
 )
 from treadle.core.contracts.wrapped import WrappedWorkspace
 from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.container_mounts import ContainerMounts
 from treadle.workspace.environment import FIXED_VARIABLES
 from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
-from treadle.workspace.sandbox.file_denials import FileDenials
 
 ContainerProgram = Literal["podman", "docker"]
 PROGRAMS: tuple[ContainerProgram, ...] = ("podman", "docker")

@@ -21,7 +21,8 @@ from treadle.lib.files.protected_paths import (
     PROTECTED_IN_GIT,
     fold_case,
 )
-from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner
+from treadle.workspace.command_limits import FileDenials
+from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.found_entry import HIDDEN, READ_ONLY
 from treadle.workspace.sandbox.mounts import MAX_DENIED
 from treadle.workspace.sandbox.tree_scan import TreeScanner, list_upwards

@@ -5,14 +5,11 @@ What a secret is, is defined in lib/text/redaction.py. Used by `local.py`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
+from treadle.lib.files.search_path import DEFAULT_PATH
 from treadle.lib.text.redaction import is_secret
-
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _INHERITED = """
 PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TERMINFO EDITOR VISUAL
@@ -48,22 +45,6 @@ UNSANDBOXED_VARIABLES = frozenset(
 
 _PROVIDER_VARIABLES = re.compile("(?i)(AWS|AZURE|GOOGLE|GCP|GCLOUD|OPENAI|ANTHROPIC|TREADLE)_")
 """Variables that name the user's accounts and profiles: not secret, but not for commands."""
-
-
-def split_search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
-    """The folders of a PATH that no command can write to, and the others.
-
-    A project's folder of programs (.venv/bin, node_modules/.bin) is often first in PATH. An `ls`
-    that a sandboxed command has put there must not run outside of the sandbox.
-    """
-    roots = tuple(writable)
-    safe: list[str] = []
-    unsafe: list[str] = []
-    for folder in path.split(os.pathsep):
-        real = Path(os.path.realpath(folder)) if folder.startswith("/") else None
-        is_safe = real is not None and not any(real.is_relative_to(root) for root in roots)
-        (safe if is_safe else unsafe).append(folder)
-    return os.pathsep.join(safe) or DEFAULT_PATH, os.pathsep.join(unsafe)
 
 
 def build_environment(

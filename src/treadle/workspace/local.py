@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -30,8 +30,10 @@ from treadle.core.contracts.workspace import (
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import find_state_dir, make_private_folder
 from treadle.lib.files.protected_paths import find_aliased_part
-from treadle.workspace import environment, files
+from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
+from treadle.workspace import command_limits, environment, files, read_only
 from treadle.workspace.background_command import BackgroundCommand, open_input
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.output import decode_output, join_head_tail
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -42,14 +44,12 @@ from treadle.workspace.processes import (
     ProcessExit,
     exit_trap,
 )
-from treadle.workspace.sandbox import limits, read_only
-from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
-from treadle.workspace.sandbox.file_denials import FileDenials
-from treadle.workspace.sandbox.network_errors import NO_NETWORK_NOTE, mentions_network
-from treadle.workspace.sandbox.probe import find_sandbox_problem
-from treadle.workspace.sandbox.removal import Removal, parse_removal
 from treadle.workspace.scratch_dir import ScratchDir
 from treadle.workspace.temp_files import TempFiles
+
+if TYPE_CHECKING:
+    from treadle.workspace.sandbox.bubblewrap import Bubblewrap
+    from treadle.workspace.sandbox.removal import Removal
 
 SandboxMode = Literal["auto", "required", "off"]
 Env = Mapping[str, str] | None  # further variables of a command
@@ -85,7 +85,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     state_dir: Path | None = None
     outputs_dir: Path | None = None
-    max_processes: int = limits.DEFAULT_MAX_PROCESSES
+    max_processes: int = command_limits.DEFAULT_MAX_PROCESSES
     max_memory: int | None = None
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class LocalWorkspace:
         self._root = root.resolve()
         self._options = options
         self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
-        self._max_memory = options.max_memory or limits.get_default_memory()
+        self._max_memory = options.max_memory or command_limits.get_default_memory()
         self._scratch = ScratchDir()
         self.temp_dir = self._scratch.temp_dir
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
@@ -116,13 +116,24 @@ class LocalWorkspace:
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
-        path = os.environ.get("PATH", environment.DEFAULT_PATH)
-        self._safe_path, self._writable_path = environment.split_search_path(path, self._roots)
+        path = os.environ.get("PATH", DEFAULT_PATH)
+        self._safe_path, self._writable_path = split_search_path(path, self._roots)
         self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
         # No library of the project is loaded into our own programs; commands get LD_* separately.
         own = {k: v for k, v in self.command_environment(sandboxed=False).items() if k[:3] != "LD_"}
-        self._fork_server = ForkServerClient(own, limits.find_pids_cgroup, options.max_processes)
-        self._sandbox = Bubblewrap(
+        self._fork_server = ForkServerClient(
+            own, command_limits.find_pids_cgroup, options.max_processes
+        )
+        self._sandbox = self._make_sandbox(state_dir) if options.sandbox != "off" else None
+        self.sandboxed = False
+        self.sandbox_problem = "it has not been checked yet"
+        self._preparing: asyncio.Future[None] | None = None
+
+    def _make_sandbox(self, state_dir: Path) -> Bubblewrap:
+        from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
+
+        options = self._options
+        return Bubblewrap(
             Confinement(
                 writable=self._roots,
                 temp_dir=self.temp_dir,
@@ -138,9 +149,6 @@ class LocalWorkspace:
             ),
             shutil.which("bwrap", path=self._safe_path) or "",
         )
-        self.sandboxed = False
-        self.sandbox_problem = "it has not been checked yet"
-        self._preparing: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, root: Path, options: WorkspaceOptions | None = None) -> LocalWorkspace:
@@ -166,9 +174,11 @@ class LocalWorkspace:
         self._temp_files.remove_stale()
         ScratchDir.remove_stale()
         self._fork_server.ensure_started()
-        if self._options.sandbox == "off":
+        if self._sandbox is None:
             self.sandbox_problem = "it is switched off"
             return
+        from treadle.workspace.sandbox.probe import find_sandbox_problem
+
         await asyncio.to_thread(self._sandbox.scan)
         env = self.command_environment(sandboxed=True)
         problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, env)
@@ -229,7 +239,8 @@ class LocalWorkspace:
         root, rest = files.locate(self._roots, self._root, path)
         self._refuse_aliased_protected(path, root / rest)
         async with self._file_lock(root / rest):
-            self._sandbox.accept(root / rest)
+            if self._sandbox is not None:
+                self._sandbox.accept(root / rest)
             return await _run_uncancelled(
                 lambda: files.write(root, rest, data, self._temp_files, expected, mode)
             )
@@ -270,7 +281,7 @@ class LocalWorkspace:
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        removal = parse_removal(command, str(self._root / (cwd or "."))) if inside else None
+        removal = self._parse_removal(command, cwd) if inside else None
         argv = self._shell_argv(command) if removal is None else removal.argv
         spec = self._make_command(argv, cwd, env, inside, timeout)
         output = None if on_output is None else OutputReport(on_output)
@@ -427,7 +438,8 @@ class LocalWorkspace:
             self._preparing.cancel()
             await asyncio.wait({self._preparing})
         await self._fork_server.aclose()
-        self._sandbox.close()
+        if self._sandbox is not None:
+            self._sandbox.close()
         self._temp_files.close()
         await asyncio.to_thread(self._scratch.remove)
 
@@ -465,6 +477,11 @@ class LocalWorkspace:
             raise WorkspaceError(f"there is no sandbox for this command: {self.sandbox_problem}")
         return self.sandboxed
 
+    def _parse_removal(self, command: str, cwd: str | None) -> Removal | None:
+        from treadle.workspace.sandbox.removal import parse_removal
+
+        return parse_removal(command, str(self._root / (cwd or ".")))
+
     def _shell_argv(self, command: str) -> tuple[str, ...]:
         trap = exit_trap() if self._shell.endswith("bash") else ""
         return self._shell, "-c", trap + command
@@ -488,9 +505,9 @@ class LocalWorkspace:
 
     @cached_property
     def _nproc(self) -> int:
-        if limits.find_pids_cgroup():
+        if command_limits.find_pids_cgroup():
             return 0
-        return limits.count_user_threads(os.getuid()) + self._options.max_processes
+        return command_limits.count_user_threads(os.getuid()) + self._options.max_processes
 
     @contextmanager
     def _wrap_in_sandbox(
@@ -500,7 +517,7 @@ class LocalWorkspace:
         network: bool | None,
         removal: Removal | None = None,
     ) -> Iterator[CommandSpec]:
-        if not sandboxed:
+        if not sandboxed or self._sandbox is None:
             yield command
             return
         if not Path(command.cwd).is_dir():
@@ -520,11 +537,18 @@ class LocalWorkspace:
         _raise_if_not_started(ended, stream.head)
         head, tail = stream.head, stream.tail
         output = join_head_tail(head, tail, stream.total, stream.path, stream.spilled)
-        notes = [*self._describe_exit(ended, timeout), *self._sandbox.take_notes()]
-        if inside:
-            notes += self._sandbox.describe_limits(head + tail)
-        if offline and mentions_network(output, failed=ended.exit_code != 0):
-            notes.append(NO_NETWORK_NOTE)
+        notes = [*self._describe_exit(ended, timeout)]
+        hidden_files: tuple[str, ...] = ()
+        if self._sandbox is not None:
+            notes += self._sandbox.take_notes()
+            if inside:
+                notes += self._sandbox.describe_limits(head + tail)
+                hidden_files = self._sandbox.hidden_files
+        if offline:
+            from treadle.workspace.sandbox.network_errors import NO_NETWORK_NOTE, mentions_network
+
+            if mentions_network(output, failed=ended.exit_code != 0):
+                notes.append(NO_NETWORK_NOTE)
         return CommandResult(
             exit_code=ended.exit_code,
             output=output,
@@ -534,7 +558,7 @@ class LocalWorkspace:
             full_output=stream.path,
             cwd=ended.cwd,
             note="; ".join(notes),
-            hidden_files=self._sandbox.hidden_files if inside else (),
+            hidden_files=hidden_files,
         )
 
     def _describe_exit(self, ended: ProcessExit, timeout: float | None) -> Iterator[str]:

@@ -14,8 +14,8 @@ import pytest
 
 import treadle
 from treadle.agents.subagents import make_child_digest
-from treadle.apps.assembly import coding_agent as assembly
 from treadle.apps.assembly import model_choice
+from treadle.apps.assembly import parts as assembly_parts
 from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy
 from treadle.core.contracts.model import ModelRequest
@@ -161,7 +161,7 @@ async def test_explore_uses_the_small_model_and_others_their_own(
         made[name] = Scripted(["done"], name=name)
         return made[name]
 
-    for module in (assembly, model_choice):
+    for module in (assembly_parts, model_choice):
         monkeypatch.setattr(module, "create_model", create)
     kinds = ("explore", "own", "lost")
     model = scripted(

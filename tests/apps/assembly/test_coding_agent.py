@@ -197,6 +197,26 @@ async def test_the_mode_can_change_while_it_runs(folder: Path):
     assert (folder / "made").exists()
 
 
+async def test_a_session_knows_nothing_of_one_with_its_id_in_another_place(
+    folder: Path, tmp_path: Path
+):
+    (folder / "sub").mkdir()
+    (folder / "a.txt").write_text("one")
+    first = [("bash", {"command": "cd sub"}), ("read", {"file_path": str(folder / "a.txt")})]
+    write = {"file_path": str(folder / "a.txt"), "content": "two"}
+    second = [("bash", {"command": "pwd"}), ("write", write)]
+    rounds: list[Any] = [Say(calls=[one]) for one in first]
+    again: list[Any] = [Say(calls=[one]) for one in second]
+    model = Scripted([*rounds, "done", *again, "done"])
+    async with treadle.coding_agent(folder, model=model, permission_mode="bypass", **OFF) as agent:
+        async with agent.session("a", store=tmp_path / "one") as session:
+            await session.run("go")
+        async with agent.session("a", store=tmp_path / "two") as session:
+            where, written = answers(await session.run("go"))
+    assert where.text == str(folder)
+    assert written.is_error  # it has not read the file
+
+
 async def test_own_tools_run_without_approval(folder: Path):
     @tool
     def book_seat(row: int) -> str:

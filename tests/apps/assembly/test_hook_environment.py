@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.apps.assembly.hook_environment import make_hook_environment
+from treadle.apps.assembly.hooks import make_hook_environment
 
 
 def test_only_what_lies_outside_of_the_folder_is_searched(own_place: Path):

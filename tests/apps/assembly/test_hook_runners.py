@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import treadle
-from treadle.apps.assembly.extensions import discover_extensions
 from treadle.apps.assembly.hook_runners import fill_headers
+from treadle.apps.settings.extensions import discover_extensions
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.policy.hooks import HookConfig

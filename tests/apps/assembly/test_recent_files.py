@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treadle.apps.assembly.recent_files import RecentFiles
+from treadle.apps.assembly.toolset import RecentFiles
 from treadle.policy.policy import RulePolicy, build_policy_context
 from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools

@@ -17,15 +17,17 @@ from treadle.testing.observers import RecordingObserver
 ASK = Say(calls=[("mcp__raw__sample", {"text": "about the sky"})])
 
 
-async def run(folder: Path, model: Scripted, **options: Any) -> dict[str, Any]:
+async def run(
+    folder: Path, model: Scripted, session: str | None = None, **options: Any
+) -> dict[str, Any]:
     """What the server got for its request."""
     settings = {"server_wait": 30}
     agent = treadle.coding_agent(
         folder, model=model, mcp={"raw": raw()}, settings=settings, **options
     )
     async with agent:
-        result = await agent.run("go")
-    [output] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+        result = await agent.run("go", session=session)
+    output, *_ = [item for item in result.transcript if isinstance(item, ToolResultItem)]
     answer: dict[str, Any] = json.loads(output.text)
     return answer
 
@@ -81,3 +83,10 @@ async def test_the_budget_of_the_session_holds(own_place: Path):
     model = Scripted([first, "never", "never"])
     answer = await run(own_place, model, allow=["mcp__raw__*"], max_tokens=100_000)
     assert "budget_exceeded" in answer["message"]
+
+
+async def test_each_reply_for_a_server_is_stored_with_the_session(own_place: Path):
+    model, store = Scripted([ASK, "one", ASK, "two", "done"]), own_place / "sessions"
+    answer = await run(own_place, model, "s", allow=["mcp__raw__*"], store=store)
+    assert answer["content"]["text"] == "one"
+    assert len(list(store.glob("s/children/*/journal.jsonl"))) == 2

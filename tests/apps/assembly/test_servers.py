@@ -10,15 +10,15 @@ from typing import cast
 import pytest
 
 from treadle.apps.assembly import servers
-from treadle.apps.assembly.extensions import (
+from treadle.apps.assembly.lazy import LazyWorkspace
+from treadle.apps.assembly.servers import FirstMessageWait, McpServers, ServerProblems
+from treadle.apps.settings.extensions import (
     CHANGE_UNKNOWN,
     CHANGED_SINCE_APPROVAL,
     approve_extensions,
     start_objections,
 )
-from treadle.apps.assembly.lazy import LazyWorkspace
-from treadle.apps.assembly.rules import trust_file
-from treadle.apps.assembly.servers import FirstMessageWait, McpServers, ServerProblems
+from treadle.apps.settings.rules import trust_file
 from treadle.core.contracts.hook import HookInput
 from treadle.policy.trust import TrustStore
 from treadle.tools.mcp import McpStatus

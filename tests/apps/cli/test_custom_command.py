@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import run
-from treadle.apps.assembly.extensions import discover_extensions
-from treadle.apps.assembly.rules import open_trust_store
 from treadle.apps.cli.custom_command import find_command
 from treadle.apps.console.console import UsageError
+from treadle.apps.settings.extensions import discover_extensions
+from treadle.apps.settings.rules import open_trust_store
 from treadle.testing.provider import FakeReply, ProviderServer
 
 

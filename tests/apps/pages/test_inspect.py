@@ -1,7 +1,7 @@
 """The timeline of the inspect page."""
 
 from treadle.apps.pages.inspect import render_marks
-from treadle.sessions.timeline import TimelineStep
+from treadle.apps.pages.timeline import TimelineStep
 
 
 def test_a_message_that_was_sent_meanwhile_begins_no_turn():

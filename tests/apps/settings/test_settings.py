@@ -5,13 +5,8 @@ from pathlib import Path
 import pytest
 
 from treadle.apps.cli.options import parse_command_line
-from treadle.apps.settings.settings import (
-    SETTINGS,
-    SETTINGS_BY_NAME,
-    Settings,
-    is_narrower,
-    load_settings,
-)
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, is_narrower
 from treadle.core.errors import ConfigError
 
 
@@ -118,11 +113,6 @@ def test_aliases_are_a_table(user_file: Path):
     settings = load_settings(here(), environ={})
     assert settings.aliases == {"fast": "anthropic/haiku"}
     assert settings.origin("aliases") == f"{user_file}:1"
-
-
-def test_every_setting_of_the_table_is_a_field_and_the_other_way_round():
-    fields = set(Settings.__struct_fields__) - {"env", "origins", "notes"}
-    assert fields == {setting.name for setting in SETTINGS}
 
 
 def test_nothing_is_narrower_than_no_limit():

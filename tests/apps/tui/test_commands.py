@@ -158,9 +158,9 @@ async def test_what_a_turn_did_to_files_is_taken_back_and_brought_back(monkeypat
         await on.sees("nothing left to undo")
 
 
-async def test_undo_lists_and_asks_about_files_that_changed_while_a_command_ran(monkeypatch):
+async def test_undo_lists_the_files_and_asks_about_those_that_the_user_changed_too(monkeypatch):
     calls = [
-        ("write", {"file_path": "sure.txt", "content": "new\n"}),
+        ("write", {"file_path": "tool.txt", "content": "new\n"}),
         ("bash", {"command": "echo 1 > made.txt; echo 1 > also.txt"}),
     ]
     flags: dict[str, object] = {"permission_mode": "bypass", "sandbox": "off"}
@@ -168,33 +168,34 @@ async def test_undo_lists_and_asks_about_files_that_changed_while_a_command_ran(
         await on.send("make it")
         await on.sees("done")
         await on.idle()
+        write_file("made.txt", "mine\n")
         await on.send("/undo")
-        await on.sees("made.txt  (changed while a command of the agent ran: may be your change)")
+        await on.sees("made.txt  (you changed it, too: left alone)")
         await on.sees("▸ n Change nothing")
-        await on.sees("y Delete sure.txt and also.txt and made.txt")
+        await on.sees("a Delete made.txt too (it contains your changes)")
         await on.press("enter")
         await on.until(lambda: not on.app.dialogs.is_open)
-        assert exists("made.txt")
+        assert exists("also.txt")
         await on.send("/undo")
-        await on.sees("o Only what the agent changed: delete sure.txt")
+        await on.sees("o Only what the agent changed: delete also.txt and tool.txt")
         await on.press("o")
-        await on.sees("undid the file changes of turn 1 (make it): removed sure.txt")
+        await on.sees("undid the file changes of turn 1 (make it): removed also.txt, tool.txt")
         assert exists("made.txt")
         await on.send("/redo")
-        await on.until(lambda: exists("sure.txt"))
+        await on.until(lambda: exists("tool.txt"))
         await on.send("/undo")
-        await on.sees("y Delete sure.txt and also.txt and made.txt")
-        await on.press("y")
+        await on.sees("a Delete made.txt too (it contains your changes)")
+        await on.press("a")
         await on.until(lambda: not exists("made.txt"))
-        write_file("made.txt", "mine\n")
+        write_file("made.txt", "other\n")
         await on.send("/redo")
         await on.sees("a Change made.txt too (it contains your changes)")
         await on.press("o")
-        await on.until(lambda: exists("sure.txt"))
+        await on.until(lambda: exists("tool.txt"))
         await on.send("/redo")
         await on.sees("nothing left to redo but files that you changed: made.txt; /redo PATH")
         await on.send("/redo made.txt")
-        await on.until(lambda: read_file("made.txt") == "1\n")
+        await on.until(lambda: read_file("made.txt") == "mine\n")
 
 
 async def test_enter_on_an_undo_deletes_no_file_that_the_user_changed(monkeypatch):
@@ -213,7 +214,7 @@ async def test_enter_on_an_undo_deletes_no_file_that_the_user_changed(monkeypatc
         await on.send("/undo")
         await on.until(lambda: on.app.dialogs.is_open)
         await on.press("enter")
-        await on.sees("w.txt (you changed it since); `treadle sessions versions")
+        await on.sees("w.txt (you changed it since); to restore such a file, too: `/undo PATH`")
         assert read_file("w.txt") == "new\nand mine\n"
         await on.send("/undo")
         await on.sees("nothing left to undo but files that you changed: w.txt; /undo PATH")

@@ -2,7 +2,6 @@
 
 # ruff: noqa: ASYNC240 (files are how a test and the program meet)
 
-import asyncio
 import os
 from pathlib import Path
 from typing import get_args
@@ -11,7 +10,6 @@ import msgspec
 import pytest
 
 from tests.apps.tui.harness import write_file
-from treadle.apps.assembly.command_files import find_custom_commands
 from treadle.apps.conversation import helper_programs
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.block_text import format_activity
@@ -19,11 +17,11 @@ from treadle.apps.conversation.completion import (
     find_completions,
     fuzzy_match,
     list_project_files,
-    read_git_branch,
 )
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.settings.command_files import find_custom_commands
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.palette import DARK
@@ -128,15 +126,6 @@ async def test_a_folder_cannot_hold_up_the_list_of_its_files(kind, monkeypatch):
     assert "a.py" in await list_project_files(Path.cwd())
 
 
-async def test_the_branch_is_read_off_the_files_of_git():
-    assert await read_git_branch(Path.cwd()) == ""
-    write_file(".git/HEAD", "ref: refs/heads/feature/x\n")
-    assert await read_git_branch(Path.cwd()) == "feature/x"
-    write_file(".git/worktrees/w/HEAD", "ref: refs/heads/of-worktree\n")
-    write_file("w/.git", f"gitdir: {Path.cwd()}/.git/worktrees/w\n")
-    assert await read_git_branch(Path.cwd() / "w") == "of-worktree"
-
-
 def test_the_history_is_kept_across_sessions():
     file = Path("h/history.jsonl")
     history = PromptHistory(file)
@@ -227,13 +216,10 @@ def test_custom_commands_are_read_only_from_regular_files_inside_the_folder():
         assert any(words in problem for problem in problems), words
 
 
-def test_what_is_attached_and_the_branch_wait_for_no_pipe():
+def test_what_is_attached_waits_for_no_pipe():
     os.mkfifo("a.png")
     Path("b.png").symlink_to("/dev/zero")
-    Path(".git").mkdir()
-    os.mkfifo(".git/HEAD")
     assert len(Attachments(Path.cwd()).build_item("see @a.png and @b.png").content) == 1
-    assert asyncio.run(read_git_branch(Path.cwd())) == ""
 
 
 def info(branch: str = "", turn_seconds: float = 0.0) -> status_area.StatusInfo:

@@ -24,6 +24,7 @@ from treadle.core.transcript.entries import (
     TurnEnded,
     UsageRecorded,
 )
+from treadle.lib.files import locks
 from treadle.sessions import Library
 from treadle.sessions.log import lock
 from treadle.sessions.log.state_loader import StateLoader
@@ -126,8 +127,8 @@ async def test_a_session_that_no_tab_shows_is_released_and_keeps_its_mode(
     journal.append(TurnEnded("turn-1", "end_turn"))
     await journal.aclose()
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-    monkeypatch.setattr(lock, "_program", "")
-    lock.set_program_name("treadle web")
+    monkeypatch.setattr(locks, "_program", "")
+    locks.set_program_name("treadle web")
     hub = Hub(tmp_path, {"model": MODEL})
     try:
         empty, session = await hub.create(), await hub.find(journal.session_id)

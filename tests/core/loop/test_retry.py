@@ -27,7 +27,6 @@ from treadle.core.loop.retry import (
     RetryAfter,
     UseFallback,
     choose_recovery,
-    may_compact,
 )
 
 RETRIED = [
@@ -103,9 +102,7 @@ def test_each_class_has_a_budget_of_its_own():
     )
 
 
-def test_only_a_context_that_is_too_long_is_worth_compacting():
-    assert may_compact(ContextTooLong("x"))
-    assert not may_compact(BadRequest("x"))
+def test_a_context_that_is_too_long_is_not_sent_again():
     assert choose_recovery(ContextTooLong("x"), {}, jitter=0.0, has_fallback=True) == RaiseError()
 
 

@@ -17,11 +17,10 @@ from treadle.core.transcript.size_estimate import (
     MAX_GUESSED_PAGES,
     MAX_IMAGE_TOKENS,
     TOKENS_PER_PAGE,
-    count_pdf_pages,
     estimate_media_chars,
-    image_size,
 )
 from treadle.core.transcript.size_estimate import estimate_item_chars as item_chars
+from treadle.lib.files.media_size import count_pdf_pages, image_size
 
 
 def tokens(part: Image | Document) -> int:

@@ -27,9 +27,10 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserIte
 from treadle.core.transcript.state import fold_entries
 from treadle.sessions import Journal, resume
 from treadle.sessions.log.entry_redaction import EntryRedactor
-from treadle.sessions.log.journal import WRITE_DELAY, read_entries
+from treadle.sessions.log.journal import read_entries
 from treadle.sessions.log.lock import is_locked
 from treadle.sessions.log.records import FORMAT_VERSION, ForkPoint, JournalHeader, encode_header
+from treadle.sessions.queued_store import WRITE_DELAY
 from treadle.testing.conformance.store import EVERY_ENTRY_KIND
 from treadle.testing.faulty_files import FaultyFiles, FileFault
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.http.client import Client
-from treadle.models.http.sse import SSEReader
+from treadle.lib.http.client import Client
+from treadle.lib.http.sse import SSEReader
 from treadle.testing.provider import ProviderServer
 
 PATHS = {

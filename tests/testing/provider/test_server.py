@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from tests.testing.provider.exchanges import HEADERS, PATHS, ask, request, said
-from treadle.models.http.client import Client
-from treadle.models.http.sse import SSEReader
-from treadle.models.http.timeouts import Timeouts
-from treadle.models.http.transport import BadRedirect, ConnectFailed, Disconnected, TimedOut
+from treadle.lib.http.client import Client
+from treadle.lib.http.sse import SSEReader
+from treadle.lib.http.timeouts import Timeouts
+from treadle.lib.http.transport import BadRedirect, ConnectFailed, Disconnected, TimedOut
 from treadle.testing.provider import (
     BAD_ARGUMENTS,
     FAULTS,

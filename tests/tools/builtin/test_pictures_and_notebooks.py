@@ -17,7 +17,7 @@ from treadle.core import shrink_image as shrinking
 from treadle.core.contracts.policy import PermissionRequest
 from treadle.core.errors import MissingExtra
 from treadle.core.transcript.content import Image
-from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.files.media_size import image_size
 from treadle.lib.files.media_types import MAX_IMAGE_BYTES
 
 

@@ -72,7 +72,7 @@ async def test_a_service_that_does_not_run_is_named_with_its_setting(folder: Pat
     async with hands(folder, names=NAMES, search_address=address) as agent:
         refused = failed(await agent.one("web_search", query="cats"))
     assert f"the search service {address} gave no answer" in refused
-    assert f"the connection to port {port} was refused" in refused
+    assert f"127.0.0.1:{port} refused the connection" in refused
     assert "change the setting web_search" in refused
     assert "Errno" not in refused
 

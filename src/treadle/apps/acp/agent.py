@@ -53,9 +53,9 @@ from treadle.apps.acp.prompt import PromptBlock
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.console import embedded_setup
-from treadle.apps.settings.settings import load_settings
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.rules import is_trusted
 from treadle.core.errors import ConfigError, SessionNotFound, TreadleError
 from treadle.sessions.library import Library
 

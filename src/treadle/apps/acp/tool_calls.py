@@ -22,46 +22,33 @@ from acp.schema import (
     ToolKind,
 )
 
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.core.contracts.tool import Access, Preview
 from treadle.core.transcript.content import Arguments, Image
 from treadle.core.transcript.items import ToolResultItem
 from treadle.tools.function import summarize_call
 
 CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
-PLAN_TOOL = "todo"
 MAX_SHOWN_CHARS = 20_000
 
-_KINDS: dict[str, ToolKind] = {
-    "read": "read",
-    "ls": "read",
-    "task_output": "read",
-    "write": "edit",
-    "edit": "edit",
-    "apply_patch": "edit",
-    "notebook_edit": "edit",
-    "task_input": "execute",
-    "web_search": "search",
-    "glob": "search",
-    "grep": "search",
-    "recall": "search",
-    "bash": "execute",
-    "task_stop": "execute",
-    "web_fetch": "fetch",
-    "ask": "think",
-    "task": "think",
-}
 _PATH_ARGUMENTS = ("file_path", "path", "file")
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 def get_kind(name: str) -> ToolKind:
-    return _KINDS.get(name, "other")
+    kind = get_tool_kind(name)
+    return "think" if kind == "plan" or kind == "agent" else kind  # editors do not have these two
+
+
+def is_plan(name: str) -> bool:
+    """Whether the tool keeps the list of todos, which editors show as a plan."""
+    return get_tool_kind(name) == "plan"
 
 
 def make_title(name: str, arguments: Arguments | None, summary: str = "") -> str:
     """One line: the command itself, or the tool and its most informative argument."""
     command = (arguments or {}).get("command")
-    if name == "bash" and isinstance(command, str) and command.strip():
+    if get_kind(name) == "execute" and isinstance(command, str) and command.strip():
         return f"`{' '.join(command.split())}`"
     text = summary or summarize_call(name, arguments or {})
     return text.removeprefix("[").removesuffix("]")

@@ -93,7 +93,7 @@ class SessionUpdates:
                 self._start_call(call_id, name, summary)
             case ToolProgress(call_id=call_id, text=text):
                 self._add_output(call_id, text)
-            case ToolFinished(call_id=call_id, name=name) if name != tool_calls.PLAN_TOOL:
+            case ToolFinished(call_id=call_id, name=name) if not tool_calls.is_plan(name):
                 status: ToolCallStatus = "failed" if event.is_error else "completed"
                 self._update_call(call_id, status=status)
             case ReplyDiscarded(chars=chars):
@@ -120,7 +120,7 @@ class SessionUpdates:
     # --- calls ---------------------------------------------------------------------------
 
     def _begin_call(self, call_id: str, name: str) -> None:
-        if name != tool_calls.PLAN_TOOL:
+        if not tool_calls.is_plan(name):
             kind = tool_calls.get_kind(name)
             self._outbox.put(
                 ToolCallStart(
@@ -136,7 +136,7 @@ class SessionUpdates:
         self._calls[call.id] = call
         if call.id not in self._begun:
             self._begin_call(call.id, call.name)
-        if call.name != tool_calls.PLAN_TOOL:
+        if not tool_calls.is_plan(call.name):
             self._update_call(
                 call.id,
                 title=tool_calls.make_title(call.name, call.arguments),
@@ -146,7 +146,7 @@ class SessionUpdates:
 
     def _start_call(self, call_id: str, name: str, summary: str) -> None:
         call = self._calls.get(call_id)
-        if name == tool_calls.PLAN_TOOL:
+        if tool_calls.is_plan(name):
             return
         title = tool_calls.make_title(name, call.arguments if call is not None else None, summary)
         kind = tool_calls.get_kind(name)  # of the tool that a forwarded call runs
@@ -164,14 +164,15 @@ class SessionUpdates:
         self._output.pop(item.call_id, None)
         self._child_lines.pop(item.call_id, None)
         terminal = self._terminals.pop(item.call_id, None)
-        if item.name == tool_calls.PLAN_TOOL:
+        if tool_calls.is_plan(item.name):
             self._show_plan(call, item)
             return
         fields = make_result_fields(item, self.cwd)
         if terminal is not None:
             fields.pop("content")  # the terminal has it
         self._update_call(item.call_id, **fields)
-        if item.name == "bash" and isinstance(cwd := (item.data or {}).get("cwd"), str):
+        is_command = tool_calls.get_kind(item.name) == "execute"
+        if is_command and isinstance(cwd := (item.data or {}).get("cwd"), str):
             self.cwd = cwd
 
     def _show_plan(self, call: ToolCall | None, item: ToolResultItem) -> None:
@@ -265,13 +266,13 @@ class SessionUpdates:
                                 self._outbox.put(_make_message(text))
                             case Thinking(text=text) if text:
                                 self._outbox.put(_make_thought(text))
-                            case ToolCall(name=tool_calls.PLAN_TOOL):
+                            case ToolCall(name=name) if tool_calls.is_plan(name):
                                 self._calls[part.id] = part
                             case ToolCall():
                                 self._request_call(part)
                             case _:
                                 pass
-                case ToolResultItem(name=tool_calls.PLAN_TOOL):
+                case ToolResultItem(name=name) if tool_calls.is_plan(name):
                     call = self._calls.pop(item.call_id, None)
                     plan = plan if item.is_error else call
                 case ToolResultItem():

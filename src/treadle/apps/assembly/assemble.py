@@ -18,13 +18,12 @@ from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver
 from treadle.agents.child_agents import ChildAgents
 from treadle.apps.assembly.coding_agent import coding_agent
-from treadle.apps.assembly.host_session import HostSession, SessionOptions
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.model_choice import choose_model
-from treadle.apps.assembly.parts import AgentParts
+from treadle.apps.assembly.parts import AgentParts, HostSession, SessionOptions
 from treadle.apps.assembly.redaction import find_environment_secrets
-from treadle.apps.assembly.rules import load_rules
-from treadle.apps.assembly.sessions import get_session_dir, open_session
+from treadle.apps.assembly.sessions import get_session_dir, make_child_agents, open_session
+from treadle.apps.settings.rules import load_rules
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook
@@ -76,7 +75,7 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.parts.notes
+        return tuple(self.parts.notes)
 
     @property
     def servers(self) -> tuple[McpServer, ...]:
@@ -88,7 +87,12 @@ class AgentSession(msgspec.Struct, frozen=True):
 
     def start(self, input: UserInput | None = None, children: ChildAgents | None = None) -> Driver:
         """The driver of the session. Close it before this object."""
+        children = children or self.make_children()
         return self.agent.start(prompt=input, state=self.state, store=self.store, children=children)
+
+    def make_children(self) -> ChildAgents:
+        """The subagents of the session, for `start`."""
+        return make_child_agents(self.store, self.state.origins if self.state is not None else ())
 
     async def aclose(self) -> None:
         """Close the model, the MCP servers and the workspace. The driver closes the store."""
@@ -144,12 +148,11 @@ async def build_agent(
         parts = agent.parts
         assert parts is not None, "coding_agent gives the agent its parts"
         branches = await _describe_branches(parts, store.session_id, view)
-        parts = msgspec.structs.replace(parts, notes=(*parts.notes, *branches))
+        parts.notes += branches
         shown = (*warnings, *parts.warnings, *branches)
         session = AgentSession(agent, parts, store, view, shown)
         on_error.push_async_callback(session.aclose)
-        if parts.needs_sandbox:
-            await parts.workspace.open()  # fail now, not at the first command
+        await parts.open_required_sandbox()
         on_error.pop_all()
         return session
 

@@ -3,54 +3,47 @@
 A child gets the prompt of its parent with its own definition instead of the identity: environment,
 memory files and the instructions of the tools. In a git worktree it also gets a workspace, tools
 and a policy of its own; when it ends, its changes are merged into the folder, or kept as a branch.
-Made by coding_agent.py; agents/subagents.py calls it for each child.
+Its policy has the rules of the parent, in a mode that may be narrower. A stage of stages.py;
+agents/subagents.py calls `ChildSetup` for each child.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
+from treadle.agents.agent_definition import CHILD_INSTRUCTIONS
 from treadle.agents.agent_files import read_agent_files
-from treadle.agents.agent_kinds import CHILD_INSTRUCTIONS
-from treadle.agents.child_settings import TASK_NAMES, FilteredSource
-from treadle.agents.subagents import ChildStart, OpenStore
-from treadle.agents.tool_names import find_unknown
-from treadle.apps.assembly.child_policy import (
-    ChildPolicy,
-    FolderPolicy,
-    WorktreePolicy,
-    move_rules,
-)
+from treadle.agents.child_settings import TASK_NAMES, FilteredSource, find_unknown
+from treadle.agents.subagents import ChildStart
 from treadle.apps.assembly.kept_branches import KeptBranches
-from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace
+from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace, PolicyOptions
+from treadle.apps.assembly.parts import WORKTREES_DIR, AgentParts
 from treadle.apps.assembly.redaction import redact_source
-from treadle.apps.assembly.sessions import open_child_store
+from treadle.apps.assembly.toolset import make_builtin_tools, make_workspace_options
 from treadle.context.prompt import describe_environment
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
-from treadle.core.contracts.policy import Deny, PermissionRequest
+from treadle.core.contracts.policy import Deny, PermissionRequest, Verdict
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
+from treadle.lib.git.repository import find_repository
 from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:
-    from treadle.context.memory import Memory
     from treadle.context.prompt import SystemPrompt
-    from treadle.core.loop.driver import Driver
-    from treadle.policy.ruleset.rules import RuleSet
+    from treadle.policy.modes import PermissionMode
+    from treadle.policy.policy import RulePolicy
+    from treadle.policy.ruleset.rules import Rule, RuleSet
     from treadle.tools.builtin import BuiltinSource
-    from treadle.workspace.local import WorkspaceOptions
     from treadle.workspace.worktrees.worktrees import Worktree, Worktrees
 
-WORKTREES_DIR = "worktrees"
 # Tools that only some models and hosts have.
 _OTHER_NAMES = ("skill", "apply_patch", "notebook_edit", "web_search", "ask")
 OTHER_TOOLS = (TASK_NAMES, *(ToolSpec(name, "", {}) for name in _OTHER_NAMES))
@@ -60,6 +53,9 @@ WORKTREE_INSTRUCTIONS = """You work in a git worktree, a copy of {folder} of you
 below your working folder, also where the task names paths below {folder}. Files that git ignores, \
 such as installed dependencies, are not in it. Do not commit and do not switch branches: your \
 changes are taken over when you end."""
+
+
+FolderPolicy = Union[LazyPolicy, "ChildPolicy"]
 
 
 class ChildPlace(msgspec.Struct, frozen=True):
@@ -72,31 +68,12 @@ class ChildPlace(msgspec.Struct, frozen=True):
     worktrees: Lazy[Worktrees] | None = None  # None: there can be none
 
 
-class ChildParts(msgspec.Struct, frozen=True):
-    """What all children of a coding agent share."""
-
-    rules: Callable[[], RuleSet]
-    make_workspace_options: Callable[[RuleSet], WorkspaceOptions]
-    make_builtin: Callable[[LazyWorkspace, LazyPolicy], BuiltinSource]
-    make_model: Callable[[str], Model]
-    small_model: Model | None
-    memory: Memory | None
-    is_trusted: bool
-    interactive: bool
-    added_folders: tuple[str, ...]
-    readable: tuple[str, ...]
-    secrets: tuple[str, ...]
-    commands: str  # what commands can write and reach
-    notify: Callable[[str], None]
-    is_contained: bool = False  # commands run in containers
-
-
 class ChildSetup:
     """Prepares the children of one place: the `prepare_child` of an agent."""
 
     def __init__(
         self,
-        parts: ChildParts,
+        parts: AgentParts,
         place: ChildPlace,
         mutators: Sequence[Mutator],
         kept_branches: KeptBranches | None = None,
@@ -122,7 +99,8 @@ class ChildSetup:
         changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
         changes["instructions"] = self._make_instructions(start, place)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
-        changes["on_start"] = partial(_restore_cwd, place.builtin)
+        builtin = place.builtin
+        changes["on_start"] = lambda one: builtin.begin_session(one.session_id, one.transcript)
         changes["model"] = own_model or self._find_small_model(start) or start.model
         return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
 
@@ -132,14 +110,15 @@ class ChildSetup:
 
         try:
             find = partial(self._find_unwritable, worktree.repository.top)
-            end = await worktree.finish(merge=succeeded, find_unwritable=find)
+            async with self._parts.record_merge(str(worktree.root)):
+                end = await worktree.finish(merge=succeeded, find_unwritable=find)
         except WorkspaceError as error:
             text = f"its changes could not be merged and stay in {worktree.top}: {error}"
         else:
             text = describe_end(end)
             if end.status in ("unchanged", "merged"):
                 return text
-        self._parts.notify(f"agent {name}: {text}")
+        self._parts.warn(f"agent {name}: {text}")
         return text
 
     def keep(self, worktree: Worktree) -> None:
@@ -170,20 +149,14 @@ class ChildSetup:
     ) -> tuple[ChildPlace, LazyWorkspace]:
         parts, parent = self._parts, self._place
         rules = move_rules(parts.rules(), parent.folder, worktree.root)
-        workspace = LazyWorkspace(worktree.root, lambda: parts.make_workspace_options(rules))
-        policy = WorktreePolicy(
-            parent.policy,
-            workspace,
-            rules,
-            start.task.definition.mode,
-            interactive=parts.interactive,
-            added_folders=parts.added_folders,
-            readable=parts.readable,
-            is_contained=parts.is_contained,
-        )
+        workspace = LazyWorkspace(worktree.root, lambda: make_workspace_options(parts, rules))
+        mode = start.task.definition.mode
+        policy = WorktreePolicy(parent.policy, workspace, rules, mode, parts.policy_options)
+        containers = parts.containers
+        files = containers.make_workspace(workspace) if containers is not None else workspace
         text = describe_environment(
             worktree.root,
-            added_folders=[Path(added) for added in parts.added_folders],
+            added_folders=[Path(one) for one in parts.settings.add_dir],
             commands=parts.commands,
         )
         text += "\n\n" + WORKTREE_INSTRUCTIONS.format(folder=parent.folder)
@@ -192,9 +165,8 @@ class ChildSetup:
             for one in parent.prompt.sections
         ]
         prompt = msgspec.structs.replace(parent.prompt, sections=tuple(sections))
-        return ChildPlace(
-            worktree.root, parts.make_builtin(workspace, policy), policy, prompt
-        ), workspace
+        builtin = make_builtin_tools(parts, files, policy)
+        return ChildPlace(worktree.root, builtin, policy, prompt), workspace
 
     def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
         """The tools of the parent, the built-in ones for the files of the worktree."""
@@ -217,7 +189,7 @@ class ChildSetup:
             place.folder,
             self._parts.memory,
             lambda: "ask",
-            trusted=self._parts.is_trusted,
+            trusted=self._parts.trust.is_trusted,
             secrets=self._parts.secrets,
             is_attended=False,
             began_attended=False,
@@ -230,13 +202,13 @@ class ChildSetup:
         try:
             return self._parts.make_model(definition.model)
         except TreadleError as error:
-            self._parts.notify(f"agent {definition.name}: the model of its parent is used: {error}")
+            self._parts.warn(f"agent {definition.name}: the model of its parent is used: {error}")
             return None
 
     def _find_small_model(self, start: ChildStart) -> Model | None:
         definition = start.task.definition
         is_wanted = definition.use_small_model and not definition.model
-        return self._parts.small_model if is_wanted else None
+        return self._parts.child_model if is_wanted else None
 
     async def _find_unwritable(self, top: Path, paths: Sequence[str]) -> list[str]:
         """The files that a rule, or plan mode, keeps the agent from writing."""
@@ -250,74 +222,44 @@ class ChildSetup:
         return denied
 
 
-def make_child_options(
-    parts: ChildParts,
-    place: ChildPlace,
-    mutators: Sequence[Mutator],
-    store: Store | None,
-    warnings: list[str],
-    kept_branches: KeptBranches | None,
-) -> dict[str, Any]:
-    """Options of the Agent: the agent definitions of the user and of a trusted folder, and how its
-    children are prepared and stored."""
-    folders = [place.folder, Path.home()] if parts.is_trusted else [Path.home()]
+def add_children(parts: AgentParts) -> None:
+    """The agent definitions of the user and of a trusted folder, and how children are prepared:
+    options of the Agent."""
+    parts.worktrees = make_worktrees(parts)
+    if parts.is_small:
+        return
+    if parts.worktrees is not None:
+        parts.kept_branches = KeptBranches(parts.worktrees)
+        parts.mutators.append(parts.kept_branches)
+    folders = [parts.folder, Path.home()] if parts.trust.is_trusted else [Path.home()]
     definitions, problems = read_agent_files(folders, home=Path.home())
-    warnings += problems
-    known = [*(tool.spec for tool in place.builtin.tools()), *OTHER_TOOLS]
+    parts.warnings += problems
+    known = [*(tool.spec for tool in parts.builtin.tools()), *OTHER_TOOLS]
     for one in definitions:
         if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
-            warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
-    own = [mutator for mutator in mutators if _is_for_children(mutator)]
-    options: dict[str, Any] = {
+            parts.warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
+    place = ChildPlace(parts.folder, parts.builtin, parts.policy, parts.prompt, parts.worktrees)
+    own = [mutator for mutator in parts.mutators if getattr(mutator, "for_children", True)]
+    parts.child_options = {
         "subagents": definitions,
-        "prepare_child": ChildSetup(parts, place, own, kept_branches),
-        "worktrees": place.worktrees is not None,
+        "prepare_child": ChildSetup(parts, place, own, parts.kept_branches),
+        "worktrees": parts.worktrees is not None,
     }
-    open_store = make_child_opener(place.folder, store)
-    return options if open_store is None else {**options, "open_store": open_store}
 
 
-def make_child_opener(folder: Path, store: Store | None) -> OpenStore | None:
-    """Opens the stores of child agents, inside the session of the parent; None without one."""
-    return None if store is None else partial(_open_child_store, folder, store)
-
-
-def make_worktrees(
-    folder: Path, trusted: bool, notify: Callable[[str], None]
-) -> Lazy[Worktrees] | None:
+def make_worktrees(parts: AgentParts) -> Lazy[Worktrees] | None:
     """The worktrees of a trusted folder in a git repository; None for other folders, because git
     runs programs that a repository names."""
-    if not trusted or not any((one / ".git").exists() for one in (folder, *folder.parents)):
+    folder = parts.folder
+    if not parts.trust.is_trusted or find_repository(folder) is None:
         return None
 
     def make() -> Worktrees:
         from treadle.workspace.worktrees.worktrees import Worktrees
 
-        return Worktrees(folder, find_state_dir() / WORKTREES_DIR, notify)
+        return Worktrees(folder, find_state_dir() / WORKTREES_DIR, parts.warn)
 
     return Lazy(make)
-
-
-async def close_worktrees(worktrees: Lazy[Worktrees]) -> None:
-    """Keep as branches what interrupted agents, also of killed processes, changed."""
-    if worktrees.is_made or (find_state_dir() / WORKTREES_DIR).is_dir():
-        await worktrees.get().aclose()
-
-
-async def _open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
-    child = open_child_store(folder, store, parent_id, call_id)
-    await child.flush()  # a fork has copied the history
-    return child
-
-
-def _restore_cwd(builtin: BuiltinSource, driver: Driver) -> None:
-    """A child that is continued is in the folder of its last command."""
-    if driver.transcript:
-        builtin.restore_cwd(driver.session_id, driver.transcript)
-
-
-def _is_for_children(mutator: Mutator) -> bool:
-    return getattr(mutator, "for_children", True)
 
 
 class PreparedCodingChild:
@@ -357,3 +299,94 @@ class PreparedCodingChild:
             await self._workspace.aclose()
         if self._own_model is not None:
             await self._own_model.aclose()
+
+
+# ------------------------------------------------------------------ policies
+
+
+class ChildPolicy:
+    """The policy of the parent, in a mode of the child. The parent may be a child itself, and the
+    user may change its mode."""
+
+    def __init__(self, parent: FolderPolicy, mode: str) -> None:
+        self._parent = parent
+        self._mode = mode
+
+    @property
+    def mode(self) -> PermissionMode:
+        return _choose_mode(self._parent, self._mode)
+
+    async def get_policy(self) -> RulePolicy:
+        return (await self._parent.get_policy()).narrow(self._mode)
+
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return await (await self.get_policy()).decide(request)
+
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        await self._parent.save_rules(request, rules)
+
+
+class WorktreePolicy(LazyPolicy):
+    """The policy of a child in a worktree: the rules of its folder are those of the parent's."""
+
+    def __init__(
+        self,
+        parent: FolderPolicy,
+        workspace: LazyWorkspace,
+        rules: RuleSet,
+        mode: str,
+        options: PolicyOptions,
+    ) -> None:
+        self._parent = parent
+        self._child_mode = mode
+        super().__init__(workspace, lambda: rules, _choose_mode(parent, mode), options)
+
+    @property
+    def mode(self) -> PermissionMode:
+        return _choose_mode(self._parent, self._child_mode)
+
+    async def get_policy(self) -> RulePolicy:
+        policy = await super().get_policy()
+        if policy.mode != self.mode:
+            policy.change_mode(self.mode)
+        return policy
+
+    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+        await super().save_rules(request, rules)
+        await self._parent.save_rules(request, rules)
+
+
+def _choose_mode(parent: FolderPolicy, mode: str) -> PermissionMode:
+    from treadle.policy.modes import choose_narrower
+
+    return choose_narrower(parent.mode, mode)
+
+
+def move_rules(rules: RuleSet, folder: Path, worktree: Path) -> RuleSet:
+    """The rules for a worktree: those about paths in the folder are about the same paths there."""
+    from treadle.policy.ruleset.rules import RuleSet
+
+    def move(rule: Rule) -> Rule:
+        return _move_rule(rule, str(folder), str(worktree))
+
+    lists = (rules.allow, rules.ask, rules.deny)
+    return RuleSet(*(tuple(map(move, one)) for one in lists))
+
+
+def _move_rule(rule: Rule, folder: str, worktree: str) -> Rule:
+    from treadle.policy.ruleset.path_patterns import PathPattern
+
+    pattern = rule.pattern
+    if not isinstance(pattern, PathPattern):
+        return rule
+
+    def add_moved(globs: tuple[str, ...]) -> tuple[str, ...]:
+        inside = [glob for glob in globs if glob == folder or glob.startswith(f"{folder}/")]
+        return (*globs, *(worktree + glob[len(folder) :] for glob in inside))
+
+    moved = msgspec.structs.replace(
+        pattern,
+        strict_globs=add_moved(pattern.strict_globs),
+        loose_globs=add_moved(pattern.loose_globs),
+    )
+    return msgspec.structs.replace(rule, pattern=moved)

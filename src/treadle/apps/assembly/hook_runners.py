@@ -25,7 +25,7 @@ from treadle.lib.text.redaction import is_secret
 from treadle.policy.hooks import HookConfig, HookFailed, RunHook
 
 if TYPE_CHECKING:
-    from treadle.models.http.client import Client
+    from treadle.lib.http.client import Client
 
 MAX_RESPONSE_BYTES = 1 << 20
 ARGUMENTS = "$ARGUMENTS"
@@ -51,8 +51,8 @@ async def post_hook(
     hook: HookConfig, data: bytes, call_model: CallModel = call_directly
 ) -> ProgramResult:
     """Send the JSON to the address; HookFailed if it cannot be reached or refuses."""
-    from treadle.models.http.client import Client
-    from treadle.models.http.transport import TransportError
+    from treadle.lib.http.client import Client
+    from treadle.lib.http.transport import TransportError
 
     client = Client()
     try:

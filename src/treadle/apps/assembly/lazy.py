@@ -1,8 +1,8 @@
-"""Parts that are made at first use: workspace, policy, reminders.
+"""Parts that are made at first use: workspace, policy, reminders, checkpoints.
 
 A run that makes no tool call pays for none of them. They behave like the real objects; only the
 first call is slower. `LazyWorkspace.preload` starts early, while the model still writes a call.
-Used by assemble.py, checkpoints.py and `treadle replay`.
+Used by assemble.py and `treadle replay`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from treadle.policy.policy import RulePolicy
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
     from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
 
 T = TypeVar("T")
@@ -171,6 +172,20 @@ def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
 # ------------------------------------------------------------------ policy
 
 
+class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policies of an agent and of its children have in common.
+
+    `is_contained`: commands run in containers, not in the sandbox of the workspace. `has_network`:
+    so has the sandbox or the container.
+    """
+
+    interactive: bool
+    added_folders: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    is_contained: bool = False
+    has_network: bool = True
+
+
 class LazyPolicy:
     """A Policy over the permission rules, made at the first call."""
 
@@ -178,25 +193,14 @@ class LazyPolicy:
         self,
         workspace: LazyWorkspace,
         rules: Callable[[], RuleSet],
-        *,
         mode: PermissionMode,
-        interactive: bool,
-        added_folders: tuple[str, ...] = (),
-        readable: tuple[str, ...] = (),
-        save_rules: Callable[[tuple[str, ...]], None] | None = None,
-        is_contained: bool = False,
-        has_network: bool = True,
+        options: PolicyOptions,
+        save_rules: Callable[[tuple[str, ...]], None] = lambda rules: None,
     ) -> None:
-        """`is_contained`: commands run in containers, not in the sandbox of the workspace.
-        `has_network`: so has the sandbox or the container."""
-        self._has_network = has_network
-        self._is_contained = is_contained
         self._workspace = workspace
         self._rules = rules
         self._mode: PermissionMode = mode
-        self._interactive = interactive
-        self._added_folders = added_folders
-        self._readable = readable
+        self._options = options
         self._save_rules = save_rules
         self._session_rules: tuple[str, ...] = ()
         self._granted: tuple[str, ...] = ()
@@ -243,24 +247,23 @@ class LazyPolicy:
         from treadle.policy.policy import RulePolicy, build_policy_context
 
         async def save(rules: tuple[str, ...]) -> None:
-            if self._save_rules is not None:
-                self._save_rules(rules)
+            self._save_rules(rules)
 
-        has_sandbox = self._workspace.get_local().sandboxed
-        # The search tools and the sandbox leave out what a rule denies: see assemble.py.
-        context = msgspec.structs.replace(
-            build_policy_context(
-                self._workspace.root, self._rules(), self._added_folders, self._readable
-            ),
-            tools_skip_denied=True,
-            sandbox_hides_denied=has_sandbox and not self._is_contained,
-            sandbox_has_network=self._has_network,
+        options, has_sandbox = self._options, self._workspace.get_local().sandboxed
+        context = build_policy_context(
+            self._workspace.root, self._rules(), options.added_folders, options.readable
         )
         policy = RulePolicy(
-            context,
+            # The search tools and the sandbox leave out what a rule denies: see toolset.py.
+            msgspec.structs.replace(
+                context,
+                tools_skip_denied=True,
+                sandbox_hides_denied=has_sandbox and not options.is_contained,
+                sandbox_has_network=options.has_network,
+            ),
             mode=self._mode,
-            interactive=self._interactive,
-            sandboxed=has_sandbox or self._is_contained,
+            interactive=options.interactive,
+            sandboxed=has_sandbox or options.is_contained,
             save_rules=save,
         )
         policy.allow_for_session(self._session_rules)
@@ -373,3 +376,25 @@ def _start_with_mode(first: str, mode: Callable[[], str]) -> Callable[[], str]:
     """`mode`, except that the first answer is the mode in which the session was opened."""
     answers = iter((first,))
     return lambda: next(answers, None) or mode()
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+class LazyCheckpoints:
+    """Takes checkpoints of a folder, unless it is the home folder or above it: too much to copy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._checkpoints = Lazy(self._make)
+
+    async def take(self) -> FileSnapshot:
+        if Path.home().resolve().is_relative_to(self._folder):
+            raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
+        return await self._checkpoints.get().take()
+
+    def _make(self) -> Checkpoints:
+        from treadle.sessions.library import Library
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
+
+        return Checkpoints(self._folder, Library().checkpoint_dir(self._folder))

@@ -1,27 +1,22 @@
 """The gates of an agent: repetition, tokens, time and cost.
 
-Limits in tokens and cost count what the session used before it was resumed. Used by assemble.py.
+Limits in tokens and cost count what the session used before it was resumed. A stage of stages.py.
 """
 
 from __future__ import annotations
 
-from treadle.apps.assembly.host_session import HostSession
+from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.sessions import load_earlier_usage
-from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.model import Model
 from treadle.core.transcript.pending import last_reply
-from treadle.core.transcript.usage import Usage
 from treadle.policy.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 
 
-def make_gates(
-    settings: Settings, model: Model, host: HostSession | None, warnings: list[str]
-) -> list[Gate]:
-    limits: list[Gate] = []
-    earlier = load_earlier_usage(host.store, host.state) if host is not None else Usage()
-    session_id = host.store.session_id if host is not None else ""
-    reply = last_reply(host.state.transcript) if host is not None and host.state else None
+def add_limits(parts: AgentParts) -> None:
+    settings, model, limits = parts.settings, parts.model, list[Gate]()
+    session_id = parts.store.session_id if parts.store is not None else ""
+    earlier = load_earlier_usage(parts.store, parts.state)
+    reply = last_reply(parts.state.transcript) if parts.state is not None else None
     if settings.max_tokens is not None:
         tokens = TokenBudget(settings.max_tokens)
         tokens.add_earlier(earlier)
@@ -30,25 +25,24 @@ def make_gates(
         limits.append(tokens)
     if settings.max_time is not None:
         limits.append(TimeLimit(settings.max_time))
-    cost = _make_cost_budget(settings, model, warnings, host)
+    cost = _make_cost_budget(parts)
     if cost is not None:
         cost.add_earlier(earlier, model.card)
         if reply is not None:
             cost.expect_closing(session_id, reply.usage.total_input, model.card)
         limits.append(cost)
-    if host is not None and host.options.suspend:
+    if parts.suspend:
         from treadle.apps.assembly.suspend import SuspendOnBudget
 
-        limits = [SuspendOnBudget(limit, host.store.session_id) for limit in limits]
-    return [RepetitionGuard(), *limits]
+        limits = [SuspendOnBudget(limit, session_id) for limit in limits]
+    parts.gates += [RepetitionGuard(), *limits]
 
 
-def _make_cost_budget(
-    settings: Settings, model: Model, warnings: list[str], host: HostSession | None
-) -> CostBudget | None:
+def _make_cost_budget(parts: AgentParts) -> CostBudget | None:
     """The default limit is for one run of `treadle -p`, with a model that has a price."""
+    settings, model = parts.settings, parts.model
     is_default = settings.origin("max_cost") == "default"
-    is_one_run = host is not None and not host.options.interactive
+    is_one_run = parts.host is not None and not parts.is_interactive
     if settings.max_cost is None or (is_default and not is_one_run):
         return None
     assumed_price = None
@@ -56,7 +50,7 @@ def _make_cost_budget(
         assumed_price = _find_list_price(model.name)
         if assumed_price is None and is_default:
             unknown = f"no cost limit: the price of {model.name} is unknown"
-            warnings.append(f"{unknown}; use --max-tokens to limit the session")
+            parts.warnings.append(f"{unknown}; use --max-tokens to limit the session")
             return None
     return CostBudget(settings.max_cost, assumed_price)
 

@@ -80,13 +80,6 @@ def has_tool_search(model: Model) -> bool:
     return True
 
 
-def make_child_model(small_model: Model | None, secrets: tuple[str, ...]) -> Model | None:
-    """The small model for child agents, unless it can use only a few tools."""
-    if small_model is None or is_small_model(small_model):
-        return None
-    return wrap_model(small_model, secrets, None, suspend=False)
-
-
 def wrap_model(
     model: Model, secrets: tuple[str, ...], head_log: HeadLog | None, *, suspend: bool
 ) -> Model:

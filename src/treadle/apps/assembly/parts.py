@@ -1,48 +1,135 @@
-"""The coding agent as an object: an Agent that also owns a workspace, MCP servers and rules.
+"""The coding agent as an object, and the parts that it consists of besides its Agent.
 
-`CodingAgent` is an Agent; `AgentParts` is what belongs to it besides, and is closed with it. Made
-by coding_agent.py; the hosts use the parts through AgentSession (assemble.py).
+    GivenParts, HostSession   what a program, and a host with its session, give to it
+    AgentParts                the one value that the stages (stages.py) work on, each with what the
+                              earlier ones made; it belongs to the agent and is closed with it
+    CodingAgent               the Agent with its parts
+
+The hosts use the parts through AgentSession (assemble.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from treadle.agents.agent import Agent
-from treadle.apps.assembly.children import close_worktrees
-from treadle.apps.assembly.kept_branches import KeptBranches
-from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace
+from treadle.agents.agent_settings import Approver, ToolLike
+from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace, PolicyOptions
+from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
+from treadle.apps.assembly.redaction import find_environment_secrets
+from treadle.apps.assembly.sessions import get_outputs_dir
+from treadle.apps.settings.rules import FolderTrust, LoadedRules
+from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
-from treadle.core.contracts.observer import BaseObserver
+from treadle.core.contracts.mutator import Mutator
+from treadle.core.contracts.observer import BaseObserver, Observer
+from treadle.core.contracts.store import Store
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
-from treadle.core.events import ChildEvent, Event, RunFailed, TurnFinished
+from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinished
 from treadle.core.loop.driver import Driver
+from treadle.core.loop.retry import Retry
+from treadle.core.transcript.state import SessionState
+from treadle.lib.files.private_files import find_state_dir
+from treadle.lib.logger import logger
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from opentelemetry.sdk.trace import TracerProvider
+
     from treadle.agents.structured_output import StructuredOutput
-    from treadle.apps.assembly.containers import Containers
-    from treadle.apps.assembly.telemetry import TelemetryExport
+    from treadle.apps.assembly.kept_branches import KeptBranches
+    from treadle.apps.assembly.servers import McpServers
+    from treadle.apps.assembly.toolset import Containers
+    from treadle.apps.settings.extensions import Extensions
+    from treadle.context.memory import Memory
     from treadle.policy.modes import PermissionMode
+    from treadle.sessions.open_store import StoreLocation
+    from treadle.tools.builtin import BuiltinSource
     from treadle.tools.mcp.server import McpServer
+    from treadle.workspace.container import ContainerOptions
     from treadle.workspace.worktrees.worktrees import Worktrees
 
+McpDefinitions = Mapping[str, Mapping[str, Any]]
+WORKTREES_DIR = "worktrees"
 
-class GrantEnd(BaseObserver):
-    """Ends with the turn what a custom command allowed."""
 
-    def __init__(self, policy: LazyPolicy) -> None:
-        self._policy = policy
+class HostWorkspace(Workspace, Protocol):
+    """The workspace of a host that may have newer texts than the disk, such as an editor."""
 
-    def on_event(self, event: Event) -> None:
-        if type(event) in (TurnFinished, RunFailed):
-            self._policy.grant(())
+    def find_seen_digest(self, digest: str) -> str:
+        """What the tools saw of a file whose content on disk has this digest: the digest of the
+        unsaved text, or the same."""
+
+
+class SessionOptions(msgspec.Struct, frozen=True):
+    """What a host wants of a session, in addition to the settings.
+
+    `resume` is a session id, "" for the last session of the folder, None for a new one. `until`
+    is a command that has to succeed before a turn may end. The final answer has to match
+    `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
+    With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
+    the files before and after turns; None means only for a host that is not interactive.
+    A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
+    as the user's own. `model` is used instead of the one that the settings name. `wrap_workspace`
+    puts the host between the tools and the workspace, if it wants to.
+    """
+
+    interactive: bool = False
+    resume: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    until: str = ""
+    output_schema: dict[str, Any] | None = None
+    prompt_chars: int = 0
+    suspend: bool = False
+    checkpoints: bool | None = None
+    session_id: str = ""
+    servers: Mapping[str, Mapping[str, Any]] = {}
+    model: Model | None = None
+    wrap_workspace: Callable[[LazyWorkspace], HostWorkspace | None] | None = None
+
+
+class HostSession(msgspec.Struct, frozen=True):
+    """The open session of a host. `notes` are lines about it and about the model, for the user.
+
+    `notify` receives lines for the user that are known only later; `warn` those that the user has
+    to see in any case, such as a missing sandbox.
+    """
+
+    store: Store
+    state: SessionState | None
+    options: SessionOptions
+    notes: tuple[str, ...] = ()
+    notify: Callable[[str], None] | None = None
+    warn: Callable[[str], None] | None = None
+
+
+class GivenParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `coding_agent` that are no settings."""
+
+    model: Model | None
+    approve: Approver | None
+    tools: tuple[ToolLike, ...]
+    servers: McpDefinitions
+    instructions: str
+    hooks: tuple[Hook, ...]
+    observers: tuple[Observer, ...]
+    retry: Retry | None
+    store: StoreLocation | None
+    name: str
+    container: ContainerOptions | None
 
 
 class RunningDrivers(BaseObserver):
@@ -74,46 +161,123 @@ class RunningDrivers(BaseObserver):
             driver.interrupt(reason)
 
 
-class AgentParts(msgspec.Struct, frozen=True):
-    """What the coding agent consists of besides its Agent.
+class AgentParts:
+    """What is given, then what the stages make of it, in their order.
 
     `notes` are lines for the user: the model, what waits for approval, what is ignored; `warnings`
-    those of them that every host shows. The state of `servers` changes while they start and stop.
+    those of them that every host shows. Lists are filled by several stages.
     """
 
+    model: Model
+    small_model: Model | None
+    extensions: Extensions
+    telemetry: TracerProvider | None = None
     workspace: LazyWorkspace
+    host_workspace: HostWorkspace | None = None
+    containers: Containers | None = None
+    tool_workspace: Workspace  # that of the host, or of containers
     policy: LazyPolicy
-    outputs_dir: Path
+    policy_options: PolicyOptions
+    builtin: BuiltinSource
+    skills_section: str = ""
+    mcp: McpServers | None = None
+    commands: str  # what commands can write and reach
+    check_read: Callable[[Path], str]
     prompt: SystemPrompt
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    needs_sandbox: bool = False
-    is_temporary: bool = False  # outputs_dir
+    memory: Memory | None
     structured_output: StructuredOutput | None = None
-    servers: tuple[McpServer, ...] = ()
-    small_model: Model | None = None
-    telemetry: TelemetryExport | None = None
     worktrees: Lazy[Worktrees] | None = None  # of child agents
     kept_branches: KeptBranches | None = None  # of the same
-    containers: Containers | None = None
+    child_model: Model | None = None  # for child agents that want a small one
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        given: GivenParts,
+        loaded_rules: LoadedRules,
+        trust: FolderTrust,
+        host: HostSession | None,
+    ) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.given = given
+        self.loaded_rules = loaded_rules
+        self.rules = loaded_rules.get_rules
+        self.trust = trust
+        self.host = host
+        self.options = host.options if host is not None else None
+        self.store = host.store if host is not None else None
+        self.state = host.state if host is not None else None
+        self.is_interactive = host is not None and host.options.interactive
+        self.caller: Caller = "library"
+        if host is not None:
+            self.caller = "terminal" if self.is_interactive else "headless"
+        self.suspend = host is not None and host.options.suspend
+        told = host.notify if host is not None else None
+        self.notify: Callable[[str], None] = told or logger.info
+        self.warn: Callable[[str], None] = (host and host.warn) or told or logger.warning
+        self.secrets = find_environment_secrets()
+        self.outputs_dir = get_outputs_dir(self.store)
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.tools: list[ToolLike] = []
+        self.gates: list[Gate] = []
+        self.hooks: list[Hook] = list(given.hooks)
+        self.mutators: list[Mutator] = []
+        self.observers: list[Observer] = []
+        self.drivers = RunningDrivers()
+        self.child_options: dict[str, Any] = {}
+        # Around the merge of a child's worktree, for undo.
+        self.record_merge: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the model can handle only a short prompt and a few tools."""
+        return is_small_model(self.model)
+
+    @property
+    def servers(self) -> tuple[McpServer, ...]:
+        """Their state changes while they start and stop."""
+        return self.mcp.servers if self.mcp is not None else ()
+
+    def list_added_folders(self) -> tuple[Path, ...]:
+        return tuple(Path(self.folder, one).expanduser() for one in self.settings.add_dir)
+
+    def make_model(self, name: str) -> Model:
+        """Another model, for a child or a hook."""
+        return self.wrap_model(create_model(name, self.settings))
+
+    def wrap_model(self, model: Model) -> Model:
+        return wrap_model(model, self.secrets, None, suspend=False)
+
+    async def open_required_sandbox(self) -> None:
+        """A sandbox that is required and cannot be had fails now, not at the first command."""
+        if self.settings.sandbox == "required":
+            await self.workspace.open()
 
     async def release(self) -> None:
         """Close what is open; it opens again when it is used."""
         try:
-            if self.worktrees is not None:
-                await close_worktrees(self.worktrees)
+            await self._close_worktrees()
             if self.small_model is not None:
                 await self.small_model.aclose()
         finally:
             await self.workspace.release()
             if self.containers is not None:
                 await self.containers.release()
-            if self.is_temporary and self.outputs_dir.exists():
+            if self.store is None and self.outputs_dir.exists():
                 import shutil
 
                 shutil.rmtree(self.outputs_dir, ignore_errors=True)
             if self.telemetry is not None:
-                await self.telemetry.aclose()
+                await asyncio.to_thread(self.telemetry.shutdown)  # sends what is not sent yet
+
+    async def _close_worktrees(self) -> None:
+        """Keep as branches what interrupted agents, also of killed processes, changed."""
+        lazy = self.worktrees
+        if lazy is not None and (lazy.is_made or (find_state_dir() / WORKTREES_DIR).is_dir()):
+            await lazy.get().aclose()
 
     async def aclose(self) -> None:
         try:
@@ -139,7 +303,7 @@ class CodingAgent(Agent):
     def notes(self) -> tuple[str, ...]:
         """Lines for the user: which model runs, what of the folder is ignored until it is trusted,
         which settings have no effect."""
-        return self._get_parts().notes
+        return tuple(self._get_parts().notes)
 
     @property
     def permission_mode(self) -> PermissionMode:
@@ -161,9 +325,7 @@ class CodingAgent(Agent):
         return self.parts
 
     async def __aenter__(self) -> Self:
-        parts = self._get_parts()
-        if parts.needs_sandbox:
-            await parts.workspace.open()  # fail now, not at the first command
+        await self._get_parts().open_required_sandbox()
         return self
 
     async def disconnect(self) -> None:

@@ -1,98 +1,210 @@
-"""The system prompt, from the sections of context/prompt and the memory files.
+"""What the model is told besides the conversation: the system prompt, and notices.
 
-Memory files of the project are used only in a trusted folder; those of the user always. Used by
-assemble.py.
+    system prompt   the sections of context/prompt and the memory files; the same in every host and
+                    mode, so that it stays in the provider's cache
+    reminders       what changed since: files, memory files, the mode (context/reminders)
+    environment     once, with the first message: branch, changes, last commits
+    sandbox         once, if commands run without the sandbox that the instructions speak of
+
+In a folder that is not trusted git is not run, because the settings of a repository can name
+programs; then only the branch is told. Stages of stages.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
+from treadle.apps.assembly.parts import AgentParts
+from treadle.apps.settings.rules import make_read_check
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
     PROJECT_FILES,
-    find_repository,
+    find_memory_root,
     find_user_files,
 )
 from treadle.context.prompt import (
     SystemPrompt,
     build_prompt,
+    describe_commands,
     describe_environment,
+    find_family,
     read_section,
 )
+from treadle.core.contracts.mutator import MutationContext, MutationPoint
+from treadle.core.errors import WorkspaceError
+from treadle.core.transcript.items import NoticeItem, UserItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.lib.git.repository import find_own_repository, find_repository, read_head
 from treadle.lib.text.redaction import redact
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.context.memory import Memory
 
+MAX_CHANGES = 20
+NO_COMMITS = "No commits yet on "  # what `git status` says instead of a branch
+MAX_COMMITS = 5
+MAX_LINE_CHARS = 120
+GIT_SECONDS = 2.0
+MAX_FIRST_ITEMS = 8  # the first message, and what hooks and reminders add to it
 
-def build_system_prompt(
-    root: Path,
-    *,
-    notes: list[str],
-    trusted: bool,
-    mode: str,
-    family: str = "",
-    added_folders: Sequence[Path] = (),
-    tools: str = "",
-    skills: str = "",
-    appended: str = "",
-    is_small: bool = False,
-    commands: str = "",
-    secrets: tuple[str, ...] = (),
-    more_memory: bool = False,
-    check_read: Callable[[Path], str] = lambda path: "",
-) -> tuple[SystemPrompt, Memory | None]:
-    """The prompt without secrets, and the memory in it if there is any.
 
-    It is the same in every host and mode, so that it stays in the provider's cache. `family`: see
-    `find_family` in context/prompt. `more_memory`, `check_read`: see `read_memory`.
-    """
+def write_prompt(parts: AgentParts) -> None:
+    """The prompt, without secrets, and the memory in it if there is any."""
+    settings, is_small = parts.settings, parts.is_small
+    parts.commands = describe_commands(settings.sandbox, network=settings.network)
+    parts.check_read = make_read_check(parts.folder, parts.rules)
+    parts.memory = None if is_small else _load_memory(parts)
     # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
-    extra = [read_section("plan")] if mode == "plan" and is_small else []
-    extra += [appended] if appended.strip() else []
-    memory = None if is_small else _load_memory(root, trusted, notes, more_memory, check_read)
+    plan = read_section("plan") if settings.permission_mode == "plan" and is_small else ""
+    appended = (plan, settings.append_system_prompt, parts.given.instructions)
     prompt = build_prompt(
-        family=family,
-        environment=describe_environment(root, added_folders=added_folders, commands=commands),
-        tools=tools,
-        memory=memory.text if memory is not None else "",
-        skills=skills,
-        user_text="\n\n".join(extra),
+        family=find_family(parts.model.card),
+        environment=describe_environment(
+            parts.folder,
+            added_folders=[Path(one) for one in settings.add_dir],
+            commands=parts.commands,
+        ),
+        tools=parts.builtin.instructions(),
+        memory=parts.memory.text if parts.memory is not None else "",
+        skills=parts.skills_section,
+        user_text="\n\n".join(text for text in appended if text.strip()),
         for_small_model=is_small,
     )
-    replace = msgspec.structs.replace
-    sections = [replace(part, text=redact(secrets, part.text)) for part in prompt.sections]
-    return SystemPrompt(tuple(sections)), memory
+    replace, secrets = msgspec.structs.replace, parts.secrets
+    sections = [replace(one, text=redact(secrets, one.text)) for one in prompt.sections]
+    parts.prompt = SystemPrompt(tuple(sections))
 
 
-def _load_memory(
-    folder: Path,
-    trusted: bool,
-    notes: list[str],
-    more: bool,
-    check_read: Callable[[Path], str],
-) -> Memory | None:
-    home, root = Path.home(), find_repository(folder)
+def _load_memory(parts: AgentParts) -> Memory | None:
+    """Memory files of the project are used only in a trusted folder; those of the user always."""
+    folder, trusted, more = parts.folder, parts.trust.is_trusted, parts.settings.cursor_gemini_files
+    home, root = Path.home(), find_memory_root(folder)
     names = (*PROJECT_FILES, *(CURSOR_AND_GEMINI_FILES if more else ()))
     down = folder.relative_to(root).parts
     folders = [root.joinpath(*down[:count]) for count in range(len(down) + 1)]
     present = [one / name for one in folders for name in names if (one / name).exists()]
     if present and not trusted:
         listed = ", ".join(str(file.relative_to(root)) for file in present)
-        notes.append(f"{listed} ignored: the folder is not trusted (run `treadle trust`)")
+        parts.notes.append(f"{listed} ignored: the folder is not trusted (run `treadle trust`)")
     own = any(file.path.exists() for file in find_user_files(home, more=more))
     if not (present and trusted) and not own:
         return None
     from treadle.context.memory import read_memory, read_user_memory
 
     if trusted:
-        memory = read_memory(root, folder, home, more=more, check_read=check_read)
+        memory = read_memory(root, folder, home, more=more, check_read=parts.check_read)
     else:
         memory = read_user_memory(home, more=more)
-    notes.extend(memory.problems)
+    parts.notes += memory.problems
     return memory
+
+
+def add_reminders(parts: AgentParts) -> None:
+    if parts.is_small:
+        return
+    editor = parts.host_workspace
+    reminders = LazyReminders(
+        parts.builtin,
+        parts.folder,
+        parts.memory,
+        lambda: parts.policy.mode,
+        trusted=parts.trust.is_trusted,
+        secrets=parts.secrets,
+        is_attended=parts.is_interactive or parts.suspend,  # answers now, or when resuming
+        find_seen_digest=editor.find_seen_digest if editor is not None else None,
+        more_memory=parts.settings.cursor_gemini_files,
+        check_read=parts.check_read,
+    )
+    notices = EnvironmentNotices(parts.folder, parts.workspace, trusted=parts.trust.is_trusted)
+    parts.mutators += [reminders, notices]
+    if not parts.is_interactive:  # at a terminal the user sees the open todos, and decides
+        parts.hooks.append(reminders.stop_hook)
+
+
+# ------------------------------------------------------------------ environment
+
+
+class EnvironmentNotices:
+    """A Mutator before each model call."""
+
+    name = "environment"
+    for_children = False
+    points: frozenset[MutationPoint] = frozenset({"before_model"})
+
+    def __init__(self, folder: Path, workspace: LazyWorkspace, *, trusted: bool) -> None:
+        self._folder = folder
+        self._workspace = workspace
+        self._trusted = trusted
+        self._is_corrected = False
+
+    async def mutate(self, context: MutationContext) -> Transcript | None:
+        view, due = context.transcript, ""
+        if _is_first_request(view):
+            due = await describe_git(self._folder, trusted=self._trusted)
+        notices = [NoticeItem(due, "environment")] if due else []
+        problem = "" if self._is_corrected else self._workspace.sandbox_problem
+        if problem:
+            self._is_corrected = True
+            text = f"Commands run without a sandbox ({problem}), with the rights of the user."
+            notices.append(NoticeItem(text, "sandbox"))
+        return Transcript([*view, *notices]) if notices else None
+
+
+def _is_first_request(view: Transcript) -> bool:
+    if len(view) > MAX_FIRST_ITEMS or not all(isinstance(i, UserItem | NoticeItem) for i in view):
+        return False
+    return not any(isinstance(item, NoticeItem) and item.kind == "environment" for item in view)
+
+
+async def describe_git(folder: Path, *, trusted: bool) -> str:
+    """Branch, changes and last commits of the repository that the folder is in; "" without one."""
+    top = find_repository(folder)
+    if top is None:
+        return ""
+    if not trusted:
+        repository = find_own_repository(top / ".git")
+        branch = _cut(read_head(repository)[0]) if repository is not None else ""
+        return f"Git, when the session began: branch {branch}." if branch else ""
+    from treadle.workspace.worktrees.git import run_git  # starts a process
+
+    status = ("--no-optional-locks", "status", "--porcelain", "--branch")
+    log = ("log", f"-{MAX_COMMITS}", "--format=%h %s")
+    try:
+        async with asyncio.timeout(GIT_SECONDS):
+            shown = await asyncio.gather(
+                run_git(folder, *status), run_git(folder, *log), return_exceptions=True
+            )
+    except TimeoutError:
+        return ""
+    texts = [one if isinstance(one, str) else "" for one in shown]
+    if any(not isinstance(one, str | WorkspaceError) for one in shown) or not texts[0]:
+        return ""
+    return _format_git(texts[0].splitlines(), texts[1].splitlines())
+
+
+def _format_git(status: list[str], commits: list[str]) -> str:
+    branch, changes = status[0].removeprefix("## "), status[1:]
+    if branch.startswith(NO_COMMITS):
+        branch = f"{branch.removeprefix(NO_COMMITS)}, which has no commits yet"
+    lines = [f"Git, when the session began: branch {_cut(branch)}."]
+    if changes:
+        count = plural(len(changes), "change")
+        lines.append(f"{count} of the user, not committed; do not revert them:")
+        lines += [_cut(change) for change in changes[:MAX_CHANGES]]
+        left = len(changes) - MAX_CHANGES
+        lines += [f"... and {left} more"] if left > 0 else []
+    else:
+        lines.append("No uncommitted changes.")
+    lines += ["Last commits:", *map(_cut, commits)] if commits else []
+    return "\n".join(lines)
+
+
+def _cut(line: str) -> str:
+    text = line.encode("utf-8", "replace").decode()
+    return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + "..."

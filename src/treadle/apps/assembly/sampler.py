@@ -8,13 +8,15 @@ shares the budget of the session; its events reach the parent's observers. Used 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from itertools import count
 
 import msgspec
 
 from treadle.agents.agent import Agent
-from treadle.agents.subagents import EventRelay, OpenStore
+from treadle.agents.child_agents import ChildAgents
+from treadle.agents.subagents import EventRelay
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest, Policy
@@ -33,15 +35,8 @@ _numbers = count(1)
 class PolicySampler:
     """Replies to servers, as the policy and the user allow."""
 
-    def __init__(
-        self,
-        model: Model,
-        policy: Policy,
-        gates: Sequence[Gate],
-        open_store: OpenStore | None = None,
-    ) -> None:
-        self._model, self._policy = model, policy
-        self._gates, self._open_store = tuple(gates), open_store
+    def __init__(self, model: Model, policy: Policy, gates: Sequence[Gate]) -> None:
+        self._model, self._policy, self._gates = model, policy, tuple(gates)
 
     async def __call__(
         self, request: SamplingRequest, context: ToolContext | None
@@ -109,8 +104,9 @@ class PolicySampler:
         )
         agent.config = msgspec.structs.replace(agent.config, purpose="sampling")
         store = None
-        if self._open_store is not None:
-            store = await self._open_store(context.session_id, context.call_id)
+        if isinstance(context.children, ChildAgents):
+            own_id = f"{context.call_id}-{os.urandom(4).hex()}"  # a call may ask several times
+            store = await context.children.open_store(context.session_id, own_id)
         driver = agent.start(
             list(last.content) if unchanged else prompt,
             history=[_convert_message(message) for message in request.messages[:-1]],

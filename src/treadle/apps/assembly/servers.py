@@ -3,13 +3,15 @@
 They start in the background. Without a terminal `open` waits for them, and before the calls of a
 resumed turn; at a terminal the first message does (`FirstMessageWait`). So their tools are in the
 first request. Both waits are limited. Late tools are handled by tools/late_tools.py. extensions.py
-decides which servers may run, and is asked at every start.
+decides which servers may run, and is asked at every start. `add_server_tools` is a stage of
+stages.py, which loads this module only if there are servers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -18,22 +20,83 @@ from typing import Any
 
 import msgspec
 
-from treadle.apps.assembly.extensions import start_objections
-from treadle.apps.assembly.hook_environment import make_hook_environment
+from treadle.apps.assembly.hooks import make_hook_environment
 from treadle.apps.assembly.lazy import LazyWorkspace
+from treadle.apps.assembly.model_choice import has_tool_search
+from treadle.apps.assembly.parts import AgentParts
+from treadle.apps.assembly.redaction import redact_source
+from treadle.apps.assembly.sampler import PolicySampler
+from treadle.apps.settings.extensions import start_objections
 from treadle.apps.settings.settings import treadle_home
-from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
-from treadle.core.errors import ConfigError
+from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.hook_data import UserPromptSubmitData
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.files.private_files import make_private_folder
+from treadle.lib.text.text import suggest
 from treadle.tools.federation import Federation
-from treadle.tools.mcp.client_options import McpClientOptions, Sampler
+from treadle.tools.late_tools import StableToolList
+from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config
+from treadle.tools.mcp.resource_tool import ResourceUpdates
 from treadle.tools.mcp.server import McpServer, McpState, McpStatus
 from treadle.tools.mcp.token_store import TokenStore, find_keyring
 from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]
+MAX_RESOURCE_CHARS = 100_000
 SILENT_WAIT_SECONDS = 1.0  # then the user is told what is waited for
+
+
+def add_server_tools(parts: AgentParts) -> None:
+    """The servers of the settings and those that are given, and what they add to the agent."""
+    own, given = parts.extensions.servers, parts.given.servers
+    parts.warnings += [
+        f"there are two MCP servers with the name {name}: the one that this session was given is "
+        "started, not the one of your settings; rename one of them"
+        for name in given
+        if name in own and own[name] != given[name]
+    ]
+    # At a terminal a message waits; but calls that were interrupted are answered before it.
+    has_calls = parts.state is not None and isinstance(pending(parts.state.transcript), RunTools)
+    startup_wait = parts.settings.server_wait if has_calls or not parts.is_interactive else 0.0
+    tell = parts.notify if parts.is_interactive else parts.warn
+    parts.mcp = mcp = make_servers(
+        {**own, **given},
+        parts.workspace,
+        user_servers={*parts.extensions.user_servers, *given},
+        trusted=parts.trust.is_trusted,
+        startup_wait=startup_wait,
+        notes=parts.warnings,
+        notify=tell,
+        options=_make_client_options(parts),
+        objection=start_objections(parts.folder, parts.trust.open_store, given),
+        required=given,
+        on_wait=parts.notify,
+    )
+    # Outermost, so that the loop sees which tool a forwarded call runs.
+    stable_tools = StableToolList(
+        redact_source(mcp, parts.secrets), provider_searches=has_tool_search(parts.model)
+    )
+    parts.tools.append(stable_tools)
+    parts.mutators += [ResourceUpdates(mcp.servers), stable_tools]
+    if parts.is_interactive:
+        parts.hooks.insert(0, FirstMessageWait(mcp, parts.settings.server_wait, parts.notify))
+    parts.hooks.append(ResourceMentions(mcp.servers, tell))
+
+
+def _make_client_options(parts: AgentParts) -> McpClientOptions:
+    """What the servers of a session get of it."""
+    return McpClientOptions(
+        roots=parts.list_added_folders(),
+        sampler=PolicySampler(parts.model, parts.policy, parts.gates),
+        can_ask=parts.is_interactive,
+        open_url=_open_in_browser if parts.is_interactive else None,
+        save_file=partial(_save_file, parts.outputs_dir),
+        tokens=open_token_store(),
+    )
 
 
 class McpServers(Federation):
@@ -186,20 +249,6 @@ def make_servers(
     return McpServers(servers, startup_wait, problems, on_wait)
 
 
-def make_client_options(
-    added_folders: Sequence[Path], outputs_dir: Path, sampler: Sampler, *, can_ask: bool
-) -> McpClientOptions:
-    """What the servers of a session get of it."""
-    return McpClientOptions(
-        roots=tuple(added_folders),
-        sampler=sampler,
-        can_ask=can_ask,
-        open_url=_open_in_browser if can_ask else None,
-        save_file=partial(_save_file, outputs_dir),
-        tokens=open_token_store(),
-    )
-
-
 def open_token_store() -> TokenStore:
     """The logins of the user."""
     return TokenStore(treadle_home() / "mcp-logins.json", find_keyring)
@@ -247,3 +296,60 @@ def _format_withheld(name: str, variables: Sequence[str]) -> list[str]:
         f"MCP server {name} of this folder gets no secrets: {', '.join(variables)} stays empty; "
         "define the server in ~/.treadle/settings.json to pass them"
     ]
+
+
+# ------------------------------------------------------------------ resources in messages
+
+
+class ResourceMentions:
+    """A Hook: `@server:uri` in a message shows the model the text of that resource.
+
+    The user named the resource, so no approval is needed; its text is data of the server. Content
+    that is no text is left to the tool `read_resource`.
+    """
+
+    points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+
+    def __init__(self, servers: Sequence[McpServer], notify: Notify) -> None:
+        self._servers = {server.name: server for server in servers}
+        self._notify = notify
+        names = "|".join(re.escape(name) for name in self._servers)
+        # A name that no server has: only before a whole URI, because `@name:` has other uses.
+        self._mention = re.compile(rf"(?<![\w@])@(?:({names}):(\S+)|([\w.-]+):([\w+.-]+://\S*))")
+
+    async def run(self, hook_input: HookInput[UserPromptSubmitData]) -> AddContext | None:
+        prompt = hook_input.data["prompt"]
+        if "@" not in prompt:
+            return None
+        found = dict.fromkeys(
+            (match[1] or match[3], (match[2] or match[4]).rstrip(".,;!?)\"'"))
+            for match in self._mention.finditer(prompt)
+        )
+        parts = [await self._read(name, uri) for name, uri in found]
+        return AddContext("\n\n".join(parts)) if parts else None
+
+    async def _read(self, name: str, uri: str) -> str:
+        try:
+            if name not in self._servers:
+                nearest = suggest(name, self._servers)
+                hint = f"; did you mean {nearest!r}?" if nearest else ""
+                raise ConfigError(f"there is no MCP server {name!r}{hint}")
+            output = await self._servers[name].read_resource(uri)
+        except TreadleError as error:
+            problem = f"@{name}:{uri} is not attached: {error}"
+            self._notify(problem)
+            return f"[{problem}]"
+        text = _format_text(output)
+        if len(text) > MAX_RESOURCE_CHARS:
+            text = f"{text[:MAX_RESOURCE_CHARS]}... [truncated, {len(text)} chars total]"
+        return f'<resource server="{name}" uri="{uri}">\n{text}\n</resource>'
+
+
+def _format_text(output: ToolOutput) -> str:
+    if isinstance(output.content, str):
+        return output.content
+    texts = [
+        part.text if isinstance(part, Text) else f"[{part.media_type}: read it with read_resource]"
+        for part in output.content
+    ]
+    return "\n".join(texts)

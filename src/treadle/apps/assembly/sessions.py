@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,13 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import SessionNotFound
 from treadle.core.loop.session_log import SessionLog
-from treadle.core.transcript.entries import Entry, NoticeShown
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.state import SessionState
 from treadle.core.transcript.usage import Usage
 from treadle.lib.files.private_files import make_private_folder
 
 if TYPE_CHECKING:
+    from treadle.agents.child_agents import ChildAgents
     from treadle.sessions.log.journal import Journal
 
 
@@ -113,48 +114,18 @@ def make_output_saver(outputs: Path) -> Callable[[str, str], str]:
     return save
 
 
-def open_child_store(folder: Path, store: Store, parent_id: str, call_id: str) -> Store:
-    """The store of the subagent of a call, inside the folder of its parent's session: a new one,
-    or the one that was made before."""
-    from treadle.sessions.children import (
-        CHILDREN_DIR,
-        list_descendants,
-        make_child_session_id,
-    )
-    from treadle.sessions.log.journal import Journal, resume
-    from treadle.sessions.log.reader import FIRST_SEGMENT
-    from treadle.sessions.open_store import begin_fork
+def make_child_agents(store: Store, origins: Sequence[str]) -> ChildAgents:
+    """The subagents of a session, which are stored inside its folder; those of the sessions that it
+    was forked from can be continued."""
+    from treadle.agents.child_agents import ChildAgents
+    from treadle.sessions.children import CHILDREN_DIR
+    from treadle.sessions.log.reader import find_session_dir
 
-    parent = get_session_dir(store)
-    if parent_id != store.session_id:  # the parent is a subagent itself
-        parent = next((one for one in list_descendants(parent) if one.name == parent_id), parent)
-    child = parent / CHILDREN_DIR / make_child_session_id(parent_id, call_id)
-    if (child / FIRST_SEGMENT).exists():
-        journal = resume(child).journal
-        journal.redactor = _as_journal(store).redactor
-        return journal
-    journal = Journal.create(child, folder=str(folder))
-    journal.redactor = _as_journal(store).redactor
-    entries, origin_id = _read_origin_child(store, parent_id, call_id)
-    if entries:
-        begin_fork(journal, entries, origin_id)
-    journal.append(NoticeShown(f"started by call {call_id} of session {parent_id}"))
-    return journal
-
-
-def _read_origin_child(store: Store, parent_id: str, call_id: str) -> tuple[list[Entry], str]:
-    """The child of the call in the session that the parent was forked from, and its id."""
-    from treadle.sessions.children import CHILDREN_DIR, make_child_session_id
-    from treadle.sessions.log.journal import read_entries
-    from treadle.sessions.log.reader import FIRST_SEGMENT, find_session_dir
-
-    is_top = isinstance(store, SessionLog) and parent_id == store.session_id
-    for origin in store.state.origins if is_top else ():  # type: ignore[attr-defined]
-        child_id = make_child_session_id(origin, call_id)
-        child = find_session_dir(get_session_dir(store), origin) / CHILDREN_DIR / child_id
-        if (child / FIRST_SEGMENT).exists():
-            return read_entries(child), child_id
-    return [], ""
+    session_dir, known = get_session_dir(store), list[tuple[str, Path]]()
+    for origin in origins:
+        with suppress(SessionNotFound):
+            known.append((origin, find_session_dir(session_dir, origin) / CHILDREN_DIR))
+    return ChildAgents(session_dir / CHILDREN_DIR, known, store)
 
 
 def get_session_dir(store: Store) -> Path:

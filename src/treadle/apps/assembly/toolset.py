@@ -1,88 +1,94 @@
-"""The built-in tools of the coding agent, their workspace, and its MCP servers.
+"""The tools of the coding agent, the workspaces that they work in, and compaction.
 
-Used by coding_agent.py.
+Stages of stages.py; the child agents (children.py) make theirs in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.assembly.coding_agent_arguments import McpDefinitions
-from treadle.apps.assembly.extensions import Extensions, start_objections
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
-from treadle.apps.assembly.model_choice import is_small_model
-from treadle.apps.assembly.rules import FolderTrust, make_file_denials
-from treadle.apps.settings.settings import Settings, treadle_home
-from treadle.core.contracts.model import Model
-from treadle.core.contracts.observer import BaseObserver
+from treadle.apps.assembly.parts import AgentParts
+from treadle.apps.assembly.redaction import redact, redact_source
+from treadle.apps.settings.extensions import load_skills
+from treadle.apps.settings.rules import make_file_denials
+from treadle.apps.settings.settings import parse_size, treadle_home
+from treadle.context.compaction import Compactor
+from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.events import Event, ToolCallBegan
+from treadle.core.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from treadle.apps.assembly.servers import McpServers
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
-    from treadle.tools.mcp.client_options import McpClientOptions
+    from treadle.workspace.container import ContainerOptions
     from treadle.workspace.local import WorkspaceOptions
-
 
 PROVIDER_SEARCH = "provider"  # the value of the setting web_search for the provider's own
+MAX_BYTES = 4 * MAX_FILE_CHARS  # of a file that is shown again
 
 
-def describe_search_problem(model: Model, web_search: str) -> str:
-    """Why the setting web_search has no effect, for the user; "" if it has."""
-    if web_search != PROVIDER_SEARCH or "search" in model.card.abilities:
-        return ""
-    return (
-        f"web_search has no effect: {model.name} has no search of its own; "
-        "set the address of a SearXNG server"
-    )
-
-
-def make_workspace_options(
-    settings: Settings, folder: Path, outputs_dir: Path, secrets: tuple[str, ...], rules: RuleSet
-) -> WorkspaceOptions:
+def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOptions:
     from treadle.workspace.local import WorkspaceOptions
 
-    claude = Path.home() / ".claude"
-    own = treadle_home()
+    claude, own, settings = Path.home() / ".claude", treadle_home(), parts.settings
     user_folders = (own / "skills", own / "hooks", claude / "skills", claude / "hooks")
     return WorkspaceOptions(
-        extra_roots=tuple(Path(folder, added).expanduser() for added in settings.add_dir),
+        extra_roots=parts.list_added_folders(),
         readable=tuple(path for path in user_folders if path.is_dir()),
         sandbox=settings.sandbox,
         network=settings.network,
         denials=make_file_denials(rules),
         max_memory=settings.command_memory << 20 if settings.command_memory else None,
-        outputs_dir=outputs_dir,
-        secrets=secrets,
+        outputs_dir=parts.outputs_dir,
+        secrets=parts.secrets,
         env=settings.env,
     )
 
 
-class WorkspacePreloader(BaseObserver):
-    """Opens the workspace while the model still writes its first call."""
+class Containers:
+    """Makes the workspaces of an agent whose commands run in containers: its own, and those of its
+    children in worktrees."""
 
-    def __init__(self, workspace: LazyWorkspace) -> None:
-        self._workspace = workspace
+    def __init__(self, parts: AgentParts, options: ContainerOptions) -> None:
+        self._parts, self._options = parts, options
+        self._clients: list[LazyWorkspace] = []
 
-    def on_event(self, event: Event) -> None:
-        if type(event) is ToolCallBegan:
-            self._workspace.preload()
+    def make_workspace(self, files: Workspace) -> Workspace:
+        """Commands in containers; files as in the workspace that is given."""
+        from treadle.workspace.container import ContainerWorkspace, make_client_options
+
+        parts = self._parts
+        client = LazyWorkspace(
+            files.root, lambda: make_client_options(parts.outputs_dir, parts.secrets)
+        )
+        self._clients.append(client)
+        return ContainerWorkspace(
+            files.root,
+            self._options,
+            files=files,
+            client=client,
+            get_denials=lambda: make_file_denials(parts.rules()),
+        )
+
+    async def release(self) -> None:
+        """Close what is open; it opens again when it is used."""
+        for client in self._clients:
+            await client.release()
 
 
 def make_builtin_tools(
-    model: Model, workspace: Workspace, policy: LazyPolicy, *, web_search: str = ""
+    parts: AgentParts, workspace: Workspace, policy: LazyPolicy
 ) -> BuiltinSource:
     """The built-in tools that this model can use, the same in every host: `ask` is among them also
     if no user can answer, and says so."""
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
-    is_small = is_small_model(model)
-    names = list(SMALL_TOOLS if is_small else STANDARD_TOOLS)
-    if "patch" in model.card.abilities:
+    abilities, web_search = parts.model.card.abilities, parts.settings.web_search
+    names = list(SMALL_TOOLS if parts.is_small else STANDARD_TOOLS)
+    if "patch" in abilities:
         names[names.index("edit")] = "apply_patch"
     search_address = "" if web_search == PROVIDER_SEARCH else web_search
     if search_address:
@@ -91,42 +97,92 @@ def make_builtin_tools(
         workspace,
         names,
         search_address=search_address,
-        native_pdf="documents" in model.card.abilities,
+        native_pdf="documents" in abilities,
         read_outside=True,
         get_find_denied=policy.get_find_denied,
-        unlisted=() if is_small else ("edit", "apply_patch"),  # the one that it has not
+        unlisted=() if parts.is_small else ("edit", "apply_patch"),  # the one that it has not
     )
 
 
-def make_mcp_servers(
-    extensions: Extensions,
-    given: McpDefinitions,
-    workspace: LazyWorkspace,
-    trust: FolderTrust,
-    wait: float,
-    notes: list[str],
-    warn: Callable[[str], None] | None,
-    options: McpClientOptions,
-    on_wait: Callable[[str], None] | None,
-) -> McpServers:
-    from treadle.apps.assembly.servers import make_servers
+def add_builtin_tools(parts: AgentParts) -> None:
+    """The built-in tools, and those that the program gives."""
+    parts.builtin = make_builtin_tools(parts, parts.tool_workspace, parts.policy)
+    parts.tools += [redact_source(parts.builtin, parts.secrets), *parts.given.tools]
+    has_search = "search" in parts.model.card.abilities
+    if parts.settings.web_search == PROVIDER_SEARCH and not has_search:
+        parts.notes.append(
+            f"web_search has no effect: {parts.model.name} has no search of its own; "
+            "set the address of a SearXNG server"
+        )
 
-    notes += [
-        f"there are two MCP servers with the name {name}: the one that this session was given is "
-        "started, not the one of your settings; rename one of them"
-        for name in given
-        if name in extensions.servers and extensions.servers[name] != given[name]
-    ]
-    return make_servers(
-        {**extensions.servers, **given},
-        workspace,
-        user_servers={*extensions.user_servers, *given},
-        trusted=trust.is_trusted,
-        startup_wait=wait,
-        notes=notes,
-        notify=warn,
-        options=options,
-        objection=start_objections(workspace.root, trust.open_store, given),
-        required=given,
-        on_wait=on_wait,
+
+def add_skills(parts: AgentParts) -> None:
+    if parts.is_small:
+        return
+    skills, notes = load_skills(parts.folder, trusted=parts.trust.is_trusted)
+    parts.notes += notes
+    if skills:
+        from treadle.tools.skills import Skills, format_skills_section
+
+        parts.tools.append(redact_source(Skills(skills), parts.secrets))
+        parts.skills_section = format_skills_section(skills)
+
+
+# ------------------------------------------------------------------ compaction
+
+
+def add_compaction(parts: AgentParts) -> None:
+    small_model = parts.small_model
+    parts.mutators.append(
+        Compactor(
+            small_model or parts.model,
+            compact_at=parse_size(parts.settings.compact_at),
+            read_recent_files=RecentFiles(parts.builtin, parts.tool_workspace, parts.secrets),
+        )
     )
+    if not parts.settings.tool_summaries:
+        return
+    if small_model is None:
+        problem = "tool_summaries has no effect: set small_model, the model that writes them"
+        parts.notes.append(problem)
+        return
+    from treadle.context.tool_summaries import ToolSummaries
+
+    parts.mutators.append(ToolSummaries(small_model))
+
+
+class RecentFiles:
+    """Reads the files that a session used last, the newest first, for the time after a compaction
+    (context/compaction/recent_files.py). Left out is what is no text or cannot be read, and what a
+    rule denies to read: the agent may have written such a file, and the user changed it since."""
+
+    def __init__(
+        self, builtin: BuiltinSource, workspace: Workspace, secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._builtin = builtin
+        self._workspace = workspace
+        self._secrets = secrets
+
+    async def __call__(self, session_id: str) -> list[tuple[str, str]]:
+        seen = self._builtin.sessions.get(session_id).seen_files
+        paths = [str(path) for path in islice(reversed(list(seen)), 2 * MAX_RECENT_FILES)]
+        denied = await self._find_denied(paths)
+        files: list[tuple[str, str]] = []
+        for path in paths:
+            text = await self._read(path) if path not in denied else None
+            if text is not None:
+                files.append((path, redact(self._secrets, text)))
+        return files
+
+    async def _find_denied(self, paths: list[str]) -> list[str]:
+        get_find_denied = self._builtin.sessions.get_find_denied
+        find_denied = await get_find_denied() if get_find_denied is not None else None
+        return find_denied(paths) if find_denied is not None and paths else []
+
+    async def _read(self, path: str) -> str | None:
+        try:
+            content = await self._workspace.read(path, limit=MAX_BYTES)
+            errors = "ignore" if content.is_truncated else "strict"  # of a cut character
+            return None if b"\0" in content.data else content.data.decode(errors=errors)
+        except (WorkspaceError, UnicodeDecodeError):
+            return None

@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.events import Event, TaskFinished, TurnResult
 from treadle.core.loop.driver import Driver
-
-COMMAND_TOOL = "bash"
 
 RunTurn = Callable[[], Awaitable[tuple[TurnResult, object]]]
 
@@ -63,7 +62,8 @@ class BackgroundWait(BaseObserver):
         return bool(self._list_awaited()) or self._task_ended.is_set()
 
     def _list_awaited(self) -> list[TaskInfo]:
-        return [task for task in list_running(self._driver) if task.name != COMMAND_TOOL]
+        running = list_running(self._driver)
+        return [task for task in running if get_tool_kind(task.name) != "execute"]
 
     async def _wait_for_report(self) -> None:
         awaited = self._list_awaited()

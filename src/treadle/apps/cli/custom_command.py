@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.assembly import AgentSession
-from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
-from treadle.apps.assembly.extensions import is_command_approved
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.console.console import UsageError, print_error
 from treadle.apps.conversation.commands.expansion import UNAPPROVED, expand_command
 from treadle.apps.settings.claude_settings import translate_model
+from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
+from treadle.apps.settings.extensions import is_command_approved
+from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.transcript import Text, UserContent
 from treadle.lib.text.text import suggest

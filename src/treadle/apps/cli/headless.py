@@ -22,7 +22,6 @@ import msgspec
 
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.suspend import TurnSuspended
 from treadle.apps.cli.options import CommandLine
 from treadle.apps.cli.output import (
@@ -46,6 +45,7 @@ from treadle.apps.cli.signals import SignalListener, harden_process
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import print_error
 from treadle.apps.conversation.crash_report import CrashReport
+from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import TreadleError
@@ -269,7 +269,7 @@ class HeadlessRun:
         """A script runs in a folder that its author trusts: they learn that Treadle does not."""
         if is_trusted(self._folder):
             return
-        from treadle.apps.assembly.extensions import list_extension_files
+        from treadle.apps.settings.extensions import list_extension_files
 
         if files := list_extension_files(self._folder):
             unused = f"of {', '.join(files)} only deny and ask rules are used"

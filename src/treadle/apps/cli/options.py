@@ -6,11 +6,11 @@ choices from settings.py. Used by headless.py and completions.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.apps.console.console import UsageError
-from treadle.apps.settings.settings import SETTINGS_BY_NAME
+from treadle.apps.settings.settings import SETTINGS, SETTINGS_BY_NAME
 from treadle.lib.text.text import suggest
 
 
@@ -31,9 +31,12 @@ class CliOption(NamedTuple):
         return self.name.replace("-", "_")
 
 
-def _option_for_setting(name: str, metavar: str, *, repeatable: bool = False) -> CliOption:
-    setting, option = SETTINGS_BY_NAME[name], name.replace("_", "-")
-    return CliOption(option, metavar, setting.help, "", repeatable, setting.choices)
+def _list_setting_options() -> Iterator[CliOption]:
+    """Those of the settings that have a flag."""
+    for one in SETTINGS:
+        if one.flag is not None:
+            name, is_list = one.option.removeprefix("--"), one.kind == "list"
+            yield CliOption(name, one.flag, one.help, "", is_list, one.choices)
 
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
@@ -55,24 +58,11 @@ OPTIONS: tuple[CliOption, ...] = (
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
     ),
     CliOption("until", "COMMAND", "continue until this command succeeds"),
-    _option_for_setting("model", "NAME"),
-    _option_for_setting("small_model", "NAME"),
-    _option_for_setting("thinking", "HOW"),
-    _option_for_setting("permission_mode", "MODE"),
     CliOption("allow", "RULE", "allow matching calls, such as 'Bash(npm test)'", repeatable=True),
     CliOption("deny", "RULE", "deny matching calls", repeatable=True),
-    _option_for_setting("sandbox", "HOW"),
-    CliOption("network", help=SETTINGS_BY_NAME["network"].help),
-    _option_for_setting("max_turns", "N"),
-    _option_for_setting("max_cost", "USD"),
-    _option_for_setting("max_time", "TIME"),
-    _option_for_setting("max_tokens", "N"),
-    _option_for_setting("goal_attempts", "N"),
-    _option_for_setting("append_system_prompt", "TEXT"),
-    _option_for_setting("add_dir", "PATH", repeatable=True),
+    *_list_setting_options(),
     CliOption("plain", help="without -p: line by line, without full-screen UI"),
     CliOption("inline", help="the conversation stays in the terminal's scrollback (screen=inline)"),
-    _option_for_setting("theme", "NAME"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
     CliOption("help", help="print the help", short="h"),

@@ -24,7 +24,7 @@ from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript import AssistantItem, Item, Usage
 from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
-from treadle.lib.text.text import format_dollars
+from treadle.lib.text.text import format_cost
 
 FORMAT_VERSION = 1  # of the report; a test compares it with that of observe/jsonlines
 CHUNK_BYTES = 4_096  # a pipe that polls as writable takes so many without blocking
@@ -196,7 +196,7 @@ class ProgressPrinter:
 def format_usage(usage: Usage) -> str:
     """`1,200 tokens in, 80 out (30 thinking), $0.012`."""
     thinking = f" ({usage.reasoning:,} thinking)" if usage.reasoning else ""
-    cost = f", {format_dollars(usage.cost)}" if usage.cost else ""
+    cost = f", {format_cost(usage.cost, usage.known_cost)}" if usage.known_cost else ""
     return f"{usage.total_input:,} tokens in, {usage.output:,} out{thinking}{cost}"
 
 

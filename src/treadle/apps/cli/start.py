@@ -12,13 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
 from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, report_errors
-from treadle.apps.settings.settings import load_settings
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.rules import is_trusted
 from treadle.core.transcript.content import UserContent
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 
 from treadle.core.errors import TreadleError
-
-LOOPBACK = "127.0.0.1"
+from treadle.lib.http.local_hosts import LOOPBACK
 
 
 def listen_on_loopback(port: int) -> socket.socket:

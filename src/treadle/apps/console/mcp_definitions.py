@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treadle.apps.settings.settings import symlink_boundary, treadle_home
+from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.files.private_files import write_private_file
 from treadle.policy.settings_file import read_settings_file

@@ -21,7 +21,7 @@ from treadle._version import __version__
 from treadle.agents.child_settings import FilteredSource
 from treadle.apps.assembly.assemble import build_agent
 from treadle.apps.assembly.coding_agent import coding_agent
-from treadle.apps.assembly.host_session import SessionOptions
+from treadle.apps.assembly.parts import SessionOptions
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.observer import BaseObserver

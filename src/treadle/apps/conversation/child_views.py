@@ -18,7 +18,7 @@ from treadle.apps.conversation.state.reducer import MAX_PROGRESS_CHARS, apply_ev
 from treadle.apps.conversation.state.view_state import ViewState, add_block, replace_block
 from treadle.core import events
 from treadle.core.events import Event
-from treadle.lib.text.text import format_dollars, format_duration
+from treadle.lib.text.text import format_cost, format_duration
 
 MAX_FINISHED = 8  # that are kept to look at
 _replace = msgspec.structs.replace
@@ -53,8 +53,8 @@ class ChildWork(msgspec.Struct, frozen=True):
         elif self.is_running:
             parts = ["running in the background"]
         parts.append(format_duration(seconds))
-        if self.view.usage.cost:
-            parts.append(format_dollars(self.view.usage.cost))
+        if (usage := self.view.usage).known_cost:
+            parts.append(format_cost(usage.cost, usage.known_cost))
         return ", ".join(parts)
 
 

@@ -16,8 +16,6 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.conversation import helper_programs
-from treadle.core.errors import ConfigError
-from treadle.core.untrusted_files import read_text
 from treadle.lib.files.ripgrep import find_ripgrep
 
 MAX_FILES = 50_000
@@ -118,27 +116,3 @@ def _walk_files(folder: Path) -> list[str]:
         if len(files) > MAX_FILES or time.monotonic() > deadline:
             break
     return files[:MAX_FILES]
-
-
-async def read_git_branch(folder: Path) -> str:
-    """The checked-out branch, read from the HEAD of git; "" outside a repository. Starts no
-    program."""
-    return await asyncio.to_thread(_read_branch, folder)
-
-
-def _read_branch(folder: Path) -> str:
-    for parent in (folder, *folder.parents):
-        try:
-            text = read_text(_find_git_folder(parent) / "HEAD", within=None).strip()
-        except (ConfigError, FileNotFoundError):
-            continue
-        return text.rpartition("refs/heads/")[2] if "refs/heads/" in text else text[:8]
-    return ""
-
-
-def _find_git_folder(folder: Path) -> Path:
-    """In a linked worktree and in a submodule `.git` is a file that names the folder."""
-    place = folder / ".git"
-    if not place.is_file():
-        return place
-    return folder / read_text(place, within=None).strip().removeprefix("gitdir: ")

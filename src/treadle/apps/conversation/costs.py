@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.bar_chart import ChartBar, TruncateSide, render_bars
 from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
-from treadle.observe.bar_chart import ChartBar, TruncateSide, render_bars
 from treadle.sessions.cost import (
     CostTotal,
     GroupBy,

@@ -9,22 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from treadle.workspace.environment import split_search_path
+from treadle.lib.files.search_path import split_search_path
 
 TIMEOUT_SECONDS = 10.0
 MAX_OUTPUT_BYTES = 16 << 20
 PASSED_VARIABLES = ("HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "XDG_CONFIG_HOME")
 _LIMIT_SCRIPT = 'ulimit -v 2000000; ulimit -c 0; exec "$@"'  # about 2 GB: an input may be endless
-
-
-def find_program(name: str, folder: Path, environ: Mapping[str, str] | None = None) -> str | None:
-    """The path of a program that is not in the folder: the project must not bring it."""
-    environ = os.environ if environ is None else environ
-    return shutil.which(name, path=_safe_path(folder, environ))
 
 
 async def run_program(
@@ -40,7 +33,7 @@ async def run_program(
     is passed: it may point into the folder. Exit code 127: cannot be started. 124: timed out.
     """
     env = {name: os.environ[name] for name in (*PASSED_VARIABLES, *variables) if name in os.environ}
-    env["PATH"] = _safe_path(Path.cwd(), os.environ)
+    env["PATH"] = split_search_path(os.environ.get("PATH", ""), (Path.cwd().resolve(),))[0]
     try:
         process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _LIMIT_SCRIPT, "sh", *argv),
@@ -67,10 +60,6 @@ async def run_program(
             process.kill()
             await process.wait()
     return code, stdout[:max_bytes], stderr.decode(errors="replace")
-
-
-def _safe_path(folder: Path, environ: Mapping[str, str]) -> str:
-    return split_search_path(environ.get("PATH", ""), (folder.resolve(),))[0]
 
 
 async def _read_up_to(stream: asyncio.StreamReader, max_bytes: int) -> bytes:

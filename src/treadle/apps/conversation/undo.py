@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -18,30 +18,63 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import StoreError, WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, NoticeShown, Restore
 from treadle.lib.text.text import plural
-from treadle.sessions.file_history import PastRestore, WorkSpan, read_file_history
+from treadle.sessions.file_history import WorkSpan, read_file_history
 from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.workspace.checkpoints import (
-        Checkpoints,
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.restore import RestoreResult
+    from treadle.workspace.checkpoints.restore_plan import (
+        Author,
+        ChangeKind,
         RestoreChange,
         RestorePlan,
-        RestoreResult,
     )
-    from treadle.workspace.checkpoints.restore import ChangeKind
-    from treadle.workspace.checkpoints.restore_plan import Author, SpanAuthor
 
-_RESTORABLE: tuple[Author, ...] = ("agent", "both", "command", "unknown")
-
-# Why a file is not restored unless the user agrees.
-_LEFT_ALONE: dict[str, str] = {
-    "both": "you changed it since",
-    "command": "it changed while a command of the agent ran: it may be your change",
-    "unknown": "it changed after the program was killed: it may be your change",
-}
+_RESTORABLE: tuple[Author, ...] = ("agent", "both", "unknown")
 _VERBS = {"added": "bring back", "removed": "delete", "changed": "change"}
 MAX_LISTED_PATHS = 20
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What an undo, a redo or a rewind would do to a file, and who changed it.
+
+    It leaves alone what the user changed: alone, or (`both`) after the agent, in the same lines,
+    unless included. `unknown`: the agent or the user changed it; `doubt` says why. `has_earlier`:
+    there is an earlier version, before a change of the user. `is_merged`: the user changed other
+    lines since, which are kept.
+    """
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    author: Literal["agent", "both", "unknown", "user"] = "agent"
+    has_earlier: bool = False
+    is_merged: bool = False
+    doubt: str = ""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is the agent's change or the user's."""
+        return self.author == "unknown"
+
+    @property
+    def note(self) -> str:
+        notes = {
+            "both": "  (you changed it, too: left alone)",
+            "unknown": f"  ({self.doubt}: may be your change)",
+            "user": f"  (you {self.kind} it: left alone)",
+        }
+        if self.author == "agent" and self.is_merged:
+            return "  (your changes are kept)"
+        return notes.get(self.author, "  (back to your version)" if self.has_earlier else "")
+
+    @property
+    def sign(self) -> str:
+        """What would happen to the file; the user's own changes, which stay, have no sign."""
+        if self.author == "user":
+            return " "
+        return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
 
 
 class NothingButUsersFiles(StoreError):
@@ -51,16 +84,6 @@ class NothingButUsersFiles(StoreError):
         self.paths = tuple(dict.fromkeys(paths))
         files = _join_paths(self.paths)
         super().__init__(f"nothing left to {action} but files that you changed: {files}")
-
-
-class PathChange(Protocol):
-    """What would happen to a file."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
 
 
 class PlannedRestore(msgspec.Struct, frozen=True):
@@ -74,7 +97,7 @@ class PlannedRestore(msgspec.Struct, frozen=True):
 
     def list_doubtful(self) -> list[str]:
         """The files that the agent or the user changed: they are restored if the user agrees."""
-        return [change.path for change in self.plan.by("command", "unknown")]
+        return [change.path for change in self.plan.by("unknown")]
 
 
 # --- plan ----------------------------------------------------------------------------------
@@ -85,9 +108,9 @@ async def plan_undo(
 ) -> PlannedRestore:
     """Undo of the last turn that changed files and is not undone, or of the redo of a rewind.
 
-    An undo leaves files alone that the user changed since, and goes back to the user's version of
-    those that the user changed during the turn. Their earlier versions come next if `include`
-    names such a file.
+    Of a file that the user changed since, the user's lines are kept. It is left alone if both
+    changed the same lines, or goes back to the user's version if the agent changed it again; the
+    version before comes next if `include` names the file.
     """
     history, has_changes = read_file_history(session_dir), False
     if history.last_redo is not None:
@@ -98,15 +121,12 @@ async def plan_undo(
     for turn in reversed(list_turns(session_dir)):
         spans, undone = history.list_spans_of(turn.seq), history.list_restores_of(turn.seq)
         has_changes = has_changes or bool(spans)
-        has_user_files = any(span.user_files for span in spans)
-        if all(span.before == span.after for span in spans) and not has_user_files:
+        if all(span.before == span.after for span in spans):
             continue
         is_rewound = any(past.restore.action == "rewind" for past in undone)
-        is_whole = not has_user_files and not any(past.restore.is_partial for past in undone)
-        if is_rewound or (undone and is_whole and not include):
+        if is_rewound or (undone and not any(past.restore.is_partial for past in undone)):
             continue
-        steps = [(past.tree_before, past.restore.tree) for past in undone]
-        plan = await _plan_spans(checkpoints, spans, steps)
+        plan = await _plan_spans(checkpoints, spans)
         assert plan is not None, "there are spans"
         users = [one.path for one in plan.changes if one.author == "both" or one.has_earlier]
         is_first = not undone and (plan.by(*_RESTORABLE) or plan.skipped)
@@ -128,11 +148,16 @@ async def plan_redo(
     An earlier redo may have left files alone that the user had changed: these are redone if
     `include` names one of them.
     """
+    from treadle.workspace.checkpoints.checkpoints import Span
+
     left_alone: list[str] = []
     for past in reversed(read_file_history(session_dir).restores):
         if past.restore.tree == past.tree_before:
             continue  # an undo that left all files alone
-        planned = await _plan_redo_of(checkpoints, session_dir, past)
+        plan = await checkpoints.plan([Span(past.tree_before, past.restore.tree)])
+        turns = list_turns(session_dir) if past.restore.action == "undo" else []
+        turn = next((turn for turn in turns if turn.seq == past.restore.seq), None)
+        planned = PlannedRestore("redo", past.restore.seq, turn, plan, past.entry_seq)
         changed = [change.path for change in planned.plan.by("both")]
         is_included = any(path in include for path in changed)
         if not past.is_leftover or planned.plan.by("agent") or is_included:
@@ -143,17 +168,6 @@ async def plan_redo(
     raise StoreError("nothing to redo")
 
 
-async def _plan_redo_of(
-    checkpoints: Checkpoints, session_dir: Path, past: PastRestore
-) -> PlannedRestore:
-    from treadle.workspace.checkpoints import Span
-
-    plan = await checkpoints.plan([Span(past.tree_before, past.restore.tree)])
-    undone = [turn for turn in list_turns(session_dir) if turn.seq == past.restore.seq]
-    turn = undone[0] if undone and past.restore.action == "undo" else None
-    return PlannedRestore("redo", past.restore.seq, turn, plan, past.entry_seq)
-
-
 async def plan_rewind(
     checkpoints: Checkpoints, session_dir: Path, turn: TurnInfo
 ) -> PlannedRestore | None:
@@ -162,42 +176,27 @@ async def plan_rewind(
     return None if plan is None else PlannedRestore("rewind", turn.seq, turn, plan)
 
 
-async def _plan_spans(
-    checkpoints: Checkpoints,
-    spans: Sequence[WorkSpan],
-    undone: Sequence[tuple[str, str]] | None = None,
-) -> RestorePlan | None:
+async def _plan_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> RestorePlan | None:
     if not spans:
         return None
-    from treadle.workspace.checkpoints import Span
+    from treadle.workspace.checkpoints.checkpoints import Span
 
     return await checkpoints.plan(
-        [
-            Span(
-                span.before,
-                span.after,
-                _span_author(span),
-                span.agent_files,
-                span.is_redo,
-                span.user_files,
-            )
-            for span in spans
-        ],
-        undone,
+        [Span(span.before, span.after, _find_doubt(span), span.undone) for span in spans]
     )
 
 
-def _span_author(span: WorkSpan) -> SpanAuthor:
-    """Who changed the files of the span, beside its `agent_files`."""
-    if span.is_redo:
-        return "agent"
-    return "unknown" if span.is_interrupted else "command"
+def _find_doubt(span: WorkSpan) -> str:
+    """Why changes of the span may be the user's; "" if they are the agent's."""
+    if span.background:
+        return f"it changed while {' and '.join(span.background)} ran in the background"
+    return "it changed after the program was killed" if span.is_interrupted else ""
 
 
 async def list_changed_files(checkpoints: Checkpoints, session_dir: Path) -> dict[str, ChangeKind]:
     """The files that the turns added, removed or changed, without what is undone."""
     history = await asyncio.to_thread(read_file_history, session_dir)
-    changed: dict[str, ChangeKind] = {}
+    existed, exists = dict[str, bool](), dict[str, bool]()
     for span in history.spans:
         undone = history.list_restores_of(span.seq)
         if any(not past.restore.is_partial for past in undone):
@@ -205,49 +204,44 @@ async def list_changed_files(checkpoints: Checkpoints, session_dir: Path) -> dic
         steps = [await checkpoints.diff(past.tree_before, past.restore.tree) for past in undone]
         restored = {one.path for step in steps for one in step}
         for one in await checkpoints.diff(span.before, span.after) if span.after else ():
-            if one.path in restored:
-                continue
-            match changed.pop(one.path, None), one.kind:
-                case "added", "removed":
-                    pass
-                case "added", _:
-                    changed[one.path] = "added"
-                case "removed", "added":
-                    changed[one.path] = "changed"
-                case _, kind:
-                    changed[one.path] = kind
-    return changed
+            if one.path not in restored:
+                existed.setdefault(one.path, one.kind != "added")
+                exists[one.path] = one.kind != "removed"
+    kinds: dict[tuple[bool, bool], ChangeKind] = {
+        (False, True): "added",
+        (True, False): "removed",
+        (True, True): "changed",
+    }
+    found = ((path, kinds.get((existed[path], exists[path]))) for path in exists)
+    return {path: kind for path, kind in found if kind is not None}
 
 
 # --- run -----------------------------------------------------------------------------------
 
 
 async def run_restore(
-    checkpoints: Checkpoints,
-    store: Store,
-    planned: PlannedRestore,
-    include: Collection[str] = (),
-    named: Collection[str] = (),
+    checkpoints: Checkpoints, store: Store, planned: PlannedRestore, include: Collection[str] = ()
 ) -> RestoreResult:
     """Restore the files as planned; `include` are files that the user changed, too, or may have.
 
-    A rewind takes those that are also `named` back to before the user's version; an undo goes there
-    step by step.
+    A rewind takes these back to before the turn; an undo goes there over the user's versions.
     """
-    from treadle.workspace.checkpoints import RestoreResult, SkippedPath
+    from treadle.workspace.checkpoints.restore import RestoreResult
+    from treadle.workspace.checkpoints.scanner import SkippedPath
 
-    plan = planned.plan
-    goal = await checkpoints.make_goal(plan, include, named if planned.action == "rewind" else ())
+    plan, is_step = planned.plan, planned.action != "rewind"
+    goal = await checkpoints.make_goal(plan, include, is_whole=not is_step)
     left_alone = list_left_alone(plan, include)
-    skipped = [SkippedPath(one.path, _LEFT_ALONE[one.author]) for one in left_alone]
+    reasons = {"both": "you changed it since", "unknown": "{}: it may be your change"}
+    skipped = [SkippedPath(one.path, reasons[one.author].format(one.doubt)) for one in left_alone]
     skipped += [*plan.skipped, *goal.skipped]
     restored = RestoreResult((), ())
-    is_step = planned.action != "rewind"
     # If a step leaves only files of the user alone, the next one goes on.
     is_named = is_step and len(skipped) == len(left_alone)
     if goal.tree != plan.current or not skipped or is_named:
         # Durable before the first change, so that redo is possible whatever happens.
-        is_partial = is_step and bool(skipped if planned.action == "redo" else left_alone)
+        kept = left_alone or _list_earlier_versions(planned)
+        is_partial = is_step and bool(skipped if planned.action == "redo" else kept)
         entry = Restore(planned.action, planned.seq, goal.tree, planned.of, is_partial)
         store.append(Checkpoint("", plan.current, restore=entry))
         await store.flush()
@@ -257,11 +251,11 @@ async def run_restore(
 
 def list_left_alone(plan: RestorePlan, include: Collection[str]) -> list[RestoreChange]:
     """The files that the agent changed, and the user, too, or maybe: they are not restored."""
-    return [one for one in plan.by("both", "command", "unknown") if one.path not in include]
+    return [one for one in plan.by("both", "unknown") if one.path not in include]
 
 
 def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     if folder.resolve() != folder:
         raise WorkspaceError(
@@ -277,24 +271,21 @@ def open_checkpoints(library: Library, folder: Path) -> Checkpoints:
 def describe_plan(planned: PlannedRestore) -> list[str]:
     """The files that would change, and those that would not, by whose changes they have."""
     plan, action = planned.plan, planned.action.capitalize()
-    command = "These files changed while a command of the agent ran; some changes may be yours."
-    unknown = "These files changed after the program was killed; some changes may be yours."
-    both = "The agent changed these files, and then you. They are left alone; --include PATH would:"
+    both = "The agent and then you changed the same lines of these files. They are left alone;"
     groups = (
         (f"The agent changed these files. {action} will:", plan.by("agent")),
-        (f"{command} {action} will:", plan.by("command")),
-        (f"{unknown} {action} will:", plan.by("unknown")),
-        (both, plan.by("both")),
+        (f"Some of these changes may be yours. {action} will:", plan.by("unknown")),
+        (f"{both} --include PATH would:", plan.by("both")),
     )
     lines = []
     for heading, changes in groups:
         if changes:
-            lines += [heading, *map(_describe_change, changes)]
+            verbs = (f"  {_VERBS[one.kind]} {one.path}{_describe_note(one)}" for one in changes)
+            lines += [heading, *verbs]
     if others := plan.by("user"):
         lines.append("You or another program changed these files. They are left alone:")
-        earlier = "; --include PATH goes back to before the turn"
-        lines += [f"  {one.path} ({one.kind}{earlier * one.has_earlier})" for one in others]
-    if any(one.has_earlier and one.author != "user" for one in plan.changes):
+        lines += [f"  {one.path} ({one.kind})" for one in others]
+    if any(one.has_earlier for one in plan.changes):
         again = "undo again with" if planned.action == "undo" else "add"
         lines.append(
             f"You changed a file between two changes of the agent. For its version before "
@@ -306,17 +297,43 @@ def describe_plan(planned: PlannedRestore) -> list[str]:
     return lines
 
 
-def _describe_change(change: RestoreChange) -> str:
-    version = " (back to your version)" if change.has_earlier else ""
-    return f"  {_VERBS[change.kind]} {change.path}{version}"
+def _describe_note(change: RestoreChange) -> str:
+    """What is special about the change, in parentheses."""
+    notes = [change.doubt] if change.doubt else []
+    notes += ["back to your version"] if change.has_earlier else []
+    notes += ["your changes are kept"] if change.is_merged else []
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
-def list_earlier_versions(planned: PlannedRestore) -> list[str]:
+def describe_notes(
+    planned: PlannedRestore, include: Collection[str], session_id: str, again: str
+) -> str:
+    """After it: what became of the user's own changes; "" if there are none. `again` is the command
+    that restores further files."""
+    plan, notes = planned.plan, list[str]()
+    if merged := [one.path for one in plan.changes if one.is_merged]:
+        notes.append(f"your changes are kept in {_join_paths(merged)}")
+    if earlier := _list_earlier_versions(planned):
+        names = _join_paths(earlier)
+        notes.append(f"your version is back: {names}; `{again}` restores the one before it")
+    if replaced := [one.path for one in plan.by("both") if one.path in include]:
+        opposite = "undo" if planned.action == "redo" else "redo"
+        notes.append(f"your version is stored: {_join_paths(replaced)}; {opposite} brings it back")
+    if list_left_alone(plan, include):
+        notes.append(f"to restore such a file, too: `{again}`")
+    if notes:
+        notes.append(f"`treadle sessions versions {session_id} PATH` lists all versions")
+    return "; ".join(notes)
+
+
+def _list_earlier_versions(planned: PlannedRestore) -> list[str]:
     """The files of an undo that have an earlier version, before a change of the user."""
+    if planned.action != "undo":
+        return []
     return [one.path for one in planned.plan.changes if one.has_earlier]
 
 
-def describe_changes(changes: Sequence[PathChange], max_named: int = 4) -> str:
+def describe_changes(changes: Sequence[FileChange], max_named: int = 4) -> str:
     """`delete a.txt and b.txt, bring back c.txt, change d.txt`."""
     paths: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
     for one in changes[:max_named]:
@@ -329,21 +346,20 @@ def describe_changes(changes: Sequence[PathChange], max_named: int = 4) -> str:
 
 def describe_action(planned: PlannedRestore) -> str:
     """`undid the file changes of turn 3 (Add a test)`."""
-    undone, redone = "undid the file changes of", "redid the file changes of"
-    verb = {"undo": undone, "redo": redone, "rewind": "restored the files to before"}
-    if planned.turn is None and planned.action == "rewind":
-        return "took back the last redo"
     if planned.turn is None:
-        return "redid what the last rewind changed"
-    return f"{verb[planned.action]} {_name_turn(planned.turn)}"
+        is_redo = planned.action == "redo"
+        return "redid what the last rewind changed" if is_redo else "took back the last redo"
+    if planned.action == "rewind":
+        return f"restored the files to before {_name_turn(planned.turn)}"
+    verb = "redid" if planned.action == "redo" else "undid"
+    return f"{verb} the file changes of {_name_turn(planned.turn)}"
 
 
 def describe_plan_title(planned: PlannedRestore) -> str:
     """`Undo the file changes of turn 3 (Add a test)`: before it happens."""
-    if planned.turn is None and planned.action == "rewind":
-        return "Take back the last redo"
     if planned.turn is None:
-        return "Redo what the last rewind changed"
+        is_redo = planned.action == "redo"
+        return "Redo what the last rewind changed" if is_redo else "Take back the last redo"
     return f"{planned.action.capitalize()} the file changes of {_name_turn(planned.turn)}"
 
 
@@ -371,7 +387,7 @@ def list_skipped(restored: RestoreResult) -> list[str]:
 
 
 def count_changes(plan: RestorePlan) -> str:
-    return plural(len(plan.by("agent", "command", "unknown")), "file")
+    return plural(len(plan.by("agent", "unknown")), "file")
 
 
 # --- fork ----------------------------------------------------------------------------------

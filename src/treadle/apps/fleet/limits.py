@@ -92,7 +92,7 @@ class CallLimiter:
         """The call is over and used this; harmless when it is repeated."""
         if not call_id:
             return
-        cost = usage.cost or 0.0
+        cost = usage.known_cost
         open_call = "EXISTS (SELECT 1 FROM fleet_calls WHERE id = ? AND ended IS NULL)"
         await self._connection.execute_all(
             [

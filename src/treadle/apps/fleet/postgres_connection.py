@@ -16,7 +16,7 @@ from treadle.sessions.postgres_store import (
     load_entries,
     make_tables,
 )
-from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.queued_store import SessionFence
 
 _WORDS = {
     "now": "extract(epoch FROM statement_timestamp())::float8",

@@ -4,7 +4,7 @@
     FenceHook      before each tool: does this worker still have the run?
     GuardedStore   the log of the run; after `abandon` it takes nothing more
 
-The store in the database refuses the entries of a worker that lost the run (session_fence.py). The
+The store in the database refuses the entries of a worker that lost the run (queued_store.py). The
 hook does the same before a tool that writes no entry first.
 """
 

@@ -28,7 +28,7 @@ from treadle.apps.fleet.run_rows import (
 from treadle.apps.fleet.sql_connection import RUNS_TABLE, SqlConnection, Statement
 from treadle.apps.fleet.sql_database import BATCH, WAKE_ANSWERED, make_leave_statements
 from treadle.core.contracts.store import Store
-from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.queued_store import SessionFence
 
 DEFAULT_LEASE = 30.0  # seconds without a heartbeat after which a worker is dead
 _COST = "coalesce(CAST(? AS float8), cost)"

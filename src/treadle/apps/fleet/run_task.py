@@ -339,7 +339,7 @@ async def make_coding_agent(
     """The agent of `treadle.coding_agent`, with the settings of this machine and of the task."""
     from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.apps.assembly.model_choice import choose_model
-    from treadle.apps.settings.settings import load_settings
+    from treadle.apps.settings.load import load_settings
 
     flags = {"model": task.model} if task.model else {}
     model, _ = await choose_model(load_settings(folder, flags, is_trusted=lambda: False))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.queued_store import SessionFence
 
 Rows = list[tuple[Any, ...]]
 Statement = tuple[str, Sequence[object]]

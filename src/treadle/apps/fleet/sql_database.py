@@ -275,10 +275,6 @@ class SqlDatabase:
         rows = await self.connection.execute("SELECT data FROM fleet_blobs WHERE id = ?", [key])
         return bytes(rows[0][0]) if rows else None
 
-    async def delete_blobs(self, prefix: str) -> None:
-        sql = "DELETE FROM fleet_blobs WHERE substr(id, 1, ?) = ?"
-        await self.connection.execute(sql, [len(prefix), prefix])
-
     async def schedules(self) -> list[FleetSchedule]:
         sql = "SELECT name, cron, task, next FROM fleet_schedules ORDER BY name"
         rows = await self.connection.execute(sql)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from treadle.apps.fleet.sql_connection import RUNS_TABLE, TABLES, Rows, Statement, fill_in
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.session_fence import SessionFence
+from treadle.sessions.queued_store import SessionFence
 from treadle.sessions.sqlite_store import (
     DELETE_SESSIONS,
     SqliteStore,

@@ -28,20 +28,60 @@ class Column(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-def draw_columns(
-    columns: Sequence[Column], height: int, label: str, *, chosen: int = -1, maximum: float = 0.0
+class BarRow(msgspec.Struct, frozen=True):
+    """One row of a list of bars. `share` is the part of the width, from 0 to 1; `interval` are the
+    ends of a line over the bar."""
+
+    label: str
+    value: str
+    share: float
+    style: str
+    detail: str
+    interval: tuple[float, float] | None = None
+
+
+def draw_bar_list(rows: Sequence[BarRow]) -> str:
+    """Rows of a name and a value, with a bar and a detail below."""
+    return f'<ul class="models">{"".join(map(_draw_bar_row, rows))}</ul>'
+
+
+def _draw_bar_row(row: BarRow) -> str:
+    line = ""
+    if row.interval is not None:
+        low, high = row.interval
+        line = f'<line class="span" x1="{low:.1%}" x2="{high:.1%}" y1="4" y2="4"/>'
+    return (
+        f"<li><span>{escape_html(row.label)}</span>"
+        f'<span class="c">{escape_html(row.value)}</span><svg aria-hidden="true">'
+        f'<rect class="d-rest" width="100%" height="8" rx="2"/>'
+        f'<rect class="{row.style}" width="{row.share:.1%}" height="8" rx="2"/>{line}'
+        f"</svg><small>{escape_html(row.detail)}</small></li>"
+    )
+
+
+def draw_key(
+    style: str, label: str, *, x: int = 0, y: int = 0, width: int = 10, height: int = 10
 ) -> str:
-    """A column chart; the chosen column has a band behind it."""
+    """An entry of the key of a chart: a rectangle of a colour, and what it stands for (HTML)."""
+    place = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+    return f'<li><svg aria-hidden="true"><rect class="{style}" {place}/></svg>{label}</li>'
+
+
+def draw_columns(
+    columns: Sequence[Column],
+    height: int,
+    label: str,
+    *,
+    chosen: int = -1,
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
+    """A column chart; the chosen column has a band behind it. `marks` are lines across it: how far
+    from the left, from 0 to 1, and a name."""
     if not columns:
         return ""
-    top = maximum or max(sum(part.value for part in one.segments) for one in columns) or 1.0
+    top = max(sum(part.value for part in one.segments) for one in columns) or 1.0
     room = 100 / len(columns)
-    parts: list[str] = []
-    if 0 <= chosen < len(columns):
-        parts.append(
-            f'<rect class="band" x="{chosen * room:.2f}%" width="{room:.2f}%" y="0" '
-            f'height="{height}"/>'
-        )
+    parts = _draw_band(chosen, len(columns), height)
     for index, column in enumerate(columns):
         wide = room * (BAR_SHARE * 0.75 if column.thin else BAR_SHARE)
         left = index * room + room * (1 - BAR_SHARE) / 2
@@ -50,7 +90,21 @@ def draw_columns(
         bars += _draw_stack(column.thin, left + wide, room * BAR_SHARE * 0.2, height, top)
         parts.append(f'<g data-column="{index}">{title}{bars}</g>')
     parts.append(f'<line class="base" x1="0" x2="100%" y1="{height - 0.5}" y2="{height - 0.5}"/>')
+    for share, name in marks:
+        anchor = "end" if share > 0.9 else "middle"
+        parts.append(
+            f'<line class="mark" x1="{share:.2%}" x2="{share:.2%}" y1="0" y2="{height}"/>'
+            f'<text x="{share:.2%}" y="-4" text-anchor="{anchor}">{escape_html(name)}</text>'
+        )
     return _wrap(parts, height, label)
+
+
+def _draw_band(chosen: int, count: int, height: int) -> list[str]:
+    if not 0 <= chosen < count:
+        return []
+    room = 100 / count
+    place = f'x="{chosen * room:.2f}%" width="{room:.2f}%"'
+    return [f'<rect class="band" {place} y="0" height="{height}"/>']
 
 
 def _draw_stack(
@@ -74,12 +128,7 @@ def draw_line(values: Sequence[float | None], height: int, label: str, *, chosen
         return ""
     top, room = max(known) or 1.0, 100 / len(values)
     points: list[tuple[float, float]] = []
-    parts: list[str] = []
-    if 0 <= chosen < len(values):
-        parts.append(
-            f'<rect class="band" x="{chosen * room:.2f}%" width="{room:.2f}%" y="0" '
-            f'height="{height}"/>'
-        )
+    parts = _draw_band(chosen, len(values), height)
     dots: list[str] = []
     for index, value in enumerate(values):
         if value is None:

@@ -8,14 +8,14 @@ import msgspec
 
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, format_seconds, render_block
-from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, render_icon, render_table
 from treadle.apps.pages.frame import render_page
+from treadle.apps.pages.timeline import Timeline
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.lib.compare import common_prefix_length
 from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
-from treadle.sessions.diff import is_same
 from treadle.sessions.index import SessionSummary
-from treadle.sessions.timeline import Timeline
+from treadle.sessions.replay import is_same
 
 MAX_ITEMS = 100  # of each side, after the first difference
 
@@ -61,14 +61,13 @@ def _render_pair(one: ComparedSession, other: ComparedSession | None) -> str:
     shared = common_prefix_length(one.items, other.items, is_same)
     if shared == len(one.items) == len(other.items):
         text = f"Both have the same {plural(shared, 'item')}: messages, calls and results."
-        return f'<p>{text}</p><div class="table-wrap">{_render_sums(one, other, shared)}</div>'
+        return f"<p>{text}</p>{_render_sums(one, other, shared, 'table-wrap')}"
     same = "They differ from the beginning."
     if shared:
         same = f"The same up to item {shared}. What differs:"
     return (
         f'<div class="pair"><p class="same">{same}</p>{_render_side(one, shared)}'
-        f'{_render_side(other, shared)}<div class="ends" tabindex="0" role="region" '
-        f'aria-label="Sums">{_render_sums(one, other, shared)}</div></div>'
+        f"{_render_side(other, shared)}{_render_sums(one, other, shared, 'ends')}</div>"
     )
 
 
@@ -87,34 +86,24 @@ def _render_side(one: ComparedSession, shared: int) -> str:
     )
 
 
-def _render_sums(one: ComparedSession, other: ComparedSession, shared: int) -> str:
-    heads = "".join(
-        f'<th scope="col" class="n">{name}</th>'
-        for name in ("Requests", "Calls", "Tokens in", "Out", "Cost", "Time of requests")
-    )
-    rows = "".join(_render_sum(session, shared) for session in (one, other))
-    return (
-        '<table class="grid-table"><thead><tr><th scope="col">Since then</th>'
-        f"{heads}</tr></thead><tbody>{rows}</tbody></table>"
-    )
+def _render_sums(one: ComparedSession, other: ComparedSession, shared: int, style: str) -> str:
+    heads = ("Since then", "Requests", "Calls", "Tokens in", "Out", "Cost", "Time of requests")
+    rows = [_list_sums(session, shared) for session in (one, other)]
+    return render_table("Sums", heads, rows, style=style)
 
 
-def _render_sum(one: ComparedSession, shared: int) -> str:
+def _list_sums(one: ComparedSession, shared: int) -> tuple[str, ...]:
     before = sum(isinstance(item, AssistantItem) for item in one.items[:shared])
     requests = one.timeline.requests[before:]
     calls = sum(call.request > before for call in one.timeline.calls)
     costs = [request.usage.cost for request in requests]
     known = [cost for cost in costs if cost is not None]
-    cost = "unknown" if len(known) < len(costs) else format_dollars(sum(known))
-    cells = (
+    return (
+        escape_html(one.summary.title or one.summary.id),
         str(len(requests)),
         str(calls),
         format_count(sum(request.usage.total_input for request in requests)),
         format_count(sum(request.usage.output for request in requests)),
-        cost,
+        "unknown" if len(known) < len(costs) else format_dollars(sum(known)),
         format_seconds(sum(request.seconds for request in requests)),
-    )
-    numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
-    return (
-        f'<tr><td class="t">{escape_html(one.summary.title or one.summary.id)}</td>{numbers}</tr>'
     )

@@ -13,8 +13,16 @@ from treadle.apps.conversation.costs import (
     format_cost,
     format_total,
 )
-from treadle.apps.pages.charts import BarPart, Column, draw_axis, draw_columns, draw_labels
-from treadle.apps.pages.elements import escape_html
+from treadle.apps.pages.charts import (
+    BarPart,
+    BarRow,
+    Column,
+    draw_axis,
+    draw_bar_list,
+    draw_columns,
+    draw_labels,
+)
+from treadle.apps.pages.elements import escape_html, render_section, render_sums, render_table
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.static_page import render_static_page
 from treadle.core.transcript.usage import Usage
@@ -83,12 +91,7 @@ def _render_sums(report: CostReport) -> str:
         ("Tokens in", format_count(usage.total_input), _describe_cache(usage)),
         ("Tokens out", format_count(usage.output), thinking),
     )
-    cells = [
-        f"<div{' class=big' if not at else ''}><dt>{name}</dt><dd>{value}<small>{note}</small></dd>"
-        "</div>"
-        for at, (name, value, note) in enumerate(rows)
-    ]
-    return f'<dl class="sums">{"".join(cells)}</dl>'
+    return render_sums(rows)
 
 
 def _describe_cache(usage: Usage) -> str:
@@ -112,11 +115,8 @@ def _render_days(report: CostReport) -> str:
     highest = format_dollars(top) if is_priced else format_count(int(top))
     chart = draw_columns(columns, 176, label) + draw_axis([(10, highest), (175, "0")], 176)
     names = draw_labels([day.key[5:] for day in days])
-    caption = f"<p>{'cost' if is_priced else 'tokens'}, {days[0].key} to {days[-1].key}</p>"
-    return (
-        f'<section class="plot" aria-labelledby="d"><header><h2 id="d">By day</h2>{caption}'
-        f'</header><div class="with-axis">{chart}{names}</div></section>'
-    )
+    caption = f"{'cost' if is_priced else 'tokens'}, {days[0].key} to {days[-1].key}"
+    return render_section("d", "By day", f'<div class="with-axis">{chart}{names}</div>', caption)
 
 
 def _add_earlier_days(days: Sequence[CostTotal]) -> list[CostTotal]:
@@ -145,53 +145,33 @@ def _render_bars(
 ) -> str:
     is_priced = any(one.cost for one in totals)
     top = max(_value(one, is_priced) for one in totals) or 1.0
-    rows = []
-    for at, one in enumerate(totals[:MAX_ROWS]):
-        share = 100 * _value(one, is_priced) / top
-        usage = one.usage
-        detail = (
-            f"{plural(one.calls, 'call')} · {format_count(usage.total_input)} in, "
-            f"{_describe_cache(usage) or 'none from the cache'} · {format_count(usage.output)} out"
+    rows = [
+        BarRow(
+            names.get(one.key, one.key),
+            format_cost(one),
+            _value(one, is_priced) / top,
+            _STYLES[at % len(_STYLES)],
+            f"{plural(one.calls, 'call')} · {format_count(one.usage.total_input)} in, "
+            f"{_describe_cache(one.usage) or 'none from the cache'} · "
+            f"{format_count(one.usage.output)} out",
         )
-        rows.append(
-            f"<li><span>{escape_html(names.get(one.key, one.key))}</span>"
-            f'<span class="c">{format_cost(one)}</span><svg aria-hidden="true">'
-            f'<rect class="d-rest" width="100%" height="8" rx="2"/>'
-            f'<rect class="{_STYLES[at % len(_STYLES)]}" width="{share:.1f}%" height="8" rx="2"/>'
-            f"</svg><small>{detail}</small></li>"
-        )
-    return (
-        f'<section class="plot" aria-labelledby="{name}"><header><h2 id="{name}">{title}</h2>'
-        f'</header><ul class="models">{"".join(rows)}</ul></section>'
-    )
+        for at, one in enumerate(totals[:MAX_ROWS])
+    ]
+    return render_section(name, title, draw_bar_list(rows))
 
 
 def _render_sessions(report: CostReport, *, has_links: bool) -> str:
     totals = report.groups["session"]
     rows = []
     for one in totals[:MAX_ROWS]:
-        usage, title = one.usage, report.titles.get(one.key) or one.key
-        cells = (
-            format_cost(one),
-            f"{one.calls:,}",
-            format_count(usage.total_input),
-            format_count(usage.output),
-            f"{usage.cache_read / (usage.total_input or 1):.0%}",
-        )
-        numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
-        link = escape_html(title)
+        usage, link = one.usage, escape_html(report.titles.get(one.key) or one.key)
         if has_links:
             link = f'<a href="/inspect/{escape_html(one.key)}">{link}</a>'
-        rows.append(f'<tr><td class="t">{link}</td>{numbers}</tr>')
-    heads = "".join(
-        f'<th scope="col" class="n">{name}</th>'
-        for name in ("Cost", "Calls", "In", "Out", "From cache")
-    )
+        cached = f"{usage.cache_read / (usage.total_input or 1):.0%}"
+        sizes = format_count(usage.total_input), format_count(usage.output)
+        rows.append((link, format_cost(one), f"{one.calls:,}", *sizes, cached))
+    heads = ("Session", "Cost", "Calls", "In", "Out", "From cache")
     rest = len(totals) - len(rows)
     more = f"<p>{rest} more sessions are not listed</p>" if rest > 0 else ""
-    return (
-        '<section class="plot" aria-labelledby="t"><header><h2 id="t">By session</h2></header>'
-        '<div class="table-wrap" tabindex="0" role="region" aria-label="Sessions by cost">'
-        f'<table class="grid-table"><thead><tr><th scope="col">Session</th>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>{more}</section>"
-    )
+    table = render_table("Sessions by cost", heads, rows)
+    return render_section("t", "By session", f"{table}{more}")

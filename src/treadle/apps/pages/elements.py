@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from treadle.core.transcript.content import Image
 from treadle.lib.text.sanitize import strip_escapes
@@ -58,3 +58,48 @@ def render_sign(state: str) -> str:
     """The sign of a call at the left of its line."""
     icon, colour, label = CALL_SIGNS.get(state, CALL_SIGNS["writing"])
     return f'<span class="sign {colour}">{render_icon(icon, label=label)}</span>'
+
+
+def render_sums(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Figures side by side: name, value, note; the first one is large."""
+    cells = [
+        f"<div{' class=big' if not at else ''}><dt>{escape_html(name)}</dt>"
+        f"<dd>{escape_html(value)}<small>{escape_html(note)}</small></dd></div>"
+        for at, (name, value, note) in enumerate(rows)
+    ]
+    return f'<dl class="sums">{"".join(cells)}</dl>'
+
+
+def render_section(name: str, title: str, content: str, caption: str = "") -> str:
+    """A part of a page with a heading; `name` is its id, unique in the page."""
+    caption = f"<p>{caption}</p>" if caption else ""
+    return (
+        f'<section class="plot" aria-labelledby="{name}"><header><h2 id="{name}">{title}</h2>'
+        f"{caption}</header>{content}</section>"
+    )
+
+
+def render_table(
+    label: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    texts: Sequence[int] = (0,),
+    style: str = "table-wrap",
+) -> str:
+    """A table that scrolls by itself. Cells are HTML; the columns `texts` are no numbers."""
+    styles = ["t" if column in texts else "n" for column in range(len(heads))]
+    head = "".join(
+        f'<th scope="col" class="{style}">{name}</th>'
+        for style, name in zip(styles, heads, strict=True)
+    )
+    lines = (
+        "".join(f'<td class="{style}">{cell}</td>' for style, cell in zip(styles, row, strict=True))
+        for row in rows
+    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        f'<div class="{style}" tabindex="0" role="region" aria-label="{escape_html(label)}">'
+        f'<table class="grid-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        "</div>"
+    )

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import ToolCallBlock
-from treadle.apps.conversation.state.reducer import CHILD_TOOL
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.apps.pages.blocks import format_seconds
+from treadle.apps.pages.charts import draw_key
 from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
+from treadle.apps.pages.timeline import CallInfo, RequestInfo
 from treadle.lib.text.text import plural
-from treadle.sessions.timeline import CallInfo, RequestInfo
 
 ROW = 20
 TOP = 24
@@ -18,18 +19,15 @@ MAX_ROWS = 60
 TICKS = 6
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
 
+_KEY_RECTS = {
+    "g-ttft": "until first token",
+    "g-req": "model writes",
+    "d-results": "call",
+    "d-user": "child agent",
+    "w-ink": "waits for you",
+}
 KEY = (
-    '<ul class="key">'
-    '<li><svg aria-hidden="true"><rect y="1" width="10" height="8" class="g-ttft"/></svg>'
-    "until first token</li>"
-    '<li><svg aria-hidden="true"><rect y="1" width="10" height="8" class="g-req"/></svg>'
-    "model writes</li>"
-    '<li><svg aria-hidden="true"><rect y="1" width="10" height="8" class="d-results"/></svg>'
-    "call</li>"
-    '<li><svg aria-hidden="true"><rect y="1" width="10" height="8" class="d-user"/></svg>'
-    "child agent</li>"
-    '<li><svg aria-hidden="true"><rect y="1" width="10" height="8" class="w-ink"/></svg>'
-    "waits for you</li>"
+    f'<ul class="key">{"".join(draw_key(*one, y=1, height=8) for one in _KEY_RECTS.items())}'
     '<li><svg aria-hidden="true"><path class="g-cap" d="M2 0 8 5 2 10Z"/></svg>'
     "began before the reply was complete</li></ul>"
 )
@@ -123,7 +121,7 @@ def _draw_request(request: RequestInfo, scale: _Scale) -> list[str]:
 
 
 def _draw_call(call: CallInfo, y: float, scale: _Scale) -> list[str]:
-    style = "g-child" if call.call.name == CHILD_TOOL else "g-call"
+    style = "g-child" if get_tool_kind(call.call.name) == "agent" else "g-call"
     if call.is_error:
         style = "g-bad"
     if call.asked and not call.answered and call.is_open:

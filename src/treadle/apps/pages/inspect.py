@@ -9,9 +9,9 @@ from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.plots import ChartRange, render_plots
 from treadle.apps.pages.sheet import SentView, render_sheet
-from treadle.lib.text.text import format_dollars, plural, shorten_home
+from treadle.apps.pages.timeline import Timeline, TimelineStep
+from treadle.lib.text.text import format_cost, plural, shorten_home
 from treadle.sessions.index import SessionSummary
-from treadle.sessions.timeline import Timeline, TimelineStep
 
 MAX_MARKS = 200
 
@@ -40,13 +40,14 @@ def render_inspect_page(
 
 
 def _render_sub(summary: SessionSummary, timeline: Timeline) -> str:
-    cost = timeline.usage.cost
+    usage = timeline.usage
+    is_known = usage.cost is not None or usage.known_cost > 0
     facts = [
         shorten_home(summary.folder),
         summary.id,
         plural(len(timeline.requests), "request"),
         plural(len(timeline.calls), "call"),
-        "price unknown" if cost is None else format_dollars(cost),
+        format_cost(usage.cost, usage.known_cost) if is_known else "price unknown",
     ]
     return (
         f'<section class="sub" aria-label="Session"><h1>{escape_html(summary.title or "Session")}'

@@ -12,12 +12,13 @@ from treadle.apps.pages.charts import (
     Column,
     draw_axis,
     draw_columns,
+    draw_key,
     draw_labels,
     draw_line,
 )
 from treadle.apps.pages.gantt import KEY, render_gantt
+from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.lib.text.text import format_count, format_dollars, plural
-from treadle.sessions.timeline import RequestInfo, Timeline
 
 MAX_COLUMNS = 120  # requests that are drawn at once, around the chosen one
 ChartRange = Literal["all", "turn", "round"]
@@ -117,9 +118,11 @@ def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) 
         columns.append(Column(stack, thin, title=title))
     sizes = split_request(center)
     parts = list_parts(center)
-    rows = [_render_key("", "10", style, label, sizes[name]) for name, style, label in parts]
-    rows.append(_render_key("3", "4", "d-write", "written to cache", center.usage.cache_write))
-    rows.append(_render_key("3", "4", "d-read", "read from cache", center.usage.cache_read))
+    texts = {style: _add_size(label, sizes[name]) for name, style, label in parts}
+    rows = [draw_key(style, text) for style, text in texts.items()]
+    written = _add_size("written to cache", center.usage.cache_write)
+    read = _add_size("read from cache", center.usage.cache_read)
+    rows += [draw_key("d-write", written, x=3, width=4), draw_key("d-read", read, x=3, width=4)]
     top = max(request.usage.total_input for request in shown)
     lead = (
         f'<div class="lead"><h2>Context by part</h2><p>request {center.number}, '
@@ -131,11 +134,8 @@ def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) 
     return lead + chart + draw_axis([(10, format_count(top)), (179, "0")], 180)
 
 
-def _render_key(x: str, width: str, style: str, label: str, size: int) -> str:
-    return (
-        f'<li><svg aria-hidden="true"><rect x="{x or 0}" width="{width}" height="10" '
-        f'class="{style}"/></svg>{label}<span>{format_count(size)}</span></li>'
-    )
+def _add_size(label: str, size: int) -> str:
+    return f"{label}<span>{format_count(size)}</span>"
 
 
 def _render_costs(

@@ -14,6 +14,7 @@ from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
+from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -23,8 +24,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
 )
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
-from treadle.lib.text.text import format_count, format_dollars, plural
-from treadle.sessions.timeline import RequestInfo, Timeline
+from treadle.lib.text.text import format_cost, format_count, plural
 
 MAX_SHOWN_CHARS = 20_000
 MAX_ITEMS = 400
@@ -110,7 +110,7 @@ def _render_figures(request: RequestInfo) -> str:
         ("From cache", format_count(usage.cache_read)),
         ("Written", format_count(usage.cache_write)),
         ("Reply", format_count(usage.output)),
-        ("Cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
+        ("Cost", format_cost(usage.cost, usage.known_cost)),
         ("First token", "not recorded" if first is None else f"{first:.1f} s"),
         ("Took", f"{request.seconds:.1f} s"),
         ("Attempts", str(request.attempts)),

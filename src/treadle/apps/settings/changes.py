@@ -9,8 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.apps.settings import settings as settings_page
-from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings
+from treadle.apps.settings.settings import (
+    SETTINGS_BY_NAME,
+    Settings,
+    format_unknown_setting,
+    format_value,
+    parse_setting,
+)
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import shorten_home
 
@@ -35,7 +40,7 @@ def plan_setting_change(settings: Settings, arguments: str) -> SettingChange:
     name = find_setting(name)
     is_list = SETTINGS_BY_NAME[name].kind == "list"
     values = words if is_list else [_strip_quotes(arguments.split(None, 1)[1].strip())]
-    value = None if words == [UNSET] else settings_page.parse_setting(name, values)
+    value = None if words == [UNSET] else parse_setting(name, values)
     written = read_written_value(name)
     return SettingChange(name, value, written, settings.format(name), settings.origin(name))
 
@@ -49,7 +54,7 @@ def find_setting(name: str) -> str:
     """The name of a setting, also when it is spelled as its flag; ConfigError if there is none."""
     plain = name.removeprefix("--").replace("-", "_")
     if plain not in SETTINGS_BY_NAME:
-        raise ConfigError(settings_page.format_unknown_setting(name))
+        raise ConfigError(format_unknown_setting(name))
     return plain
 
 
@@ -82,9 +87,9 @@ def describe_change(change: SettingChange, file: Path, load: Callable[[], Settin
     shown = shorten_home(file)
     if change.value is None:
         return f"{change.name} is removed from {shown}; {was}, it is now {now}"
-    wanted = settings_page.format_value(change.value)
+    wanted = format_value(change.value)
     line = f"{change.name} = {wanted} is written to {shown}; {was}"
-    is_other = settings_page.format_value(getattr(settings, change.name)) != wanted
+    is_other = format_value(getattr(settings, change.name)) != wanted
     is_other = is_other and now != wanted
     origin = settings.origin(change.name)
     return f"{line}\nhere it is {now}: {origin} decides" if is_other else line

@@ -5,7 +5,7 @@
     .claude/settings.local.json        of a project, of this user
 
 This module reads the mode, the model, the added folders and the environment. The rules of the same
-files are read by assembly/rules.py, the hooks by assembly/extensions.py. A key that means nothing
+files are read by settings/rules.py, the hooks by settings/extensions.py. A key that means nothing
 here is named in a note, and is never an error; a file that is not JSON is one, as it may hold deny
 rules.
 """
@@ -13,7 +13,7 @@ rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,46 +70,30 @@ def read_claude_settings(file: Path, within: Path | None) -> ClaudeSettings | No
         return None
     if not isinstance(settings, dict):
         raise ConfigError(f"{file}:1: settings must be an object")
-    notes = _Notes(file)
     permissions = settings.get("permissions")
     if not isinstance(permissions, dict):
         permissions = {}
-    notes.add_unknown("", set(settings) - _USED_KEYS)
-    notes.add_unknown("permissions.", set(permissions) - _USED_PERMISSIONS)
+    unused = [
+        *sorted(set(settings) - _USED_KEYS),
+        *(f"permissions.{key}" for key in sorted(set(permissions) - _USED_PERMISSIONS)),
+    ]
+    notes = [f"not used here: {', '.join(unused)}"] if unused else []
     return ClaudeSettings(
         file,
         _read_mode(permissions.get("defaultMode"), notes),
         _read_model(settings.get("model"), notes),
-        _read_folders(permissions.get("additionalDirectories"), file, notes),
+        _read_folders(permissions.get("additionalDirectories"), notes),
         _read_environment(settings.get("env"), notes),
-        notes.lines(),
+        tuple(f"{file}: {note}" for note in notes),
     )
 
 
-class _Notes:
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._unknown: list[str] = []
-        self._lines: list[str] = []
-
-    def add(self, text: str) -> None:
-        self._lines.append(f"{self._file}: {text}")
-
-    def add_unknown(self, prefix: str, keys: Iterable[str]) -> None:
-        self._unknown += [prefix + key for key in sorted(keys)]
-
-    def lines(self) -> tuple[str, ...]:
-        if not self._unknown:
-            return tuple(self._lines)
-        return (f"{self._file}: not used here: {', '.join(self._unknown)}", *self._lines)
-
-
-def _read_mode(value: object, notes: _Notes) -> str:
+def _read_mode(value: object, notes: list[str]) -> str:
     mode = PERMISSION_MODES.get(str(value), "")
     if value == BYPASS_OF_CLAUDE_CODE:
-        notes.add("permissions.defaultMode is not used: bypass needs --permission-mode bypass")
+        notes.append("permissions.defaultMode is not used: bypass needs --permission-mode bypass")
     elif value is not None and not mode:
-        notes.add(f"permissions.defaultMode is not used: {value!r} is not known here")
+        notes.append(f"permissions.defaultMode is not used: {value!r} is not known here")
     return mode
 
 
@@ -121,43 +105,43 @@ def translate_model(name: str) -> str:
     return f"anthropic/{known[1]}" if known[1].startswith("claude") else known[1]
 
 
-def _read_model(value: object, notes: _Notes) -> str:
+def _read_model(value: object, notes: list[str]) -> str:
     if value in (None, "", "default"):
         return ""
     name = translate_model(str(value))
     if not name:
-        notes.add(f"model is not used: {value!r} is not known here; see `treadle models`")
+        notes.append(f"model is not used: {value!r} is not known here; see `treadle models`")
     return name
 
 
-def _read_folders(value: object, file: Path, notes: _Notes) -> tuple[str, ...]:
+def _read_folders(value: object, notes: list[str]) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        notes.add("permissions.additionalDirectories is not used: it must be a list of folders")
+        notes.append("permissions.additionalDirectories is not used: it must be a list of folders")
         return ()
     return tuple(value)
 
 
-def _read_environment(value: object, notes: _Notes) -> dict[str, str]:
+def _read_environment(value: object, notes: list[str]) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        notes.add("env is not used: it must be an object")
+        notes.append("env is not used: it must be an object")
         return {}
     env: dict[str, str] = {}
     withheld: list[str] = []
     for name, given in value.items():
         text = _to_text(given)
         if text is None or not _VARIABLE_NAME.fullmatch(name) or "\0" in text:
-            notes.add(f"env.{name} is not used: it must be a name with a text")
+            notes.append(f"env.{name} is not used: it must be a name with a text")
         elif is_secret(name, text) or _LOADER_VARIABLE.fullmatch(name):
             withheld.append(name)
         else:
             env[name] = text
     if withheld:
         names = ", ".join(withheld)
-        notes.add(f"commands do not get {names}: secrets, and what changes which program runs")
+        notes.append(f"commands do not get {names}: secrets, and what changes which program runs")
     return env
 
 

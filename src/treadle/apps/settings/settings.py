@@ -1,223 +1,139 @@
-"""Reads the settings from several sources and records the origin of each value.
+"""The table of the settings: `Settings`, where each field has its type, default, help and rules.
 
-    defaults < ~/.claude/settings.json < ~/.treadle/config.toml < .claude/settings.json
-        < .treadle/config.toml < TREADLE_* < flags
-
-The project's files are read only in a trusted folder, and may only narrow. An unknown key of our
-own files or a value of the wrong kind is a ConfigError with file and line. Not permission rules:
-those are in policy/ruleset/rules_file.py. Used by assembly and by the hosts.
+Everything else follows from it: the flags of the command line (cli/options.py), the variables, the
+checks, `treadle config`, `/config`, and what a project may change. load.py reads the values from
+their sources. Not permission rules: those are in policy/ruleset/rules_file.py.
 """
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: the table is read from the annotations.
 
-import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
-from treadle.apps.settings.claude_settings import (
-    BYPASS_OF_CLAUDE_CODE,
-    PERMISSION_MODES,
-    ClaudeSettings,
-    project_settings_files,
-    read_claude_settings,
-    user_settings_file,
-)
+from treadle.apps.settings.claude_settings import BYPASS_OF_CLAUDE_CODE, PERMISSION_MODES
 from treadle.core.errors import ConfigError
-from treadle.core.untrusted_files import read_text
 from treadle.lib.text.text import suggest
 
-SettingKind = Literal[
-    "text",
-    "effort",
-    "size",
-    "integer",
-    "count",
-    "number",
-    "seconds",
-    "boolean",
-    "choice",
-    "list",
-    "table",
-]
 # How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
 NarrowingRule = Literal["smaller", "earlier", "off", "never"]
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting: `max_turns` in a file, TREADLE_MAX_TURNS, --max-turns."""
+    """One setting: `max_turns` in a file, TREADLE_MAX_TURNS, --max-turns.
 
-    name: str
-    kind: SettingKind
+    `flag` is what the help calls the value of the flag, "" for a switch, None if there is no flag.
+    Values of `flag_only` are dangerous: only for one run, never from a file or a variable. `kind`
+    is a key of `_KINDS`; like the name, the default and the choices it comes from the field, unless
+    it is given.
+    """
+
     help: str
-    choices: tuple[str, ...] = ()
     narrowing: NarrowingRule = "never"
+    flag: str | None = None
+    kind: str = ""
+    choices: tuple[str, ...] = ()
+    flag_only: tuple[str, ...] = ()
+    name: str = ""
+    default: Any = None
 
     @property
     def variable(self) -> str:
         return f"TREADLE_{self.name.upper()}"
 
-
-# Choices are ordered from narrow to wide.
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "model", "text", "model name (see `treadle models`); comma-separated names are fallbacks"
-    ),
-    Setting("small_model", "text", "model that summarizes long sessions (default: the model)"),
-    Setting(
-        "tool_summaries", "boolean", "small_model sums up each round of tools in a line", (), "off"
-    ),
-    Setting(
-        "assist",
-        "boolean",
-        "the engine helps small embedded models with choices, answers and repairs, and says so",
-        (),
-        "off",
-    ),
-    Setting(
-        "thinking",
-        "effort",
-        "reasoning effort, also a number of tokens; auto: what the model's maker recommends",
-        ("auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"),
-    ),
-    Setting(
-        "compact_at",
-        "size",
-        "compact when the conversation has this many tokens, or this share of the window: 300000, "
-        "60% (default: 85% of the room for it, at most 400,000)",
-    ),
-    Setting(
-        "permission_mode",
-        "choice",
-        "which calls run without approval",
-        ("plan", "ask", "accept-edits", "auto", "bypass"),
-        "earlier",
-    ),
-    Setting("sandbox", "choice", "sandbox for commands", ("required", "auto", "off"), "earlier"),
-    Setting("network", "boolean", "allow network access in the sandbox", (), "off"),
-    Setting(
-        "command_memory",
-        "integer",
-        "memory of a command in MB (default: three quarters of the machine's)",
-        (),
-        "smaller",
-    ),
-    Setting("max_turns", "integer", "limit of tool rounds per turn", (), "smaller"),
-    Setting(
-        "max_cost",
-        "number",
-        "limit of the cost of a session, in USD (the default is only for -p)",
-        (),
-        "smaller",
-    ),
-    Setting("max_time", "seconds", "limit of the time of a turn (90, 5m, 2h)", (), "smaller"),
-    Setting("max_tokens", "integer", "limit of the tokens of a session", (), "smaller"),
-    Setting("goal_attempts", "integer", "how often the --until command may fail", (), "smaller"),
-    Setting("retry_attempts", "count", "attempts of one model call, the first included"),
-    Setting("retry_max_wait", "seconds", "longest wait between two attempts (default: 5m)"),
-    Setting("connect_timeout", "seconds", "wait for a connection to the model (default: 15)"),
-    Setting("first_byte_timeout", "seconds", "wait for the headers of a reply (default: 5m)"),
-    Setting(
-        "first_content_timeout",
-        "seconds",
-        "wait for the first content of a reply that sends only pings (default: 10m)",
-    ),
-    Setting("idle_timeout", "seconds", "longest silence inside a reply (default: 2m or 10m)"),
-    Setting("total_timeout", "seconds", "longest time of one reply (default: 1h)"),
-    Setting(
-        "web_search",
-        "text",
-        "web search: `provider` for the provider's own, or the address of a SearXNG server",
-    ),
-    Setting("telemetry", "boolean", "send spans to an OpenTelemetry collector", (), "off"),
-    Setting("server_wait", "seconds", "how long the first request waits for MCP servers to start"),
-    Setting("background_wait", "seconds", "how long -p waits for background agents at its end"),
-    Setting(
-        "cursor_gemini_files",
-        "boolean",
-        "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
-        (),
-        "off",
-    ),
-    Setting("append_system_prompt", "text", "text added to the system prompt"),
-    Setting("add_dir", "list", "more folders the agent may work in"),
-    Setting(
-        "theme",
-        "choice",
-        "colours of the terminal UI",
-        ("dark", "light", "dark-contrast", "light-contrast", "none"),
-    ),
-    Setting(
-        "notify",
-        "choice",
-        "when the terminal UI waits or ends: a desktop notification where the terminal has one "
-        "(auto), the bell, or nothing",
-        ("off", "bell", "auto"),
-    ),
-    Setting(
-        "reduced_motion",
-        "choice",
-        "nothing moves or blinks in the terminal UI; auto: as the desktop says",
-        ("auto", "on", "off"),
-    ),
-    Setting(
-        "screen",
-        "choice",
-        "full, or inline: the conversation stays in the terminal's scrollback",
-        ("full", "inline"),
-    ),
-    Setting("vim_keys", "boolean", "vim keys in the prompt of the terminal UI"),
-    Setting("aliases", "table", "your own names for models"),
-    Setting("checkers", "table", "commands that check changed files, by file name"),
-)
-SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
-# Dangerous: only for one run, never from a file or a variable.
-FLAG_ONLY_VALUES = {"permission_mode": ("bypass",)}
+    @property
+    def option(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings in force. `origins` has the source of each value that is not a default."""
+    """The settings in force. `origins` has the source of each value that is not a default.
 
-    model: str = ""
-    small_model: str = ""
-    tool_summaries: bool = False
-    assist: bool = True
-    thinking: str = "auto"
-    compact_at: str = ""
-    permission_mode: Literal["plan", "ask", "accept-edits", "auto", "bypass"] = "ask"
-    sandbox: Literal["required", "auto", "off"] = "auto"
-    network: bool = False
-    command_memory: int | None = None
-    max_turns: int = 200
-    max_cost: float | None = 5.0
-    max_time: float | None = None
-    max_tokens: int | None = None
-    goal_attempts: int = 10
-    retry_attempts: int | None = None
-    retry_max_wait: float | None = None
-    connect_timeout: float | None = None
-    first_byte_timeout: float | None = None
-    first_content_timeout: float | None = None
-    idle_timeout: float | None = None
-    total_timeout: float | None = None
-    web_search: str = ""  # empty: none
-    telemetry: bool = False
-    server_wait: float = 10.0
-    background_wait: float = 600.0
-    cursor_gemini_files: bool = False
-    append_system_prompt: str = ""
-    add_dir: tuple[str, ...] = ()
-    # empty: detect from the terminal
-    theme: Literal["", "dark", "light", "dark-contrast", "light-contrast", "none"] = ""
-    notify: Literal["off", "bell", "auto"] = "auto"
-    reduced_motion: Literal["auto", "on", "off"] = "auto"
-    screen: Literal["full", "inline"] = "full"
-    vim_keys: bool = False
-    aliases: dict[str, Any] = {}
-    checkers: dict[str, Any] = {}
+    Choices that a project may narrow are ordered from narrow to wide.
+    """
+
+    # fmt: off
+    model: Annotated[str, Setting(
+        "model name (see `treadle models`); comma-separated names are fallbacks",
+        flag="NAME")] = ""
+    small_model: Annotated[str, Setting(
+        "model that summarizes long sessions (default: the model)", flag="NAME")] = ""
+    tool_summaries: Annotated[bool, Setting(
+        "small_model sums up each round of tools in a line", "off")] = False
+    assist: Annotated[bool, Setting(
+        "the engine helps small embedded models with choices, answers and repairs, and says so",
+        "off")] = True
+    thinking: Annotated[str, Setting(
+        "reasoning effort, also a number of tokens; auto: what the model's maker recommends",
+        flag="HOW", kind="effort",
+        choices=("auto", "none", "minimal", "low", "medium", "high", "xhigh", "max"))] = "auto"
+    compact_at: Annotated[str, Setting(
+        "compact when the conversation has this many tokens, or this share of the window: 300000, "
+        "60% (default: 85% of the room for it, at most 400,000)", kind="size")] = ""
+    permission_mode: Annotated[
+        Literal["plan", "ask", "accept-edits", "auto", "bypass"], Setting(
+        "which calls run without approval", "earlier", "MODE", flag_only=("bypass",))] = "ask"
+    sandbox: Annotated[Literal["required", "auto", "off"], Setting(
+        "sandbox for commands", "earlier", "HOW")] = "auto"
+    network: Annotated[bool, Setting("allow network access in the sandbox", "off", "")] = False
+    command_memory: Annotated[int | None, Setting(
+        "memory of a command in MB (default: three quarters of the machine's)", "smaller")] = None
+    max_turns: Annotated[int, Setting("limit of tool rounds per turn", "smaller", "N")] = 200
+    max_cost: Annotated[float | None, Setting(
+        "limit of the cost of a session, in USD (the default is only for -p)",
+        "smaller", "USD")] = 5.0
+    max_time: Annotated[float | None, Setting(
+        "limit of the time of a turn (90, 5m, 2h)", "smaller", "TIME", "seconds")] = None
+    max_tokens: Annotated[int | None, Setting(
+        "limit of the tokens of a session", "smaller", "N")] = None
+    goal_attempts: Annotated[int, Setting(
+        "how often the --until command may fail", "smaller", "N")] = 10
+    retry_attempts: Annotated[int | None, Setting(
+        "attempts of one model call, the first included", kind="count")] = None
+    retry_max_wait: Annotated[float | None, Setting(
+        "longest wait between two attempts (default: 5m)", kind="seconds")] = None
+    connect_timeout: Annotated[float | None, Setting(
+        "wait for a connection to the model (default: 15)", kind="seconds")] = None
+    first_byte_timeout: Annotated[float | None, Setting(
+        "wait for the headers of a reply (default: 5m)", kind="seconds")] = None
+    first_content_timeout: Annotated[float | None, Setting(
+        "wait for the first content of a reply that sends only pings (default: 10m)",
+        kind="seconds")] = None
+    idle_timeout: Annotated[float | None, Setting(
+        "longest silence inside a reply (default: 2m or 10m)", kind="seconds")] = None
+    total_timeout: Annotated[float | None, Setting(
+        "longest time of one reply (default: 1h)", kind="seconds")] = None
+    web_search: Annotated[str, Setting(
+        "web search: `provider` for the provider's own, or the address of a SearXNG server")] = ""
+    telemetry: Annotated[bool, Setting("send spans to an OpenTelemetry collector", "off")] = False
+    server_wait: Annotated[float, Setting(
+        "how long the first request waits for MCP servers to start", kind="seconds")] = 10.0
+    background_wait: Annotated[float, Setting(
+        "how long -p waits for background agents at its end", kind="seconds")] = 600.0
+    cursor_gemini_files: Annotated[bool, Setting(
+        "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
+        "off")] = False
+    append_system_prompt: Annotated[str, Setting(
+        "text added to the system prompt", flag="TEXT")] = ""
+    add_dir: Annotated[tuple[str, ...], Setting(
+        "more folders the agent may work in", flag="PATH")] = ()
+    theme: Annotated[Literal["", "dark", "light", "dark-contrast", "light-contrast", "none"],
+        Setting("colours of the terminal UI", flag="NAME")] = ""  # empty: detect from the terminal
+    notify: Annotated[Literal["off", "bell", "auto"], Setting(
+        "when the terminal UI waits or ends: a desktop notification where the terminal has one "
+        "(auto), the bell, or nothing")] = "auto"
+    reduced_motion: Annotated[Literal["auto", "on", "off"], Setting(
+        "nothing moves or blinks in the terminal UI; auto: as the desktop says")] = "auto"
+    screen: Annotated[Literal["full", "inline"], Setting(
+        "full, or inline: the conversation stays in the terminal's scrollback")] = "full"
+    vim_keys: Annotated[bool, Setting("vim keys in the prompt of the terminal UI")] = False
+    aliases: Annotated[dict[str, Any], Setting("your own names for models")] = {}
+    checkers: Annotated[dict[str, Any], Setting(
+        "commands that check changed files, by file name")] = {}
+    # fmt: on
     env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
@@ -232,185 +148,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def format(self, name: str) -> str:
         """The value of a setting as text for the user; without one, the engine has its own."""
         value = getattr(self, name)
-        if value is None and name.startswith(("retry_", "connect_", "first_", "idle_", "total_")):
-            return "-"
         if value is None and name == "command_memory":
-            from treadle.workspace.sandbox.limits import get_default_memory
+            from treadle.workspace.command_limits import get_default_memory
 
             return str(get_default_memory() >> 20)
-        return format_value(value)
+        is_limit = SETTINGS_BY_NAME[name].narrowing == "smaller"
+        return format_value(value) if value is not None or is_limit else "-"
 
     def origin(self, name: str) -> str:
         return self.origins.get(name, "default")
 
 
-def treadle_home() -> Path:
-    """The user's folder for settings, rules and trust: ~/.treadle."""
-    return Path.home() / ".treadle"
+_KIND_OF_TYPE = {
+    str: "text",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    Literal: "choice",
+    tuple: "list",
+    dict: "table",
+}
 
 
-def load_settings(
-    folder: Path,
-    flags: Mapping[str, object] | None = None,
-    *,
-    environ: Mapping[str, str] | None = None,
-    is_trusted: Callable[[], bool] | None = None,
-    format_flag: Callable[[str], str] = lambda name: "--" + name.replace("_", "-"),
-) -> Settings:
-    """Load the settings for a folder. `flags` maps names to values, which are checked as well;
-    `format_flag` is how such a name is written in messages."""
-    env = os.environ if environ is None else environ
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    notes: list[str] = []
-
-    def override(source: Mapping[str, tuple[object, str]]) -> None:
-        for name, (value, origin) in source.items():
-            values[name], origins[name] = value, origin
-
-    claude = read_claude_settings(user_settings_file(), None)
-    if claude is not None:
-        values["env"] = claude.env
-        notes += claude.notes
-        override(_list_user_values(claude, env))
-    override(_read_file(treadle_home() / "config.toml"))
-    _apply_claude_project(folder, values, origins, notes, is_trusted, env)
-    _apply_project_file(folder, values, origins, notes, is_trusted)
-    override(_read_environment(env, notes))
-    override(_read_flags(flags or {}, format_flag))
-    return msgspec.convert({**values, "origins": origins, "notes": notes}, Settings, strict=False)
-
-
-# ------------------------------------------------------------------ files
-
-
-def project_config_file(folder: Path) -> Path:
-    return folder / ".treadle" / "config.toml"
-
-
-def symlink_boundary(folder: Path) -> Path | None:
-    """The directory that symlinks in project files must not escape.
-
-    None in the home folder: those files belong to the user, who may use symlinks.
-    """
-    is_home = os.path.realpath(folder / ".treadle") == os.path.realpath(treadle_home())
-    return None if is_home else folder
-
-
-def _read_file(file: Path, within: Path | None = None) -> dict[str, tuple[object, str]]:
-    """The values of a file, each with its origin `file:line`; empty if there is no file."""
-    try:
-        text = read_text(file, within=within)
-    except FileNotFoundError:
-        return {}
-    import tomllib
-
-    try:
-        parsed = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(_format_toml_error(file, text, str(error))) from error
-    values: dict[str, tuple[object, str]] = {}
-    for name, value in parsed.items():
-        where = f"{file}:{_find_line(text, name)}"
-        setting = SETTINGS_BY_NAME.get(name)
-        if setting is None:
-            raise ConfigError(f"{where}: {format_unknown_setting(name)}")
-        values[name] = (_validate(setting, value, where, by_flag=False), where)
-    for alias, target in parsed.get("aliases", {}).items():
-        if not isinstance(target, str | dict):
-            where = f"{file}:{_find_line(text, alias)}"
-            expected = "it must be the name of a model (a string), or a table"
-            raise ConfigError(f"{where}: the alias {alias} cannot be {target!r}; {expected}")
-    return values
-
-
-def _format_toml_error(file: Path, text: str, problem: str) -> str:
-    at = re.search(r"\(at line (\d+), column (\d+)\)", problem)
-    line = at.group(1) if at else str(text.count("\n") + 1)
-    message = re.sub(r" \(at .*\)$", "", problem)
-    return f"{file}:{line}: not TOML: {message}"
-
-
-def _find_line(text: str, name: str) -> int:
-    spelled = re.escape(name)
-    at = re.search(rf"^[ \t]*(\[+[ \t]*)?[\"']?{spelled}[\"']?[ \t]*[=.\]]", text, re.MULTILINE)
-    return text.count("\n", 0, at.start()) + 1 if at else 1
-
-
-def _list_user_values(
-    claude: ClaudeSettings, env: Mapping[str, str]
-) -> dict[str, tuple[object, str]]:
-    """The values of the user's file for Claude Code."""
-    model = claude.model if _has_anthropic_key(env) else ""
-    found: dict[str, object] = {
-        "permission_mode": claude.permission_mode,
-        "model": model,
-        "add_dir": claude.added_folders,
-    }
-    return {name: (value, str(claude.file)) for name, value in found.items() if value}
-
-
-def _apply_claude_project(
-    folder: Path,
-    values: dict[str, Any],
-    origins: dict[str, str],
-    notes: list[str],
-    is_trusted: Callable[[], bool] | None,
-    env: Mapping[str, str],
-) -> None:
-    """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders and
-    the environment need an approval: see assembly/extensions.py."""
-    if symlink_boundary(folder) is None:
-        return  # in the home folder these are the user's files
-    for file in project_settings_files(folder):
-        if not file.exists():
+def _read_table() -> Iterator[Setting]:
+    """The settings as their fields say."""
+    defaults = Settings()
+    annotations: dict[str, Any] = Settings.__annotations__
+    for name, annotation in annotations.items():
+        if not hasattr(annotation, "__metadata__"):
             continue
-        if is_trusted is None or not is_trusted():
-            notes.append(
-                f"of {file} only the ask and deny rules are used: the folder is not trusted "
-                "(run `treadle trust`)"
-            )
-            continue
-        claude = read_claude_settings(file, folder)
-        if claude is None:
-            continue
-        notes += claude.notes
-        mode, setting = claude.permission_mode, SETTINGS_BY_NAME["permission_mode"]
-        if mode and is_narrower(setting, mode, values.get("permission_mode", "ask")):
-            values["permission_mode"], origins["permission_mode"] = mode, str(file)
-        elif mode:
-            notes.append(f"{file}: defaultMode is ignored: a project may only narrow settings")
-        is_free = "model" not in values or origins["model"] == str(
-            project_settings_files(folder)[0]
+        [setting], field = annotation.__metadata__, annotation.__origin__
+        field = get_args(field)[0] if isinstance(field, UnionType) else field
+        choices = tuple(filter(None, get_args(field))) if get_origin(field) is Literal else ()
+        yield msgspec.structs.replace(
+            setting,
+            kind=setting.kind or _KIND_OF_TYPE[get_origin(field) or field],
+            choices=setting.choices or choices,
+            name=name,
+            default=getattr(defaults, name),
         )
-        if claude.model and is_free and _has_anthropic_key(env):
-            values["model"], origins["model"] = claude.model, str(file)
 
 
-def _has_anthropic_key(env: Mapping[str, str]) -> bool:
-    return bool(env.get("ANTHROPIC_API_KEY", "").strip())
-
-
-def _apply_project_file(
-    folder: Path,
-    values: dict[str, Any],
-    origins: dict[str, str],
-    notes: list[str],
-    is_trusted: Callable[[], bool] | None,
-) -> None:
-    """Apply the values of the project file that narrow what the agent may do."""
-    file, user_file = project_config_file(folder), treadle_home() / "config.toml"
-    if not file.exists() or os.path.realpath(file) == os.path.realpath(user_file):
-        return
-    if is_trusted is None or not is_trusted():
-        notes.append(f"{file} is ignored: the folder is not trusted (run `treadle trust`)")
-        return
-    for name, (value, where) in _read_file(file, symlink_boundary(folder)).items():
-        setting = SETTINGS_BY_NAME[name]
-        if is_narrower(setting, value, values.get(name, getattr(Settings(), name))):
-            values[name], origins[name] = value, where
-        else:
-            notes.append(f"{where}: {name} is ignored: a project may only narrow settings")
+SETTINGS = tuple(_read_table())
+SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
@@ -425,30 +205,9 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
             return False
 
 
-# ------------------------------------------------------------------ environment and flags
-
-
-def _read_environment(env: Mapping[str, str], notes: list[str]) -> dict[str, tuple[object, str]]:
-    known = {setting.variable: setting for setting in SETTINGS if setting.kind != "table"}
-    values: dict[str, tuple[object, str]] = {}
-    for variable in sorted(name for name in env if name.startswith("TREADLE_")):
-        setting, text = known.get(variable), env[variable].strip()
-        if setting is None:
-            hint = suggest_name(variable, known)
-            notes.append(f"unknown environment variable {variable}{hint}")
-        elif text:
-            values[setting.name] = (_validate(setting, text, variable, by_flag=False), variable)
-    return values
-
-
-def _read_flags(
-    flags: Mapping[str, object], format_flag: Callable[[str], str]
-) -> dict[str, tuple[object, str]]:
-    values: dict[str, tuple[object, str]] = {}
-    for name, value in flags.items():
-        flag = format_flag(name)
-        values[name] = (_validate(SETTINGS_BY_NAME[name], value, flag, by_flag=True), flag)
-    return values
+def treadle_home() -> Path:
+    """The user's folder for settings, rules and trust: ~/.treadle."""
+    return Path.home() / ".treadle"
 
 
 # ------------------------------------------------------------------ values
@@ -464,7 +223,7 @@ def parse_setting(name: str, values: list[str]) -> object:
     if not any(value.strip() for value in values):
         raise ConfigError(f"{name} needs a value; `treadle config {name} --unset` removes it")
     value: object = values if setting.kind == "list" else values[0]
-    return _validate(setting, value, "", by_flag=False)
+    return check_value(setting, value, "", by_flag=False)
 
 
 def find_missing_folders(settings: Settings, folder: Path) -> list[str]:
@@ -472,66 +231,71 @@ def find_missing_folders(settings: Settings, folder: Path) -> list[str]:
     return [one for one in settings.add_dir if not Path(folder, one).expanduser().is_dir()]
 
 
-def _validate(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
+def check_value(setting: Setting, value: object, where: str, *, by_flag: bool) -> object:
     """The value converted to its kind; a ConfigError says what is expected."""
     if setting.name == "permission_mode" and isinstance(value, str):
         value = PERMISSION_MODES.get(value, value)
-    converted, start = _convert(setting, value), f"{where}: " if where else ""
+    convert, expected = _KINDS[setting.kind]
+    converted, start = convert(setting, value), f"{where}: " if where else ""
     if converted is None:
-        expected = (_EXPECTED.get(setting.kind) or "one of {}").format(", ".join(setting.choices))
         subject = where if by_flag else f"{start}{setting.name}"
         hint = "; here it is bypass" if value == BYPASS_OF_CLAUDE_CODE else ""
-        raise ConfigError(f"{subject} cannot be {value!r}; it must be {expected}{hint}")
-    if not by_flag and converted in FLAG_ONLY_VALUES.get(setting.name, ()):
-        flag = "--" + setting.name.replace("_", "-")
+        wanted = expected.format(", ".join(setting.choices))
+        raise ConfigError(f"{subject} cannot be {value!r}; it must be {wanted}{hint}")
+    if not by_flag and converted in setting.flag_only:
+        flag = setting.option
         raise ConfigError(f"{start}{converted} can be set only by the flag {flag} {converted}")
     return converted
 
 
-_EXPECTED: Mapping[SettingKind, str] = {
-    "effort": "one of {}, or a number of tokens",
-    "size": "a share such as 60%, or a number of tokens above 1,000",
-    "integer": "a whole number, 0 or more",
-    "count": "a whole number, 1 or more",
-    "number": "a number, 0 or more",
-    "seconds": "a time above 0, such as 90, 5m or 2h",
-    "boolean": "true or false",
-    "list": "a list of strings",
-    "table": "a table",
-    "text": "a string",
+def _convert_effort(setting: Setting, value: object) -> object:
+    text = str(value)
+    return text if text in setting.choices or text.isdecimal() else None
+
+
+def _convert_integer(setting: Setting, value: object) -> object:
+    number = _parse_number(value)
+    return int(number) if number is not None and number == int(number) else None
+
+
+def _convert_list(setting: Setting, value: object) -> object:
+    values = [value] if isinstance(value, str) else value
+    is_list = isinstance(values, list) and all(isinstance(item, str) for item in values)
+    return values if is_list else None
+
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
 }
-
-
-def _convert(setting: Setting, value: object) -> object | None:
-    match setting.kind:
-        case "text":
-            return value if isinstance(value, str) else None
-        case "choice":
-            return value if value in setting.choices else None
-        case "effort":
-            text = str(value)
-            return text if text in setting.choices or text.isdecimal() else None
-        case "size":
-            return str(value) if parse_size(str(value)) is not None else None
-        case "boolean":
-            return _parse_bool(value)
-        case "integer":
-            number = _parse_number(value)
-            return int(number) if number is not None and number == int(number) else None
-        case "count":
-            number = _parse_number(value)
-            return int(number) if number and number == int(number) else None
-        case "number":
-            return _parse_number(value)
-        case "seconds":
-            return _parse_seconds(value)
-        case "list":
-            if isinstance(value, str):
-                return [value]
-            is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-            return value if is_list else None
-        case "table":
-            return value if isinstance(value, dict) else None
+# What converts a value, where None is a wrong one, and what is expected.
+_KINDS: Mapping[str, tuple[Callable[[Setting, Any], object], str]] = {
+    "text": (lambda setting, value: value if isinstance(value, str) else None, "a string"),
+    "choice": (lambda setting, value: value if value in setting.choices else None, "one of {}"),
+    "effort": (_convert_effort, "one of {}, or a number of tokens"),
+    "size": (
+        lambda setting, value: str(value) if parse_size(str(value)) is not None else None,
+        "a share such as 60%, or a number of tokens above 1,000",
+    ),
+    "boolean": (
+        lambda setting, value: (
+            value if isinstance(value, bool) else _BOOLEANS.get(str(value).lower())
+        ),
+        "true or false",
+    ),
+    "integer": (_convert_integer, "a whole number, 0 or more"),
+    "count": (
+        lambda setting, value: _convert_integer(setting, value) or None,
+        "a whole number, 1 or more",
+    ),
+    "number": (lambda setting, value: _parse_number(value), "a number, 0 or more"),
+    "seconds": (
+        lambda setting, value: _parse_seconds(value),
+        "a time above 0, such as 90, 5m or 2h",
+    ),
+    "list": (_convert_list, "a list of strings"),
+    "table": (lambda setting, value: value if isinstance(value, dict) else None, "a table"),
+}
 
 
 def parse_size(text: str) -> float | None:
@@ -554,10 +318,6 @@ def _parse_number(value: object) -> float | None:
     return number if 0 <= number < float("inf") else None
 
 
-_BOOLEANS = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
 _SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -566,12 +326,6 @@ def _parse_seconds(value: object) -> float | None:
     unit = text[-1:] if text[-1:] in ("s", "m", "h") else ""
     number = _parse_number(text.removesuffix(unit))
     return None if not number else number * _SECONDS_PER_UNIT[unit]
-
-
-def _parse_bool(value: object) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    return _BOOLEANS.get(str(value).lower())
 
 
 def format_value(value: object) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.session.hosted_session import HostedSession
-from treadle.apps.settings.settings import load_settings, treadle_home
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import treadle_home
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.extras import require_extra
 
@@ -38,7 +39,7 @@ def start(
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
-    from treadle.apps.assembly.rules import is_trusted
+    from treadle.apps.settings.rules import is_trusted
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
     session = HostedSession(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))

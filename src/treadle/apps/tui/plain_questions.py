@@ -17,7 +17,7 @@ from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.core.steps import PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
-Answer = TypeVar("Answer")
+LineAnswer = TypeVar("LineAnswer")
 
 
 class LineTerminal(Protocol):
@@ -143,10 +143,10 @@ class PlainQuestions:
         self,
         prompt: str,
         options: Sequence[ChoiceOption],
-        parse: Callable[[str], Answer | None],
+        parse: Callable[[str], LineAnswer | None],
         *,
         by_user: bool = False,
-    ) -> Answer | None:
+    ) -> LineAnswer | None:
         """What a line answers; None if the line is empty."""
         while True:
             line = await self._terminal.ask_line(

@@ -44,6 +44,7 @@ from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.transcript.items import UserItem
+from treadle.lib.git.repository import read_branch
 
 FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
@@ -149,7 +150,7 @@ class FullScreen(TerminalScreen):
             self.prompt.project_files = await completion.list_project_files(self.session.folder)
 
     async def _read_branch(self) -> None:
-        branch = await completion.read_git_branch(self.session.folder)
+        branch = await asyncio.to_thread(read_branch, self.session.folder)
         if branch != self.status_area.branch:
             self.status_area.branch = branch
             self.schedule_frame()

@@ -28,9 +28,9 @@ from treadle.apps.web.render.session_list import (
 )
 from treadle.core.errors import ConfigError
 from treadle.sessions.cost import group_costs, read_costs
+from treadle.sessions.history import read_last_items
 from treadle.sessions.library import Library, describe_last_turn
 from treadle.sessions.log.reader import read_header
-from treadle.sessions.log_end import read_last_items
 from treadle.sessions.search import search
 
 IDLE_SECONDS = 30.0  # after which a session that no tab shows is closed

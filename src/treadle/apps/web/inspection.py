@@ -12,11 +12,11 @@ from treadle.apps.pages.compare import ComparedSession, render_compare_page
 from treadle.apps.pages.inspect import render_inspect_page, render_marks, render_position
 from treadle.apps.pages.plots import ChartRange, find_request, render_plots
 from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
+from treadle.apps.pages.timeline import RequestInfo, Timeline, read_timeline
 from treadle.core.transcript.items import Item
 from treadle.lib.compare import common_prefix_length
 from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
-from treadle.sessions.timeline import RequestInfo, Timeline, read_timeline
 
 MAX_KEPT = 4  # timelines
 MAX_CHOICES = 200  # sessions to compare with

@@ -160,7 +160,7 @@ class LiveSession(HostCallbacks):
     def cost(self) -> float:
         """0 if it is unknown."""
         usage = self._conversation.view.usage if self._conversation is not None else NO_USAGE
-        return usage.cost or 0.0
+        return usage.known_cost
 
     # --- the page --------------------------------------------------------------------------
 

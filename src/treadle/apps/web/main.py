@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.console.console import get_current_folder
-from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
+from treadle.apps.console.loopback import listen_on_loopback
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra
 from treadle.lib.files.private_files import write_private_file
+from treadle.lib.http.local_hosts import LOOPBACK
 
 EXIT_USAGE = 2
 MAX_MESSAGE_BYTES = 16 << 20
@@ -79,7 +80,7 @@ def _serve(folder: Path, flags: dict[str, object], listener: socket.socket, toke
 
     from treadle.apps.web.application import build_app
     from treadle.apps.web.hub import Hub
-    from treadle.sessions.log.lock import set_program_name
+    from treadle.lib.files.locks import set_program_name
 
     set_program_name("treadle web")
     port = listener.getsockname()[1]

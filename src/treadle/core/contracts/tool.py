@@ -23,6 +23,12 @@ from treadle.core.type_variables import DepsT
 
 DEFAULT_RESULT_CHARS = 100_000
 
+# What a tool does, in the words of editors (ACP). plan: it keeps the todo list; agent: it starts
+# a child agent.
+ToolKind = Literal[
+    "read", "search", "edit", "execute", "fetch", "think", "plan", "agent", "other"
+]  # fmt: skip
+
 
 class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     """What the model and the loop know about a tool without calling it.
@@ -34,13 +40,16 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     detachable  the call may continue in the background: when it calls `context.detach()`,
                 or after `detach_after` seconds
     eager       a pure call may start while the reply that contains it still streams
-    asks_host   the call may need decisions of the host while it runs: `context.ask_host()`
+    asks_host   the call may need decisions of the host while it runs: `context.ask_host()`. Its
+                `restore_approvals(arguments, context)`, if it has that, gives the ApprovalRequests
+                that wait after a crash, before the call continues
     needs_approval  the user decides on every call, even if the policy allows it
     needs_policy    an agent without a policy runs it only if its approver agrees
     deferred        the model finds it with the provider's own tool search; a model without the
                     ability `tool_search` does not see it
     unlisted        the model is not told about it; a call by its name runs like any other
     aliases         other names that models use for it; they are not told to the model
+    kind            what it does, for those who show its calls; no permission depends on it
     text_argument   the argument that is meant if a model writes a plain text in place of JSON
     """
 
@@ -62,6 +71,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     aliases: tuple[str, ...] = ()
     text_argument: str = ""
     unlisted: bool = False
+    kind: ToolKind = "other"
 
 
 class FileAccess(msgspec.Struct, frozen=True):
@@ -91,6 +101,7 @@ class Access(msgspec.Struct, frozen=True):
     url            the address that it fetches
     cwd            where the command and relative paths start; "" is the root of the workspace
     sandbox        what the command asks of the sandbox, for this call only
+    delegates      a child agent does the work; its own calls touch files
     """
 
     reads: frozenset[str] = frozenset()
@@ -100,6 +111,7 @@ class Access(msgspec.Struct, frozen=True):
     url: str | None = None
     cwd: str = ""
     sandbox: SandboxRequest = ""
+    delegates: bool = False
 
 
 NO_ACCESS = Access()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo, TaskManager, TaskState
 from treadle.core.contracts.tool import STOPPED_KEY
@@ -21,6 +20,7 @@ from treadle.core.loop.inbox import TASK
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 from treadle.core.transcript.state import SessionState
+from treadle.lib.tasks import cancel_all
 
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
 CANCELLED_TEXT = "It was cancelled."
@@ -216,36 +216,3 @@ def _find_task_id_of_0_1(item: ToolResultItem | NoticeItem) -> str:
         return ""
     found = re.match(begins + r"(t\d+)[. ]", text)
     return found[1] if found else ""
-
-
-async def cancel_all(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
-    """Cancel tasks and wait until they are gone, even if we are cancelled meanwhile."""
-    for task in tasks:
-        task.cancel()
-    await wait_cancelled(tasks, grace)
-
-
-async def wait_cancelled(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> None:
-    """Wait until cancelled tasks are gone, even if we are cancelled meanwhile.
-
-    Those that are left after `grace` seconds are cancelled once more: not each time that we are,
-    because a scope of anyio cancels us again at every step of the event loop, and tasks that got
-    the same could never clean up.
-    """
-    running = [task for task in tasks if not task.done()]
-    loop = asyncio.get_running_loop()
-    cancelled = False
-    while running:
-        deadline, left = loop.time() + grace, set(running)
-        while left and (rest := deadline - loop.time()) > 0:
-            try:
-                _, left = await asyncio.wait(left, timeout=rest)
-            except asyncio.CancelledError:
-                cancelled, left = True, {task for task in left if not task.done()}
-        if len(left) == len(running):
-            break  # they swallow cancellation: waiting longer would block the user
-        running = list(left)
-        for task in running:
-            task.cancel()
-    if cancelled:
-        raise asyncio.CancelledError

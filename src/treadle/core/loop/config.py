@@ -5,10 +5,8 @@ Made by agents/, shared by every driver of one agent, never changed.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, cast
+from typing import Any, Generic, cast
 
 import msgspec
 
@@ -20,13 +18,14 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.policy import AllowAll, Policy
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import MakeTaskManager
-from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.usage import CallPurpose
 from treadle.core.type_variables import DepsT
+from treadle.lib.clock import Clock, RealClock
 
 
 class RunContext(msgspec.Struct, Generic[DepsT], frozen=True):
@@ -39,29 +38,6 @@ class RunContext(msgspec.Struct, Generic[DepsT], frozen=True):
 
 
 MakeInstructions = Callable[[RunContext[Any]], str | Awaitable[str]]
-
-
-class Clock(Protocol):
-    def now(self) -> float:
-        """Seconds that only grow."""
-
-    def random(self) -> float:
-        """A number in [0, 1)."""
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
-class RealClock:
-    def now(self) -> float:
-        return time.monotonic()
-
-    def random(self) -> float:
-        import random  # only for retries
-
-        return random.random()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class TurnSettings(msgspec.Struct, frozen=True):
@@ -105,3 +81,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_continuations: int = 3
     deps: Any = None  # what a run was given for its tools
     children: Any = None  # the child agents of the session: agents/child_agents.py
+
+    def get_timeout(self, tool: ToolSpec) -> float | None:
+        """The seconds that a piece of the tool's code may take."""
+        return tool.timeout or self.tool_timeout

@@ -5,13 +5,15 @@
 `next()` runs until the host can act: input needed, approval needed, a tool round finished, or the
 turn finished. Nothing else advances the loop. The next move is read off the transcript by
 pending(); there is no other state that a crash could lose. Details: model_gateway.py,
-tool_round.py, reply_handling.py, mutators.py, loop_session.py; what a host can do besides
-`next()`: host_controls.py. `run` and `stream` are in agents/.
+tool_round.py, turn_end.py, mutators.py, loop_session.py; what a host can do besides `next()`:
+host_controls.py. `run` and `stream` are in agents/.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,27 +24,26 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import LoopError, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
+from treadle.core.loop.approvals import OpenRound
 from treadle.core.loop.background import BackgroundTasks, TaskReports
-from treadle.core.loop.call_repair import CallRepairer
-from treadle.core.loop.child_approvals import OpenRound
 from treadle.core.loop.config import DriverConfig, TurnSettings
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
-from treadle.core.loop.inbox import InputAcceptor
-from treadle.core.loop.instructions import Instructions
-from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, build_request
+from treadle.core.loop.model_call import RetryWithBudget
 from treadle.core.loop.model_gateway import ModelGateway
 from treadle.core.loop.mutators import MutatorRunner
-from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.reply_handling import (
+from treadle.core.loop.parts import DriverParts, Instructions
+from treadle.core.loop.request import build_request
+from treadle.core.loop.side_question import SideQuestions
+from treadle.core.loop.tool_round import ToolRound
+from treadle.core.loop.toolbox import Toolbox
+from treadle.core.loop.turn_end import (
     TurnEnd,
     handle_model_error,
     handle_reply,
     handle_stop,
     run_stop_hooks,
 )
-from treadle.core.loop.side_question import SideQuestions
-from treadle.core.loop.tool_round import ToolRound
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, Step
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolCall, ToolResultItem
 from treadle.core.transcript.items import Metadata
@@ -50,6 +51,8 @@ from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.recover import INTERRUPTED
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
+
+T = TypeVar("T")
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 CLOSE_SECONDS = 30.0  # closing waits no longer for a step that does not stop
@@ -69,60 +72,32 @@ class Driver(HostControls):
         super().__init__(config, session_id, state, store)
         emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
-        self._toolbox = toolbox = Toolbox(config.source, emitter)
-        self._hooks = hooks = Hooks(
+        self._hooks = Hooks(
             config.hooks, emitter, config.caller, lambda *call: self._gateway.call(*call)
         )
-        self._input_acceptor = InputAcceptor(inbox, hooks, session, emitter)
-        self._task_reports = reports = TaskReports(emitter, inbox.put)
-        make_tasks = config.task_manager or BackgroundTasks
-        self.tasks: TaskManager = make_tasks(reports.report_end)
-        self._tool_round = ToolRound(
-            config,
-            emitter,
-            toolbox,
-            hooks,
-            self.tasks,
-            session,
-            inbox.put,
-            self._child_approvals.ask,
-            self._interruption.is_stopping,
+        self._toolbox = Toolbox(config.source, emitter)
+        self._task_reports = TaskReports(emitter, inbox.put)
+        self.tasks: TaskManager = (config.task_manager or BackgroundTasks)(
+            self._task_reports.report_end
         )
-        self._model_caller = ModelCaller(
-            config.model,
-            emitter,
-            config.clock,
-            config.retry,
-            is_taken_id=session.has_call_id,
-            on_call=self._tool_round.eager.schedule,
-            repair=CallRepairer(toolbox).repair,
-            on_quarantine=session.quarantine_part,
-            interruption=self._interruption,
-        )
-        self._gateway = ModelGateway(
+        self._parts = parts = DriverParts(
             config,
             emitter,
             session,
-            toolbox,
             inbox,
-            self._model_caller,
-            self._tool_round.eager.reset,
+            self._toolbox,
+            self._hooks,
+            self.tasks,
+            self._interruption,
+            Instructions(config, emitter, session),
         )
-        self._instructions = Instructions(config, emitter, session)
-        self._mutators = MutatorRunner(
-            config,
-            emitter,
-            session,
-            toolbox,
-            hooks,
-            self._gateway,
-            self._instructions,
-        )
-        self._side_questions = SideQuestions(
-            config, session, toolbox, self._instructions, self._gateway
-        )
+        self._tool_round = ToolRound(parts, self._child_approvals.ask)
+        self._gateway = ModelGateway(parts, self._tool_round.eager)
+        self._mutators = MutatorRunner(parts, self._gateway)
+        self._side_questions = SideQuestions(parts, self._gateway)
         self._next_cache: CacheRequest | None = None
         self._has_started = self._has_run_start_hooks = self._has_ended = False
+        self._closing: asyncio.Task[None] | None = None
 
     # --- the page ------------------------------------------------------------------------
 
@@ -131,8 +106,7 @@ class Driver(HostControls):
         self._enter()
         try:
             step = await self._advance()
-            self._interruption.raise_if_cancelled()
-            if self._interruption.is_requested() and not isinstance(step, Finished):
+            if self._interruption.check() and not isinstance(step, Finished):
                 step = Finished(await self._close_interrupted_turn())
             return step
         except asyncio.CancelledError:
@@ -150,12 +124,13 @@ class Driver(HostControls):
         if self._has_failed:
             self._has_failed = False
             self._session.resume_turn()
-        await self._start_once()
+        if not self._has_run_start_hooks:
+            await self._start_once()
+        children, inbox = self._child_approvals, self._inbox
         while True:
-            self._interruption.raise_if_cancelled()
-            if self._interruption.is_requested():
+            if self._interruption.check():
                 return Finished(await self._close_interrupted_turn())
-            if (request := self._child_approvals.take_new()) is not None:
+            if children.waiting and (request := children.take_new()) is not None:
                 return request
             if self._open_round is not None:
                 return await self._continue_round(self._open_round)
@@ -164,8 +139,13 @@ class Driver(HostControls):
             match pending(self._session.state.transcript):
                 case RunTools(calls=calls):
                     return await self._run_tools(calls)
-                case Rest(reply=reply) if not self._inbox.has_message:
+                case Rest(reply=reply) if not inbox.has_message:
                     end = await self._run_stop_hooks(reply)
+                case _ if not inbox.is_empty:
+                    refused = await inbox.accept_all(self._hooks, self._emitter)
+                    if refused is not None and refused.is_offer:
+                        return AwaitingInput(self.submit, refused.reason)  # the turn stays open
+                    continue
                 case _:
                     end = await self._call_model()
             if end is not None:
@@ -179,47 +159,49 @@ class Driver(HostControls):
             return AwaitingInput(self.submit)
         self._may_resume = False
         self._use_settings(self._next_settings)
-        self._approvals.clear()  # what is not decided now is asked again
+        self._toolbox.refresh()  # tools that cannot be used are told before the turn
+        self._forget_approvals()  # what is not decided now is asked again
         self._session.begin_turn()
         if isinstance(move, RunTools):
             return None  # messages wait until the calls are answered
-        refusal = await self._input_acceptor.accept_queued()
-        if isinstance(pending(self._session.state.transcript), AskModel):
+        refused = await self._inbox.accept_all(self._hooks, self._emitter)
+        reason, is_offer = (refused.reason, refused.is_offer) if refused else ("", False)
+        if not isinstance(pending(self._session.state.transcript), AskModel):
+            blocked: Metadata = {"blocked": True, "detail": reason}  # by a hook
+            await self._finish_turn(TurnEnd("aborted", metadata=blocked))
+        elif not is_offer:
             return None
-        blocked: Metadata = {"blocked": True, "detail": refusal}  # by a hook
-        await self._finish_turn(TurnEnd("aborted", metadata=blocked))
-        return AwaitingInput(self.submit, refusal)
+        return AwaitingInput(self.submit, reason)
 
     async def _call_model(self) -> TurnEnd | None:
         """One reply of the turn, at the only place where one is asked for."""
-        refusal = await self._input_acceptor.accept_queued()
-        if refusal and isinstance(pending(self._session.state.transcript), Rest):
-            return None  # there is no new message to answer
+        config, session, gateway = self._config, self._session, self._gateway
         try:
-            self._model_caller.switch_to_chosen_model()
+            gateway.caller.switch_to_chosen_model()
             self._toolbox.refresh()
-            await self._mutators.run("before_model")
-            await self._log.flush_before_model_call()
-            system = await self._instructions.read()
-            cache = self._next_cache or self._config.cache
-            request = build_request(self._session, system, self._toolbox, self._config, cache)
-            reply = await self._gateway.call_turn(request)
+            if config.mutators:
+                await self._mutators.run("before_model")
+            if self._log.must_flush:
+                await self._log.flush()
+            system, closing = await self._parts.instructions.read(), session.closing_stop
+            cache = self._next_cache or config.cache
+            reply = await gateway.call_turn(build_request(self._parts, system, cache, closing))
             if isinstance(reply, Stop):
-                return handle_stop(reply, self._session)
+                return handle_stop(reply, session)
             if isinstance(reply, RetryWithBudget):
-                self._session.record_transition(reply.reason)
+                session.record_transition(reply.reason)
                 return None
             self._next_cache = None
-            most = self._config.max_continuations
-            end = handle_reply(reply, self._session, most, self._gateway.call_stop)
+            most = config.max_continuations
+            end = handle_reply(reply, session, most, closing, gateway.call_stop)
             if not reply.calls:  # no call of this reply will use what a failed attempt started
                 await self._tool_round.eager.cancel_started()
             return end
         except Exception as error:
-            self._gateway.release()
+            gateway.release()
             if not isinstance(error, ModelError):
                 raise
-            return await handle_model_error(error, self._session, self._mutators.run)
+            return await handle_model_error(error, session, self._mutators.run)
 
     async def _run_stop_hooks(self, reply: AssistantItem | None) -> TurnEnd | None:
         agent_type = self._config.agent_type
@@ -227,8 +209,10 @@ class Driver(HostControls):
         return None if self._inbox.has_message else end  # a message that arrived meanwhile
 
     async def _run_tools(self, calls: tuple[ToolCall, ...]) -> Step:
-        """One tool round, or the approvals that it needs first."""
-        self._toolbox.refresh()
+        """One tool round, or the approvals that it needs first. The tools are those that the model
+        was told about; after a crash, those of now."""
+        if not self._toolbox.has_been_read:
+            self._toolbox.refresh()
         prepared, approvals = await self._tool_round.prepare(calls)
         if approvals:
             await self._log.flush()  # what the user is asked about is asked again after a crash
@@ -251,7 +235,8 @@ class Driver(HostControls):
 
     async def _close_round(self, results: tuple[ToolResultItem, ...]) -> Step:
         self._session.close_round()
-        await self._mutators.run("after_tool_result")
+        if self._config.mutators:
+            await self._mutators.run("after_tool_result")
         return AfterToolResult(results, self.submit)
 
     async def _cancel_round(self) -> None:
@@ -283,7 +268,7 @@ class Driver(HostControls):
     async def _close_interrupted_turn(self) -> TurnResult:
         """Leave a lawful transcript and nothing running, wherever the turn was interrupted."""
         session = self._session
-        self._approvals.clear()
+        self._forget_approvals()
         await self._cancel_round()
         self._tool_round.forget_asked()
         partial = self._gateway.take_partial_reply()
@@ -305,16 +290,21 @@ class Driver(HostControls):
         session.append(NoticeItem(INTERRUPTED_NOTICE, kind=INTERRUPTED, next_move="rest"))
         return await self._finish_turn(end)
 
+    def _forget_approvals(self) -> None:
+        self._approvals.clear()
+        self._child_approvals.forget_restored()
+
     async def _start_once(self) -> None:
         if not self._has_started:
             await self._config.source.open()
             self._has_started = True
             self._emitter.emit(RunStarted, self._config.name)
             if self._may_resume:
-                items = (*self._session.history, *(one.item for one in self._inbox.waiting))
+                waiting = [one.item for one in self._inbox.waiting]
+                items = (*self._session.state.full_history, *waiting)
                 self._task_reports.report_lost(self.tasks, items)
         if not self._has_run_start_hooks:
-            source = "resume" if len(self._session.history) else "startup"
+            source = "resume" if len(self._session.state.full_history) else "startup"
             answers = await self._hooks.run("session_start", {"source": source})
             self._has_run_start_hooks = True  # an interrupted one is asked again
             for answer in answers:
@@ -338,7 +328,7 @@ class Driver(HostControls):
     @property
     def model(self) -> Model:
         """The model of the next request."""
-        return self._model_caller.next_model
+        return self._gateway.caller.next_model
 
     @property
     def options(self) -> ModelOptions:
@@ -349,7 +339,7 @@ class Driver(HostControls):
         """Use another model from the next request on, also in the middle of a turn; a retry is a
         request. The reply that is being streamed is finished by its own model. Child agents use
         the agent's model. The caller closes both."""
-        self._model_caller.choose_model(model)
+        self._gateway.caller.choose_model(model)
 
     async def ask_aside(self, question: str) -> AssistantItem:
         """The model answers a question about the conversation, which does not change; also while a
@@ -365,29 +355,45 @@ class Driver(HostControls):
     async def compact(self, focus: str = "") -> bool:
         """Compact the view now, between turns; whether it became smaller."""
         self._enter()
+        return await self._run_as_step(self._mutators.run("on_request", focus), otherwise=False)
+
+    async def _run_as_step(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """Run this alone; `otherwise` if it is interrupted."""
         try:
-            return await self._mutators.run("on_request", focus)
+            return await work
         except asyncio.CancelledError:
             if self._interruption.is_only_interruption:
-                return False
+                return otherwise
             raise
         finally:
             self._leave()
 
     async def restore_approvals(self) -> None:
-        """Put the calls that an earlier process left waiting into `approvals`, so that the host can
-        answer before next(), which asks again about those without an answer. Opens the tools."""
+        """Put the calls that an earlier process left waiting, also those of child agents, into
+        `approvals`, so that the host can answer before next(), which asks again about those without
+        an answer. Opens the tools."""
         move = pending(self._session.state.transcript)
-        if not isinstance(move, RunTools) or not self._session.undecided_call_ids:
+        calls = move.calls if isinstance(move, RunTools) else ()
+        if not self._session.undecided_call_ids and not self._may_ask_host(calls):
             return
         self._enter()
-        try:
-            await self._start_once()
-            self._toolbox.refresh()
-            _, approvals = await self._tool_round.prepare(move.calls)
-            self._approvals.restore(approvals)  # `next` does not ask policy and hooks again
-        finally:
-            self._leave()
+        await self._run_as_step(self._restore_approvals(calls), None)
+
+    async def _restore_approvals(self, calls: tuple[ToolCall, ...]) -> None:
+        await self._start_once()
+        self._toolbox.refresh()
+        prepared, approvals = await self._tool_round.prepare(calls)
+        self._approvals.restore(approvals)  # `next` does not ask policy and hooks again
+        for call_id, request in await self._tool_round.find_child_requests(prepared):
+            self._child_approvals.restore(call_id, request)
+
+    def _may_ask_host(self, calls: tuple[ToolCall, ...]) -> bool:
+        """Whether one of these calls was begun, and may have asked for approvals."""
+        begun = {call.name for call in calls if call.id in self._session.state.intents}
+        if not begun:
+            return False
+        specs = [tool.spec for tool in self._config.source.tools()]
+        return any(spec.asks_host and spec.name in begun for spec in specs)
 
     async def rewind(self, turn_id: str) -> None:
         """Take back this turn and all later ones; the log keeps them. Their background tasks are
@@ -396,9 +402,13 @@ class Driver(HostControls):
         if all(start.turn_id != turn_id for start in self._session.state.turn_starts):
             raise LoopError(f"session {self.session_id} has no turn {turn_id!r}")
         self._check_free("rewind")
+        self._begin_step()
+        await self._run_as_step(complete(self._rewind(turn_id)), None)
+
+    async def _rewind(self, turn_id: str) -> None:
         await self._cancel_round()
         await self._task_reports.cancel_since(self.tasks, turn_id, self._session.state)
-        self._approvals.clear()
+        self._forget_approvals()
         self._may_resume = self._has_failed = False
         self._session.rewind(turn_id)
         await self._log.flush()
@@ -408,12 +418,17 @@ class Driver(HostControls):
         write all of it and release the session: nothing of it happens afterwards. A cancellation
         takes effect when that is done."""
         self._is_closed = True
-        await complete(self._close(asyncio.current_task()))
+        caller, closing = asyncio.current_task(), self._closing
+        if closing is None or closing.done() or self._interruption.is_step(caller):
+            closing = self._closing = asyncio.get_running_loop().create_task(self._close(caller))
+        await complete(closing)
 
     async def _close(self, caller: asyncio.Task[object] | None) -> None:
         try:
             if not await self._interruption.stop_step("closed", CLOSE_SECONDS, caller):
-                names = ", ".join(self._list_running()) or "a step"
+                move = pending(self._session.state.transcript)
+                calls = move.calls if isinstance(move, RunTools) else ()
+                names = ", ".join(call.name for call in calls) or "a step"
                 self._emitter.emit(WarningRaised, f"the session is closed, but {names} still runs")
             await self._cancel_round()
             await self._side_questions.aclose()
@@ -425,7 +440,3 @@ class Driver(HostControls):
         finally:
             if self._log.is_writable:
                 await self._log.aclose()
-
-    def _list_running(self) -> list[str]:
-        move = pending(self._session.state.transcript)
-        return [call.name for call in move.calls] if isinstance(move, RunTools) else []

@@ -12,26 +12,20 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 
-from treadle.core.loop.background import cancel_all
-from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.prepare import Toolbox
+from treadle.core.loop.parts import DriverParts
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import ToolResultItem
+from treadle.lib.tasks import cancel_all
 
 
 class EagerCalls:
     """`run` carries out one call, or returns None if the call must wait for its turn."""
 
     def __init__(
-        self,
-        toolbox: Toolbox,
-        hooks: Hooks,
-        max_parallel: int,
-        run: Callable[[ToolCall], Awaitable[ToolResultItem | None]],
+        self, parts: DriverParts, run: Callable[[ToolCall], Awaitable[ToolResultItem | None]]
     ) -> None:
-        self._toolbox = toolbox
-        self._hooks = hooks
-        self._limit = asyncio.Semaphore(max_parallel)
+        self._toolbox, self._hooks = parts.toolbox, parts.hooks
+        self._limit = asyncio.Semaphore(parts.config.max_parallel)
         self._run = run
         self._scheduled: list[ToolCall] = []
         self._start_handle: asyncio.Handle | None = None
@@ -62,11 +56,13 @@ class EagerCalls:
             self._start_handle = None
         self._scheduled.clear()
 
+    @property
+    def has_started(self) -> bool:
+        return bool(self._started)
+
     def find_reusable(self, calls: Sequence[ToolCall]) -> frozenset[str]:
         """The ids of the calls of a whole reply that may use an eager result: those before the
         first call that may have an effect."""
-        if not self._started:
-            return frozenset()
         return frozenset([call.id for call in itertools.takewhile(self._is_eager, calls)])
 
     async def take_result(self, call: ToolCall) -> ToolResultItem | None:
@@ -84,8 +80,6 @@ class EagerCalls:
     async def cancel_started(self) -> None:
         """Cancel the started calls that are not needed any more."""
         self.cancel_scheduled()
-        if not self._started:
-            return
         left = [work for begun in self._started.values() for work in begun]
         self._started.clear()
         if left:

@@ -1,22 +1,45 @@
-"""Sends events to the observers in order, and each appended item once.
+"""Sends events to the observers in order, and each appended item once; logs those that a log needs.
 
 An observer that raises is reported once; the run continues. What an observer causes by an action of
-its own (an approval, say) is sent when all observers have got the event before it.
+its own (an approval, say) is sent when all observers have got the event before it. The log:
+
+    ERROR     a turn failed
+    WARNING   something is wrong, but the run continues; another model is used
+    INFO      a model call is repeated; a call was denied
+    DEBUG     turns, requests and calls: names and counts, no content of the conversation
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
+from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.errors import error_text
-from treadle.core.events import Event, WarningRaised
-from treadle.core.loop.event_log import LOGGED_EVENTS, log_event
+from treadle.core.events import Event
 from treadle.core.transcript.items import Item
 from treadle.lib.logger import logger
+from treadle.lib.tasks import await_contained
 
+T = TypeVar("T")
+
+# The level, and the text with the details of the event by their positions.
+LOGGED_EVENTS: Final[Mapping[Callable[..., Event], tuple[int, str]]] = {
+    events.RunFailed: (logging.ERROR, "the turn failed: {1}: {0}"),
+    events.WarningRaised: (logging.WARNING, "{0}"),
+    events.ModelChanged: (logging.WARNING, "{1} is used instead of {0}: {2}"),
+    events.RetryScheduled: (logging.INFO, "attempt {0} failed, the next is in {1:.1f} s: {2}"),
+    events.TurnStarted: (logging.DEBUG, "a turn starts"),
+    events.RequestStarted: (logging.DEBUG, "request to {0}, attempt {1}"),
+    events.ToolStarted: (logging.DEBUG, "call {0} of {1} starts"),
+    events.ToolFinished: (logging.DEBUG, "call {0} of {1} ended"),
+    events.TurnFinished: (logging.DEBUG, "the turn ended: {0.reason}"),
+}
 # An observer never harms the run. A cancellation of ours arrives at an await, and there is none
 # here: one that an observer raises is its own (the result of a cancelled future, say).
 OBSERVER_ERRORS = (Exception, asyncio.CancelledError)
@@ -27,9 +50,9 @@ class Emitter:
 
     def __init__(self, observers: Sequence[Observer], session_id: str, agent: str = "") -> None:
         self._observers = list(observers)
-        self._has_item_readers = any(map(_reads_items, observers))
+        self.has_item_readers = any(map(_reads_items, observers))
         self.agent = agent  # its name
-        self._failed: set[int] = set()
+        self._failed: list[Observer] = []
         self.session_id = session_id
         self.turn_id = ""
         self.seq = 0
@@ -39,16 +62,17 @@ class Emitter:
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
-        self._has_item_readers = self._has_item_readers or _reads_items(observer)
+        self.has_item_readers = self.has_item_readers or _reads_items(observer)
 
     def remove(self, observer: Observer) -> None:
         self._observers = [other for other in self._observers if other is not observer]
-        self._has_item_readers = any(map(_reads_items, self._observers))
+        self._failed = [other for other in self._failed if other is not observer]
+        self.has_item_readers = any(map(_reads_items, self._observers))
 
     def emit(self, kind: Callable[..., Event], *details: object) -> None:
         self.seq += 1
         if kind in LOGGED_EVENTS and logger.isEnabledFor(LOGGED_EVENTS[kind][0]):
-            log_event(kind, details, self.agent, self.session_id)
+            self._log(*LOGGED_EVENTS[kind], details)
         if not self._observers:
             return
         event = kind(self.session_id, self.turn_id, self.seq, *details)
@@ -68,10 +92,16 @@ class Emitter:
             self._send_waiting()
 
     def emit_item(self, position: int, item: Item) -> None:
-        if self._has_item_readers:
-            self._waiting.append((None, item, position))
-            if not self._is_sending:
-                self._send_waiting()
+        self._waiting.append((None, item, position))
+        if not self._is_sending:
+            self._send_waiting()
+
+    def await_contained(
+        self, work: Awaitable[T], who: str, timeout: float | None = None
+    ) -> Awaitable[T]:
+        """Await code of others (lib/tasks.py); a warning tells of code that does not stop."""
+        problem = f"{who} does not stop; it was abandoned"
+        return await_contained(work, timeout, lambda: self.emit(events.WarningRaised, problem))
 
     def _send_waiting(self) -> None:
         self._is_sending = True
@@ -90,12 +120,20 @@ class Emitter:
             self._is_sending = False
 
     def _warn_once(self, observer: Observer, error: BaseException) -> None:
-        if id(observer) in self._failed:
+        if any(observer is other for other in self._failed):
             return
-        self._failed.add(id(observer))
+        self._failed.append(observer)
         name = type(observer).__name__
-        self.emit(WarningRaised, f"observer {name} failed: {error_text(error)}")
+        self.emit(events.WarningRaised, f"observer {name} failed: {error_text(error)}")
         logger.debug("where observer %s failed", name, exc_info=error)
+
+    def _log(self, level: int, text: str, details: tuple[object, ...]) -> None:
+        """Secrets of the environment are redacted."""
+        from treadle.lib.text.redaction import find_secrets, redact  # not for every start
+
+        message = redact(find_secrets(os.environ), text.format(*details))
+        who = f"session {self.session_id}"
+        logger.log(level, "%s: %s", f"{self.agent}, {who}" if self.agent else who, message)
 
 
 def _reads_items(observer: Observer) -> bool:

@@ -1,6 +1,6 @@
 """Execute: run one prepared call, and give its output.
 
-    execute   before_effect hooks -> intent in the log -> the tool -> post_tool_use hooks
+    execute   evidence -> before_effect hooks -> intent -> the tool -> post_tool_use hooks
     recover   an earlier process may have run it: probe, and say what is known
 
 Nothing but cancellation leaves here as an exception. Before it: prepare.py. After it: the result is
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Change
-from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.contracts.tool import ProbeResult, Tool, ToolContext, ToolOutput
 from treadle.core.errors import error_text
 from treadle.core.events import (
@@ -27,18 +27,15 @@ from treadle.core.events import (
     UsageUpdated,
     preview,
 )
-from treadle.core.loop.config import DriverConfig
-from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.interruption import await_contained
-from treadle.core.loop.loop_session import LoopSession
+from treadle.core.loop.parts import DriverParts
 from treadle.core.loop.prepare import PreparedCall, hook_data
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.steps import ApprovalRequest
-from treadle.core.transcript.content import parse_arguments, to_json_object
+from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.json.strict_json import to_json_object
 
 
 def ignore_detach() -> None:
@@ -48,25 +45,15 @@ def ignore_detach() -> None:
 class CallExecutor:
     def __init__(
         self,
-        config: DriverConfig,
-        emitter: Emitter,
-        hooks: Hooks,
-        tasks: TaskManager,
+        parts: DriverParts,
         runner: ToolRunner,
-        session: LoopSession,
-        on_notice: Callable[[NoticeItem], object],
         ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
-        is_stopping: Callable[[], bool],
     ) -> None:
-        self.ask_host = ask_host
-        self._is_stopping = is_stopping
-        self._config = config
-        self._emitter = emitter
-        self._hooks = hooks
-        self._tasks = tasks
+        self._ask_host = ask_host
+        self._is_stopping = parts.interruption.is_stopping
+        self._config, self._emitter, self._hooks = parts.config, parts.emitter, parts.hooks
+        self._tasks, self._session, self._inbox = parts.tasks, parts.session, parts.inbox
         self._runner = runner
-        self._session = session
-        self._on_notice = on_notice
         self._started: set[str] = set()  # ids of calls without an answer
 
     def forget_started(self) -> None:
@@ -91,7 +78,7 @@ class CallExecutor:
         # The tool's own context: what an observer sets in it, such as a span, the tool sees.
         variables = copy_context()
         variables.run(self._emitter.emit, ToolStarted, call.id, call.name, prepared.summary)
-        timeout = spec.timeout or self._config.tool_timeout
+        timeout = self._config.get_timeout(spec)
         result = await self._runner.run(tool, prepared.arguments, context, timeout, variables)
         if self._hooks.has("post_tool_use"):
             return await self._run_post_hooks(prepared, result)
@@ -104,12 +91,10 @@ class CallExecutor:
         if intent.is_assumed:
             evidence = f"the session log is damaged at this call; {intent.tool} may have run"
         if intent.effect == "verifiable" and prepared.tool is not None and prepared.refusal is None:
+            work, who = self._probe(prepared.tool, prepared, intent), f"the probe of {intent.tool}"
             try:
-                probe = await await_contained(
-                    self._probe(prepared.tool, prepared, intent),
-                    f"the probe of {intent.tool}",
-                    self._emitter,
-                )
+                timeout = self._config.get_timeout(prepared.tool.spec)
+                probe = await self._emitter.await_contained(work, who, timeout)
             except Exception as error:  # noqa: BLE001 - becomes the call's result
                 probe = ProbeResult("unknown", f"the check failed: {error_text(error)}")
             if probe.outcome == "not_done":
@@ -126,43 +111,42 @@ class CallExecutor:
     ) -> ToolContext:
         config, session_id, turn_id = self._config, self._emitter.session_id, self._emitter.turn_id
         call_id = prepared.call.id
-        call = _CallLink(self, call_id)
         return ToolContext(
             session_id,
             turn_id,
             call_id,
             f"{session_id}/{turn_id}/{call_id}",
-            call.report_progress,
+            partial(self._report_progress, call_id),
             detach,
-            call.relay_event,
+            partial(self._relay_event, call_id),
             config.workspace,
             self._tasks,
             config.services,
-            self.read_history,
+            self._read_history,
             prepared.access,
-            call.is_cancelled,
-            call.ask_host,
+            partial(self._is_cancelled, call_id),
+            partial(self._ask_host, call_id),
             config.deps,
             children=config.children,
         )
 
     # --- what a tool asks of the loop while it runs ----------------------------------------
 
-    def report_progress(self, call_id: str, text: str) -> None:
+    def _report_progress(self, call_id: str, text: str) -> None:
         if not self._runner.is_abandoned(call_id):
             self._emitter.emit(ToolProgress, call_id, text)
             self._tasks.append_output(call_id, text)
 
-    def relay_event(self, call_id: str, event: Event) -> None:
+    def _relay_event(self, call_id: str, event: Event) -> None:
         if (update := _find_child_usage(event)) is not None:
             self._session.add_child_usage(update.session_id, update.model, update.last)
         if not self._runner.is_abandoned(call_id):
             self._emitter.emit(ChildEvent, call_id, event)
 
-    def read_history(self) -> Transcript:
-        return self._session.history
+    def _read_history(self) -> Transcript:
+        return self._session.state.full_history
 
-    def is_cancelled(self, call_id: str) -> bool:
+    def _is_cancelled(self, call_id: str) -> bool:
         """Whether the call is being stopped; one in the background is not."""
         if self._is_stopping():
             return call_id in self._session.open_call_ids
@@ -173,20 +157,22 @@ class CallExecutor:
     async def _before_effect(
         self, prepared: PreparedCall, tool: Tool, context: ToolContext
     ) -> str | None:
-        """Run the before_effect hooks and log the intent; what went wrong, if something did."""
-        if self._hooks.has("before_effect"):
-            await self._hooks.run("before_effect", hook_data(prepared))
-        evidence: dict[str, Any] = {}
+        """Run the before_effect hooks and log the intent; what went wrong, if something did. A call
+        whose evidence fails has no effect, and runs no hook."""
+        config, evidence = self._config, dict[str, Any]()
         raw: str | None = None
         try:
             if prepared.arguments != prepared.call.arguments:
                 raw = msgspec.json.encode(prepared.arguments).decode()
             if tool.spec.effect == "verifiable":
-                seen = tool.evidence(prepared.arguments, context)
-                who = f"the evidence of {tool.spec.name}"
-                evidence = to_json_object(await await_contained(seen, who, self._emitter))
+                work = tool.evidence(prepared.arguments, context)
+                who, timeout = f"the evidence of {tool.spec.name}", config.get_timeout(tool.spec)
+                seen = await self._emitter.await_contained(work, who, timeout)
+                evidence = to_json_object(seen)
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return error_text(error)
+        if self._hooks.has("before_effect"):
+            await self._hooks.run("before_effect", hook_data(prepared))
         await self._session.record_intent(
             Intent(
                 prepared.call.id,
@@ -218,27 +204,8 @@ class CallExecutor:
                 case Change(text=new) if new is not None:
                     output = msgspec.structs.replace(output, content=new)
                 case AddContext(text=text):
-                    self._on_notice(NoticeItem(text, kind="hook"))
+                    self._inbox.put(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
-
-
-class _CallLink(msgspec.Struct, frozen=True):
-    """The functions of a ToolContext: those of the executor, for this call."""
-
-    executor: CallExecutor
-    call_id: str
-
-    def report_progress(self, text: str) -> None:
-        self.executor.report_progress(self.call_id, text)
-
-    def relay_event(self, event: Event) -> None:
-        self.executor.relay_event(self.call_id, event)
-
-    def is_cancelled(self) -> bool:
-        return self.executor.is_cancelled(self.call_id)
-
-    def ask_host(self, request: ApprovalRequest) -> Awaitable[None]:
-        return self.executor.ask_host(self.call_id, request)
 
 
 def _find_child_usage(event: Event) -> UsageUpdated | None:

@@ -58,6 +58,8 @@ class Gates:
         Every gate is asked, so that each reserves what a closing reply costs. An `end_turn` stop
         wins over a budget stop. A closing reply is allowed only if every gate allows one.
         """
+        if self._admitted:  # for a closing reply, before a new message continued the turn
+            self.settle(NO_USAGE)
         notices: tuple[str, ...] = ()
         told = ""
         while True:

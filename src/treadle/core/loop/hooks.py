@@ -25,7 +25,6 @@ from treadle.core.contracts.wrapped import call_directly
 from treadle.core.errors import TreadleError, error_message
 from treadle.core.events import Caller, WarningRaised
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.interruption import await_contained
 
 SESSION_END_TIMEOUT = 90.0  # closing a session waits no longer for one hook
 
@@ -89,7 +88,7 @@ class Hooks:
         if hook_input.point == "session_end":
             limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
         who = f"hook {type(hook).__name__}"
-        return await await_contained(hook.run(hook_input), who, self._emitter, limit)
+        return await self._emitter.await_contained(hook.run(hook_input), who, limit)
 
 
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:

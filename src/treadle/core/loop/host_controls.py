@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -16,8 +17,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
 from treadle.core.events import MessageDropped, MessageQueued, TurnResult
-from treadle.core.loop.approvals import Approvals
-from treadle.core.loop.child_approvals import ChildApprovals, OpenRound
+from treadle.core.loop.approvals import Approvals, ChildApprovals, OpenRound
 from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
@@ -36,20 +36,19 @@ from treadle.core.transcript import (
     Metadata,
     NoticeItem,
     Text,
-    ToolCall,
     ToolResultItem,
     Transcript,
     Usage,
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.content import fix_surrogates, parse_arguments
-from treadle.core.transcript.entries import EarlyResult, Intent
+from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
-from treadle.core.transcript.recover import is_interrupted
-from treadle.core.transcript.snapshot import list_entries
+from treadle.core.transcript.recover import is_interrupted, list_entries
 from treadle.core.transcript.state import QueuedMessage, SessionState
+from treadle.lib.text.text import fix_surrogates
 
 
 class HostControls:
@@ -185,19 +184,20 @@ class HostControls:
         """The calls that an earlier process had begun and whose outcome is not known."""
         state, move = self._session.state, pending(self._session.state.transcript)
         calls = move.calls if isinstance(move, RunTools) else ()
-        return tuple(
-            [
-                make_doubt(call, state.intents[call.id])
-                for call in calls
-                if call.id in self._session.old_intents
-                and call.id in state.intents
-                and call.id not in state.early_results
-            ]
-        )
+        doubts: list[Doubt] = []
+        for call in calls:
+            intent, is_answered = state.intents.get(call.id), call.id in state.early_results
+            if intent is None or is_answered or call.id not in self._session.old_intents:
+                continue
+            parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
+            given = {} if isinstance(parsed, str) else parsed
+            doubts.append(Doubt(call, intent.tool, given, intent.idempotency_key, intent.evidence))
+        return tuple(doubts)
 
     def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
-        LoopError if no call in doubt has that id."""
+        LoopError if no call in doubt has that id, DriverBusy in the middle of a step."""
+        self._check_free("settle")
         doubts = {doubt.call.id: doubt.call for doubt in self.doubts}
         if call_id not in doubts:
             known = ", ".join(doubts) or "none"
@@ -215,6 +215,7 @@ class HostControls:
     ) -> None:
         """Let `decide` answer. An interruption cancels it, and next() then ends the turn. A
         cancellation from outside ends the turn here."""
+        self._check_open()
         if self._interruption.reason is not None:
             return
         self._log.claim()
@@ -222,7 +223,7 @@ class HostControls:
         is_ended = False
         try:
             await decide(request)
-            self._interruption.raise_if_cancelled()
+            self._interruption.check()
         except asyncio.CancelledError:
             if not self._interruption.is_only_interruption:
                 is_ended = True
@@ -311,7 +312,7 @@ class HostControls:
     @property
     def history(self) -> Transcript:
         """Every item of the session, also those that compaction took out of the view."""
-        return self._session.history
+        return self._session.state.full_history
 
     @property
     def usage(self) -> Usage:
@@ -342,10 +343,10 @@ class HostControls:
         raise NotImplementedError("the driver ends turns")
 
     async def _close_cancelled_turn(self) -> TurnResult:
-        try:
-            return await self._close_interrupted_turn()
-        except asyncio.CancelledError:
-            return await self._close_interrupted_turn()  # cancelled again: report the end
+        for _ in range(2):  # cancelled again: each attempt gets further, the last awaits nothing
+            with suppress(asyncio.CancelledError):
+                return await self._close_interrupted_turn()
+        return await self._close_interrupted_turn()
 
     def _report_failure(self, error: Exception) -> None:
         """The loop itself failed: observers get the terminal event. The turn, if one is running,
@@ -371,6 +372,9 @@ class HostControls:
         pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
         if pending_ids and is_free:
             raise ApprovalPending(pending_ids)
+        self._begin_step()
+
+    def _begin_step(self) -> None:
         self._log.claim()
         self._interruption.enter()
         self._last_result = None
@@ -378,9 +382,3 @@ class HostControls:
     def _leave(self, *, is_handled: bool = True) -> None:
         self._interruption.leave(is_handled=is_handled)
         self._log.release()
-
-
-def make_doubt(call: ToolCall, intent: Intent) -> Doubt:
-    parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
-    arguments = {} if isinstance(parsed, str) else parsed
-    return Doubt(call, intent.tool, arguments, intent.idempotency_key, intent.evidence)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+import msgspec
+
 from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.events import InputAccepted, MessageDropped, WarningRaised
 from treadle.core.loop.emitter import Emitter
@@ -22,6 +24,13 @@ TASK = "task"  # the kind of a notice: the report of a background task
 CONTINUED = "continued"  # the kind of a notice: the user continues an interrupted turn
 CONTINUED_TEXT = "The user continues the turn. Go on where it stopped."
 REPORTS_TEXT = "Background tasks have ended; the notices above are their reports. Continue."
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a hook refused a message; `is_offer`: it was that of a run."""
+
+    reason: str
+    is_offer: bool
 
 
 class Inbox:
@@ -38,11 +47,11 @@ class Inbox:
         self._session.write(InputQueued(item, message_id))
         return message_id
 
-    def offer(self, item: UserItem | NoticeItem) -> str:
-        """Let the next turn begin with the item; returns its id. Nothing is logged before."""
-        message_id = make_message_id()
-        self._offers.append(QueuedMessage(message_id, item))
-        return message_id
+    def offer(self, item: UserItem | NoticeItem) -> None:
+        """Let the next turn begin with the item, with a notice only once. Nothing is logged
+        before."""
+        if isinstance(item, UserItem) or all(one.item != item for one in self._offers):
+            self._offers.append(QueuedMessage(make_message_id(), item))
 
     def withdraw_offers(self) -> None:
         self._offers.clear()
@@ -94,50 +103,32 @@ class Inbox:
         items = (waiting.item for waiting in self.waiting)
         return any(isinstance(item, NoticeItem) and item.kind == TASK for item in items)
 
+    async def accept_all(self, hooks: Hooks, emitter: Emitter) -> Refusal | None:
+        """Append every waiting item in order; the last message that a hook refused."""
+        refused: Refusal | None = None
+        while messages := self.waiting:
+            waiting = messages[0]
+            item = waiting.item
+            added: list[str] = []
+            if isinstance(item, UserItem) and hooks.has("user_prompt_submit"):
+                answers = await hooks.run("user_prompt_submit", {"prompt": item.text})
+                if waiting not in self.waiting:
+                    continue  # withdrawn meanwhile
+                if answers and isinstance(answers[-1], Block):
+                    reason = answers[-1].reason
+                    refused = Refusal(reason, waiting in self._offers)
+                    self.drop(waiting)
+                    emitter.emit(WarningRaised, f"a hook refused the message: {reason}")
+                    emitter.emit(MessageDropped, waiting.id, "refused")
+                    continue
+                added = [answer.text for answer in answers if isinstance(answer, AddContext)]
+            self.accept(waiting)
+            if isinstance(item, UserItem):
+                emitter.emit(InputAccepted, item, waiting.id)
+            for text in added:
+                self._session.append(NoticeItem(text, kind="hook"))
+        return refused
+
 
 def make_message_id() -> str:
     return f"msg_{os.urandom(6).hex()}"
-
-
-class InputAcceptor:
-    def __init__(self, inbox: Inbox, hooks: Hooks, session: LoopSession, emitter: Emitter) -> None:
-        self._inbox = inbox
-        self._hooks = hooks
-        self._session = session
-        self._emitter = emitter
-
-    async def accept_queued(self) -> str:
-        """Append every waiting item in order; why a hook refused the last that it refused."""
-        last_refusal = ""
-        if self._inbox.is_empty:
-            return last_refusal
-        while messages := self._inbox.waiting:
-            waiting = messages[0]
-            item = waiting.item
-            refusal: str | None = None
-            added: list[str] = []
-            if isinstance(item, UserItem) and self._hooks.has("user_prompt_submit"):
-                refusal, added = await self._run_prompt_hooks(item)
-                if waiting not in self._inbox.waiting:
-                    continue  # withdrawn meanwhile
-            if refusal is not None:
-                self._inbox.drop(waiting)
-                last_refusal = refusal
-                self._emitter.emit(WarningRaised, f"a hook refused the message: {refusal}")
-                self._emitter.emit(MessageDropped, waiting.id, "refused")
-                continue
-            self._inbox.accept(waiting)
-            if isinstance(item, UserItem):
-                self._emitter.emit(InputAccepted, item, waiting.id)
-            for text in added:
-                self._session.append(NoticeItem(text, kind="hook"))
-        return last_refusal
-
-    async def _run_prompt_hooks(self, item: UserItem) -> tuple[str | None, list[str]]:
-        added: list[str] = []
-        for answer in await self._hooks.run("user_prompt_submit", {"prompt": item.text}):
-            if isinstance(answer, Block):
-                return answer.reason, []
-            if isinstance(answer, AddContext):
-                added.append(answer.text)
-        return None, added

@@ -2,94 +2,16 @@
 
 Our own cancellations are counted; one that came from outside is raised again. Requested from inside
 that very task (by an observer or a tool), the task is cancelled at its next await, unless it checks
-`is_requested` before. `await_contained` runs the code of others, so that a cancellation is not lost
-in it.
+`is_requested` before. Used by driver.py and by what it calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 from treadle.core.errors import DriverBusy, LoopError
-from treadle.core.events import WarningRaised
-from treadle.core.loop.emitter import Emitter
-
-T = TypeVar("T")
-
-STOP_GRACE_SECONDS = 1.0  # for the code of others, after its cancellation
-_abandoned: set[asyncio.Task[Any]] = set()  # asyncio itself has only weak references
-
-
-async def await_contained(
-    work: Awaitable[T], who: str, emitter: Emitter | None, timeout: float | None = None
-) -> T:
-    """Await code of a hook, a mutator, a policy, an approver or a tool, in a task of its own.
-
-    A cancellation of ours and the timeout are raised, also if the code swallows its cancellation
-    and returns. Code that does not stop is abandoned. A CancelledError that it raises by itself is
-    its failure, a RuntimeError; it does not cancel the run.
-    """
-    loop, current = asyncio.get_running_loop(), asyncio.current_task()
-    assert current is not None, "the loop runs inside a task"
-    before = current.cancelling()
-    # Awaiting the task directly would forward our cancellation to it.
-    done: asyncio.Future[None] = loop.create_future()
-    task = loop.create_task(_run_and_mark(work, done))
-    timer = loop.call_later(timeout, mark_done, done) if timeout is not None else None
-    try:
-        await done
-    except asyncio.CancelledError:
-        await _stop(task, work, who, emitter)
-        raise
-    finally:
-        if timer is not None:
-            timer.cancel()
-    if current.cancelling() > before:
-        raise asyncio.CancelledError
-    if not task.done():
-        await _stop(task, work, who, emitter)
-        raise TimeoutError(f"it did not finish within {timeout:g} s")
-    if task.cancelled():
-        raise RuntimeError("it was cancelled from inside")
-    return task.result()
-
-
-def mark_done(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
-
-
-async def _run_and_mark(work: Awaitable[T], done: asyncio.Future[None]) -> T:
-    try:
-        return await work
-    finally:
-        mark_done(done)
-
-
-async def _stop(
-    task: asyncio.Task[T], work: Awaitable[T], who: str, emitter: Emitter | None
-) -> None:
-    """Cancel the task and wait a moment for its end. What it returns or raises now is ignored."""
-    task.cancel()
-    try:
-        await asyncio.wait([task], timeout=STOP_GRACE_SECONDS)
-    finally:
-        if not task.done():
-            _abandoned.add(task)
-            if emitter is not None:
-                emitter.emit(WarningRaised, f"{who} does not stop; it was abandoned")
-        task.add_done_callback(partial(_forget, work))
-
-
-def _forget(work: Awaitable[T], task: asyncio.Task[T]) -> None:
-    _abandoned.discard(task)
-    if not task.cancelled():
-        task.exception()  # retrieved, or asyncio would log it
-    if asyncio.iscoroutine(work):
-        work.close()  # it may not have begun
+from treadle.lib.tasks import mark_done
 
 
 class Interruption:
@@ -107,6 +29,10 @@ class Interruption:
     @property
     def is_running(self) -> bool:
         return self._task is not None
+
+    def is_step(self, task: asyncio.Task[object] | None) -> bool:
+        """Whether the step runs in this task."""
+        return self._task is not None and self._task is task
 
     def check_loop(self, method: str) -> None:
         """LoopError if a step is running in another event loop, as that of another thread is."""
@@ -133,12 +59,8 @@ class Interruption:
             raise DriverBusy("next() is already running on this driver; await it first")
         task = asyncio.current_task()
         assert task is not None, "next() is awaited inside a task"
-        self._task, self._outer_cancellations, self._own_cancellations, self._is_acknowledged = (
-            task,
-            task.cancelling(),
-            0,
-            False,
-        )
+        self._task, self._outer_cancellations = task, task.cancelling()
+        self._own_cancellations, self._is_acknowledged = 0, False
 
     def leave(self, *, is_handled: bool = True) -> None:
         """End of `next()`: take back our own cancellations of the task. An interruption that is
@@ -159,9 +81,10 @@ class Interruption:
         runs in the task of the caller, which waits for this."""
         if self._task is None:
             return True
-        if self._task is caller:
+        if self.is_step(caller):
             return False
-        self._left = asyncio.get_running_loop().create_future()
+        if self._left is None or self._left.done():
+            self._left = asyncio.get_running_loop().create_future()
         self.request(reason)
         await asyncio.wait([self._left], timeout=seconds)
         return self._left.done()
@@ -177,13 +100,16 @@ class Interruption:
         else:
             self._cancel(task)
 
-    def raise_if_cancelled(self) -> None:
-        """Raise a cancellation from outside that some code has swallowed."""
+    def check(self) -> bool:
+        """Whether to stop, as `is_requested`; raises a cancellation from outside that some code has
+        swallowed."""
         task = self._task
-        if task is None:
-            return
-        if task.cancelling() - self._own_cancellations > self._outer_cancellations:
+        if (
+            task is not None
+            and task.cancelling() - self._own_cancellations > self._outer_cancellations
+        ):
             raise asyncio.CancelledError
+        return self.reason is not None and self.is_requested()
 
     def is_requested(self) -> bool:
         """Whether to stop. A caller that gets True stops by itself and is not cancelled."""

@@ -13,36 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.core import events
 from treadle.core.contracts.gate import RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, PartQuarantined
 from treadle.core.errors import LoopError, StoreError, error_message
-from treadle.core.events import (
-    Caller,
-    LoopContinued,
-    ReplyDiscarded,
-    RunFailed,
-    TerminalReason,
-    TurnFinished,
-    TurnResult,
-    TurnStarted,
-    UsageUpdated,
-    WarningRaised,
-)
 from treadle.core.loop.config import NO_CHANGES
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.session_log import SessionLog
+from treadle.core.transcript import entries
 from treadle.core.transcript.content import Text
-from treadle.core.transcript.entries import (
-    ChildUsageRecorded,
-    Intent,
-    ItemAdded,
-    Quarantined,
-    Rewound,
-    TurnBegan,
-    TurnEnded,
-    Uncompacted,
-    UsageRecorded,
-)
 from treadle.core.transcript.items import (
     ENGINE_METADATA,
     AssistantItem,
@@ -54,7 +33,6 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.recover import CLOSING, repair_entries
-from treadle.core.transcript.size_estimate import estimate_chars
 from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
@@ -76,9 +54,10 @@ class LoopSession:
         self,
         log: SessionLog,
         emitter: Emitter,
-        caller: Caller = "library",
+        caller: events.Caller = "library",
         parent_ids: tuple[str, ...] = (),
     ) -> None:
+        self.id = emitter.session_id
         self.trace: deque[Transition] = deque(maxlen=TRACE_LENGTH)
         self.old_intents = frozenset(log.state.intents)  # of an earlier process
         self.is_turn_running = False  # an open turn of an earlier process is not, until it resumes
@@ -92,10 +71,6 @@ class LoopSession:
         self._parent_ids = parent_ids
 
     @property
-    def id(self) -> str:
-        return self._emitter.session_id
-
-    @property
     def turn(self) -> TurnState:
         turn = self.state.turn
         if turn is None:
@@ -105,24 +80,22 @@ class LoopSession:
     @property
     def closing_stop(self) -> Stop | None:
         """Why the reply that is asked for is the last one of the turn; None if it is not."""
-        for item in reversed(self.state.transcript):
+        transcript = self.state.transcript
+        if type(transcript.last) is not NoticeItem:
+            return None
+        for item in reversed(transcript):
             if type(item) is not NoticeItem:
-                return None
+                break
             if item.kind == CLOSING and item.data is not None:
                 return msgspec.convert(item.data, Stop)
         return None
 
-    @property
-    def chars(self) -> int:
-        """The estimated length of the view."""
-        return estimate_chars(self.state.transcript)
-
     def append(self, item: Item, message_id: str = "") -> None:
         """Append an item to the transcript; `message_id` if it was a message."""
-        position = len(self.state.transcript)
-        self.write(ItemAdded(item, message_id))
+        self.write(entries.ItemAdded(item, message_id))
         self.turn_items.append(item)
-        self._emitter.emit_item(position, item)
+        if self._emitter.has_item_readers:
+            self._emitter.emit_item(len(self.state.transcript) - 1, item)
 
     def estimate_request(
         self, card: ModelCard, request_chars: int, max_output: int, purpose: CallPurpose
@@ -148,7 +121,7 @@ class LoopSession:
     def record_transition(self, reason: str) -> None:
         """Record why the loop continues."""
         self.trace.append(Transition(self._emitter.turn_id, reason))
-        self._emitter.emit(LoopContinued, reason)
+        self._emitter.emit(events.LoopContinued, reason)
 
     # --- turns ---------------------------------------------------------------------------
 
@@ -160,29 +133,29 @@ class LoopSession:
         self.turn_items = []
         self.was_compacted = False
         if resumed is None:
-            self.write(TurnBegan(turn_id, self._emitter.agent))
+            self.write(entries.TurnBegan(turn_id, self._emitter.agent))
         self.is_turn_running = True
-        self._emitter.emit(TurnStarted, self._caller, self._emitter.agent)
+        self._emitter.emit(events.TurnStarted, self._caller, self._emitter.agent)
         self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))
 
     def end_turn(
         self,
-        reason: TerminalReason,
+        reason: events.TerminalReason,
         error: BaseException | None,
         metadata: Metadata,
-    ) -> TurnResult:
+    ) -> events.TurnResult:
         """End the turn. The terminal event is emitted later, as the last one."""
         assert metadata.keys() <= ENGINE_METADATA, "a caller must not use these names"
         turn = self.turn
         detail = error_message(error) if error is not None else ""
-        self.write(TurnEnded(turn.id, reason, detail))
+        self.write(entries.TurnEnded(turn.id, reason, detail))
         self.is_turn_running = False
         self.trace.append(Transition(turn.id, f"ended: {reason}"))
         return self._make_result(turn, reason, error, metadata)
 
     def rewind(self, turn_id: str) -> None:
         """Take back this turn and all later ones."""
-        self.write(Rewound(turn_id))
+        self.write(entries.Rewound(turn_id))
         self._repair()
         self.is_turn_running = False
         self.trace.append(Transition(turn_id, "rewound"))
@@ -190,10 +163,10 @@ class LoopSession:
     def resume_turn(self) -> None:
         """The loop failed in the middle of the turn and tries again."""
         if self.is_turn_running:
-            self._emitter.emit(TurnStarted, self._caller, self._emitter.agent)
+            self._emitter.emit(events.TurnStarted, self._caller, self._emitter.agent)
             self.trace.append(Transition(self.turn.id, "resumed"))
 
-    def make_failed_result(self, error: Exception) -> TurnResult:
+    def make_failed_result(self, error: Exception) -> events.TurnResult:
         """The result of a turn in which the loop itself failed. The turn is not ended."""
         turn = self.state.turn if self.is_turn_running else None
         return self._make_result(turn or TurnState(""), "error", error, {})
@@ -201,11 +174,11 @@ class LoopSession:
     def _make_result(
         self,
         turn: TurnState,
-        reason: TerminalReason,
+        reason: events.TerminalReason,
         error: BaseException | None,
         metadata: Metadata,
-    ) -> TurnResult:
-        return TurnResult(
+    ) -> events.TurnResult:
+        return events.TurnResult(
             turn.id,
             reason,
             tuple(self.turn_items) if turn.id else (),
@@ -216,12 +189,12 @@ class LoopSession:
             turn.child_usage,
         )
 
-    def emit_turn_end(self, result: TurnResult) -> None:
+    def emit_turn_end(self, result: events.TurnResult) -> None:
         error = result.error
         if error is None:
-            self._emitter.emit(TurnFinished, result)
+            self._emitter.emit(events.TurnFinished, result)
         else:
-            self._emitter.emit(RunFailed, error_message(error), type(error).__name__, result)
+            self._emitter.emit(events.RunFailed, error_message(error), type(error).__name__, result)
 
     # --- what a turn uses ----------------------------------------------------------------
 
@@ -230,23 +203,23 @@ class LoopSession:
     ) -> None:
         """Add what a model call used; `is_reply`: it was a reply of the turn. What is no part of a
         turn counts for the session only, and no event tells of it."""
-        self.write(UsageRecorded(model, used, purpose))
+        self.write(entries.UsageRecorded(model, used, purpose))
         if is_reply or purpose in TURN_PURPOSES:
             turn = self.state.turn
             total = turn.usage if turn is not None else used
-            self._emitter.emit(UsageUpdated, model, used, total)
+            self._emitter.emit(events.UsageUpdated, model, used, total)
 
     def discard_reply(self, reply: AssistantItem) -> None:
         """The reply does not enter the transcript; its usage is counted already."""
-        self._emitter.emit(ReplyDiscarded, len(reply.text))
+        self._emitter.emit(events.ReplyDiscarded, len(reply.text))
 
     def add_child_usage(self, session_id: str, model: str, used: Usage) -> None:
         """Add what one model call of a child agent used."""
-        self.write(ChildUsageRecorded(session_id, model, used))
+        self.write(entries.ChildUsageRecorded(session_id, model, used))
 
     # --- what is known about open calls --------------------------------------------------
 
-    async def record_intent(self, intent: Intent) -> None:
+    async def record_intent(self, intent: entries.Intent) -> None:
         """Make the intent durable; the effect may begin once this returns. If it cannot be made
         durable, it is withdrawn: the store may still write it later."""
         self.write(intent)
@@ -277,15 +250,11 @@ class LoopSession:
 
     # --- changes of the view -------------------------------------------------------------
 
-    @property
-    def history(self) -> Transcript:
-        """Every item, also those that compaction took out of the view."""
-        return self.state.full_history
-
     def has_call_id(self, call_id: str) -> bool:
         """Whether a call of this session has the id, also one that is out of the view: the keys
         of two effects must differ."""
-        return self.state.transcript.has_call_id(call_id) or self.history.has_call_id(call_id)
+        view, history = self.state.transcript, self.state.history
+        return view.has_call_id(call_id) or (history is not None and history.has_call_id(call_id))
 
     def replace_view(self, mutator: str, new: Transcript) -> None:
         """Take over the view of a mutator. Items that it only added are appended."""
@@ -301,7 +270,7 @@ class LoopSession:
         """Bring the whole history back into the view; False if nothing was out of it."""
         if self.state.history is None:
             return False
-        self.write(Uncompacted())
+        self.write(entries.Uncompacted())
         self._repair()
         return True
 
@@ -311,9 +280,11 @@ class LoopSession:
             self.write(entry)
 
     def quarantine_part(self, refused: PartQuarantined) -> None:
-        self.write(Quarantined(refused.position, refused.part, refused.reason))
+        self.write(entries.Quarantined(refused.position, refused.part, refused.reason))
         what = _describe_part(self.state.transcript[refused.position], refused.part)
-        self._emitter.emit(WarningRaised, f"{what} is left out of requests: {refused.reason}")
+        self._emitter.emit(
+            events.WarningRaised, f"{what} is left out of requests: {refused.reason}"
+        )
 
 
 def _describe_part(item: Item, part: int) -> str:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core import events
 from treadle.core.contracts.model import (
     AdmitProbe,
     CacheRequest,
@@ -31,41 +32,27 @@ from treadle.core.contracts.model import (
     Reply,
     add_cost,
 )
-from treadle.core.errors import CacheUnsupported, ModelError, StreamBroken, error_message
-from treadle.core.events import (
-    ModelChanged,
-    Notified,
-    PartBegan,
-    PartCommitted,
-    ReplyDiscarded,
-    RequestStarted,
-    RetryScheduled,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallBegan,
-    ToolCallDelta,
-    ToolCallRequested,
+from treadle.core.errors import (
+    CacheUnsupported,
+    ModelError,
+    StreamBroken,
+    error_message,
+    error_text,
 )
-from treadle.core.loop.background import cancel_all
-from treadle.core.loop.config import Clock, DriverConfig
+from treadle.core.loop.call_repair import CallRepairer
+from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
-from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.prepare import Toolbox
-from treadle.core.loop.request_keys import RequestKeys
-from treadle.core.loop.retry import (
-    RaiseError,
-    Retry,
-    RetryAfter,
-    UseFallback,
-    choose_recovery,
-)
+from treadle.core.loop.parts import DriverParts
+from treadle.core.loop.request import RequestKeys
+from treadle.core.loop.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
-from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
+from treadle.lib.tasks import cancel_all
 
 PartKind = Literal["", "text", "thinking"]
 CHOSEN_REASON = "chosen for the next request"
@@ -82,30 +69,19 @@ class ModelCaller:
     """Calls the current model; a fallback that took over stays for later calls."""
 
     def __init__(
-        self,
-        model: Model,
-        emitter: Emitter,
-        clock: Clock,
-        retry: Retry,
-        *,
-        is_taken_id: Callable[[str], bool],
-        on_call: Callable[[ToolCall], None] = lambda call: None,
-        repair: Callable[[ToolCall], ToolCall] = lambda call: call,
-        on_quarantine: Callable[[PartQuarantined], None] = lambda part: None,
-        interruption: Interruption | None = None,
+        self, parts: DriverParts, model: Model, emitter: Emitter, eager: EagerCalls | None = None
     ) -> None:
+        """`eager`: the replies are those of turns, and their calls will run."""
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
         self._choice_made = asyncio.Event()
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
-        self._clock = clock
-        self._retry = retry
-        self._is_taken_id = is_taken_id
-        self._on_call = on_call
-        self._repair = repair
-        self._on_quarantine = on_quarantine
-        self._interruption = interruption or Interruption()
+        self._clock, self._retry = parts.config.clock, parts.config.retry
+        self._session = parts.session
+        self._eager = eager
+        self._repair = CallRepairer(parts.toolbox).repair if eager is not None else None
+        self._interruption = parts.interruption if eager is not None else Interruption()
         self._keys = RequestKeys()
         self.admit_probe: AdmitProbe | None = None  # see ModelRequest; set by the gateway
         self._streamed_text: list[str] = []  # the text of the running attempt
@@ -136,7 +112,7 @@ class ModelCaller:
         model, self._chosen_model = self._chosen_model, None
         self._choice_made.clear()
         if model is not None and model is not self.model:
-            self._emitter.emit(ModelChanged, self.model.name, model.name, CHOSEN_REASON)
+            self._emitter.emit(events.ModelChanged, self.model.name, model.name, CHOSEN_REASON)
             self.model = model
             self._forget_failures()
 
@@ -169,7 +145,11 @@ class ModelCaller:
         """The request of the next attempt: parts that an earlier one found refused are left out."""
         self._attempts += 1
         self.last_model_name = self.model.name
-        self._emitter.emit(RequestStarted, self.last_model_name, self._attempts)
+        self._streamed_text.clear()
+        self._open_part, self._has_streamed = "", False
+        self._emitter.emit(events.RequestStarted, self.last_model_name, self._attempts)
+        self._check_cache(request.cache)
+        self._tell_unused_budget(request.options.task_budget)
         key = self._keys.make_key(request, self._quarantine, self.last_model_name)
         return msgspec.structs.replace(
             request,
@@ -197,7 +177,7 @@ class ModelCaller:
         self._failures[type(error)] += 1
         match answer:
             case RetryAfter(delay=delay):
-                self._emitter.emit(RetryScheduled, self._attempts, delay, str(error))
+                self._emitter.emit(events.RetryScheduled, self._attempts, delay, str(error))
                 await self._wait_for_retry(delay)
                 return RetryWithBudget("retry")
             case UseFallback():
@@ -245,11 +225,7 @@ class ModelCaller:
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
         emit, streamed, interruption = self._emitter.emit, self._streamed_text, self._interruption
-        ready = _AnnouncedCalls(self._is_taken_id, self._repair)
-        streamed.clear()
-        self._open_part, self._has_streamed = "", False
-        self._check_cache(request.cache)
-        self._tell_unused_budget(request.options.task_budget)
+        ready = _AnnouncedCalls(self._session.has_call_id, self._repair)
         reply: AssistantItem | None = None
         part: PartKind = ""  # the open one
         task = asyncio.current_task()
@@ -262,11 +238,11 @@ class ModelCaller:
                     if part != "text":
                         part = self._begin_part(part, "text")
                     streamed.append(event.text)  # type: ignore[union-attr]
-                    emit(TextDelta, event.text, event.by)  # type: ignore[union-attr]
+                    emit(events.TextDelta, event.text, event.by)  # type: ignore[union-attr]
                 elif kind is ModelThinkingDelta:
                     if part != "thinking":
                         part = self._begin_part(part, "thinking")
-                    emit(ThinkingDelta, event.text)  # type: ignore[union-attr]
+                    emit(events.ThinkingDelta, event.text)  # type: ignore[union-attr]
                 elif kind is Reply:
                     item = _check_reply(event.item, self.model.name)  # type: ignore[union-attr]
                     reply = _with_cost(item, self.model.card)
@@ -284,11 +260,17 @@ class ModelCaller:
             problem = f"{self.model.name} was cancelled from inside"
             raise StreamBroken(problem, provider=self.model.name) from error
         finally:
-            if reply is None and self._has_streamed and self._attempt_usage is NO_USAGE:
+            if reply is not None:
+                self._attempt_usage = reply.usage  # lost if we are cancelled now
+            elif self._has_streamed and self._attempt_usage is NO_USAGE:
                 self._attempt_usage = UNKNOWN_USAGE
             close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
+            try:
+                if close is not None:
+                    await close()
+            except Exception as error:  # noqa: BLE001 - the reply counts, or the error before
+                problem = f"{self.model.name} could not close its stream: {error_text(error)}"
+                emit(events.WarningRaised, problem)
         if reply is None:
             raise StreamBroken(
                 f"{self.model.name} ended its stream without a reply", provider=self.model.name
@@ -316,50 +298,52 @@ class ModelCaller:
             line = (
                 f"{name} takes no task_budget: the option is ignored. max_turns and budgets hold."
             )
-            self._emitter.emit(Notified, line)
+            self._emitter.emit(events.Notified, line)
 
     def _begin_part(self, last: PartKind, kind: PartKind) -> PartKind:
         """End the open part and begin another one; "" stands for none."""
         if last:
-            self._emitter.emit(PartCommitted, last)
+            self._emitter.emit(events.PartCommitted, last)
         self._open_part = kind
         if kind:
             self._has_streamed = True
-            self._emitter.emit(PartBegan, kind)
+            self._emitter.emit(events.PartBegan, kind)
         return kind
 
     def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
         match event:
             case ModelToolCallDelta():
-                self._emitter.emit(ToolCallDelta, event.id, event.text)
+                self._emitter.emit(events.ToolCallDelta, event.id, event.text)
             case ModelToolCallBegan():
                 self._has_streamed = True
-                self._emitter.emit(ToolCallBegan, event.id, event.name)
+                self._emitter.emit(events.ToolCallBegan, event.id, event.name)
             case ModelToolCallRequested():
                 self._has_streamed = True
                 call = announced.add(event.call)
-                self._emitter.emit(ToolCallRequested, call)
-                self._on_call(call)
+                self._emitter.emit(events.ToolCallRequested, call)
+                if self._eager is not None:
+                    self._eager.schedule(call)
             case ModelUsageUpdated():
                 self._attempt_usage = add_cost(event.usage, self.model.card)
             case PartQuarantined():
                 self._quarantine |= {(event.position, event.part)}
-                self._on_quarantine(event)
+                if self._eager is not None:
+                    self._session.quarantine_part(event)
             case ModelNotified():
-                self._emitter.emit(Notified, event.text)
+                self._emitter.emit(events.Notified, event.text)
             case _:
                 pass
 
     def _discard_partial(self) -> None:
         if self._has_streamed:
             self._has_streamed = False
-            self._emitter.emit(ReplyDiscarded, sum(map(len, self._streamed_text)))
+            self._emitter.emit(events.ReplyDiscarded, sum(map(len, self._streamed_text)))
             self._streamed_text.clear()
 
     def _switch_to_fallback(self, error: ModelError) -> None:
         fallback = self.model.fallback
         assert fallback is not None, "recovery chose a fallback that is not there"
-        self._emitter.emit(ModelChanged, self.model.name, fallback.name, str(error))
+        self._emitter.emit(events.ModelChanged, self.model.name, fallback.name, str(error))
         self.model = fallback
 
 
@@ -387,7 +371,9 @@ class _AnnouncedCalls:
     repaired."""
 
     def __init__(
-        self, is_in_session: Callable[[str], bool], repair: Callable[[ToolCall], ToolCall]
+        self,
+        is_in_session: Callable[[str], bool],
+        repair: Callable[[ToolCall], ToolCall] | None,
     ) -> None:
         self._is_in_session = is_in_session
         self._repair = repair
@@ -396,7 +382,9 @@ class _AnnouncedCalls:
         self._final: list[ToolCall] = []
 
     def add(self, call: ToolCall) -> ToolCall:
-        final = self._repair(with_unique_id(call, self._is_taken))
+        final = with_unique_id(call, self._is_taken)
+        if self._repair is not None:
+            final = self._repair(final)
         self._ids.add(final.id)
         self._given.append(call)
         self._final.append(final)
@@ -422,37 +410,3 @@ class _AnnouncedCalls:
 
     def _is_taken(self, call_id: str) -> bool:
         return call_id in self._ids or self._is_in_session(call_id)
-
-
-def build_request(
-    session: LoopSession, system: str, toolbox: Toolbox, config: DriverConfig, cache: CacheRequest
-) -> ModelRequest:
-    """The request for the next reply, from the view as it is."""
-    state, turn, options = session.state, session.turn, session.settings.options or config.options
-    purpose: CallPurpose = config.purpose
-    if (closing := session.closing_stop) is not None:
-        # The tools stay in the request, so that its cached prefix stays valid.
-        options = msgspec.structs.replace(
-            options, max_tokens=closing.closing_tokens, tool_choice="none"
-        )
-        purpose = "closing"
-    return ModelRequest(
-        state.transcript,
-        system,
-        toolbox.specs,
-        options,
-        cache,
-        state.quarantine,
-        session.id,
-        turn.id,
-        make_turn_key(session),
-        caller=config.caller,
-        metadata=turn.metadata,
-        purpose=purpose,
-    )
-
-
-def make_turn_key(session: LoopSession) -> str:
-    """Which reply the next request asks for: the same after a crash. See request_keys.py."""
-    state = session.state
-    return f"{session.id}/{session.turn.id}/{len(state.transcript)}.{state.view_changes}"

@@ -17,7 +17,6 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -33,52 +32,39 @@ from treadle.core.contracts.model import (
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import CallNotAdmitted
 from treadle.core.events import Event, Notified, WarningRaised
-from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import ADMITTED, Gates
-from treadle.core.loop.inbox import Inbox
-from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.model_call import ModelCaller, RetryWithBudget, make_turn_key
-from treadle.core.loop.prepare import Toolbox, estimate_spec_chars
+from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
+from treadle.core.loop.parts import DriverParts
+from treadle.core.loop.request import make_turn_key
+from treadle.core.loop.toolbox import estimate_spec_chars
 from treadle.core.transcript.items import AssistantItem, NoticeItem
-from treadle.core.transcript.size_estimate import estimate_item_chars, estimate_text_chars
+from treadle.core.transcript.size_estimate import (
+    estimate_chars,
+    estimate_item_chars,
+    estimate_text_chars,
+)
 from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
 
 
-class ResetEager(Protocol):
-    def __call__(self, *, may_start: bool) -> None: ...
-
-
 class ModelGateway:
-    """`caller` streams the replies of turns; `reset_eager` is called before each of them."""
-
-    def __init__(
-        self,
-        config: DriverConfig,
-        emitter: Emitter,
-        session: LoopSession,
-        toolbox: Toolbox,
-        inbox: Inbox,
-        caller: ModelCaller,
-        reset_eager: ResetEager,
-    ) -> None:
-        self._config = config
-        self._emitter = emitter
-        self._session = session
-        self._toolbox = toolbox
-        self._inbox = inbox
-        self._caller = caller
-        self._reset_eager = reset_eager
-        self._turn_gates = Gates(config.gates, emitter)
+    def __init__(self, parts: DriverParts, eager: EagerCalls) -> None:
+        self._parts = parts
+        self._config, self._emitter, self._session = parts.config, parts.emitter, parts.session
+        self._toolbox = parts.toolbox
+        self._eager = eager
+        self.caller = ModelCaller(parts, parts.config.model, parts.emitter, eager)  # of turns
+        self.caller.admit_probe = partial(self._admit_probe, self.caller, parts.emitter)
+        self._turn_gates = Gates(parts.config.gates, parts.emitter)
         self._added_gates: tuple[Gate, ...] = ()  # of the turn
-        caller.admit_probe = partial(self._admit_probe, caller, emitter)
         self._partial_reply: AssistantItem | None = None
         self.call_stop: Stop | None = None  # how the turn ends if the last reply calls tools
 
     @property
     def model(self) -> Model:
         """The model of the next turn."""
-        return self._caller.model
+        return self.caller.model
 
     # --- replies of turns ----------------------------------------------------------------
 
@@ -86,20 +72,20 @@ class ModelGateway:
         """The reply; or RetryWithBudget: ask again with a new request; or why it is not asked for.
         Raises ModelError."""
         self._partial_reply = None
-        session, admitted = self._session, ADMITTED
+        session, gates, admitted = self._session, self._turn_gates, ADMITTED
         is_closing = request.purpose == "closing"
-        # A closing reply is reserved already, when the gates stopped the turn.
         if session.settings.gates is not self._added_gates:
             self._added_gates = session.settings.gates
-            self._turn_gates.set_gates((*self._config.gates, *self._added_gates))
-        if self._turn_gates.gates and not (is_closing and self._turn_gates.has_reservations):
-            stop, admitted = await self._turn_gates.admit(self._estimate_turn(request))
+            gates.set_gates((*self._config.gates, *self._added_gates))
+        # A closing reply is reserved already, when the gates stopped the turn.
+        if gates.gates and not (is_closing and gates.has_reservations):
+            stop, admitted = await gates.admit(self._estimate_turn(request))
             for text in admitted.notices:
                 session.append(NoticeItem(text, kind="budget"))
             if stop is not None and not (is_closing and stop.closing_tokens):
                 return stop
         self.call_stop = admitted.call_stop
-        self._reset_eager(may_start=admitted.call_stop is None)
+        self._eager.reset(may_start=admitted.call_stop is None)
         if admitted.notices or admitted.max_output is not None:
             request = msgspec.structs.replace(
                 request,
@@ -107,7 +93,7 @@ class ModelGateway:
                 options=_limit_output(request.options, admitted.max_output),
                 idempotency_key=make_turn_key(session),
             )
-        return await self._make_call(self._caller, request, self._turn_gates)
+        return await self._make_call(self.caller, request, gates)
 
     def take_partial_reply(self) -> AssistantItem | None:
         """The text that was streamed before the call was cancelled, without calls."""
@@ -119,12 +105,12 @@ class ModelGateway:
         self._turn_gates.settle(NO_USAGE)
 
     def _estimate_turn(self, request: ModelRequest) -> RequestEstimate:
-        card, session = self._caller.model.card, self._session
+        card, session = self.caller.model.card, self._session
         max_output = _find_max_output(session.settings.options or self._config.options, card)
         chars = 0
         if self._turn_gates.reads_size:
             fixed = estimate_text_chars(request.system) + self._toolbox.spec_chars
-            chars = session.chars + fixed
+            chars = estimate_chars(session.state.transcript) + fixed
         return session.estimate_request(card, chars, max_output, request.purpose)
 
     # --- all other calls -----------------------------------------------------------------
@@ -141,10 +127,7 @@ class ModelGateway:
         `on_settled` is told what each attempt used, also if the call is cancelled."""
         session_id, config = self._session.id, self._config
         silent = Emitter((_Relay(self._emitter),), session_id, config.name)
-        is_taken = self._session.has_call_id
-        caller = ModelCaller(
-            model or self.model, silent, config.clock, config.retry, is_taken_id=is_taken
-        )
+        caller = ModelCaller(self._parts, model or self.model, silent)
         request = msgspec.structs.replace(
             request,
             session_id=request.session_id or session_id,
@@ -172,7 +155,7 @@ class ModelGateway:
         )
         stop, admitted = await gates.admit(estimate)
         for text in admitted.notices:
-            self._inbox.put(NoticeItem(text, kind="budget"))
+            self._parts.inbox.put(NoticeItem(text, kind="budget"))
         is_too_short = purpose == "summary" and admitted.max_output is not None
         if stop is None and not is_too_short:
             return admitted.max_output
@@ -209,7 +192,7 @@ class ModelGateway:
     ) -> AssistantItem | RetryWithBudget:
         """The call that was admitted; what it used is settled and recorded, whatever happens."""
         reply: AssistantItem | RetryWithBudget | None = None
-        is_turn, purpose = caller is self._caller, request.purpose
+        is_turn, purpose = caller is self.caller, request.purpose
         try:
             reply = await caller.call(request)
             return reply
@@ -219,17 +202,17 @@ class ModelGateway:
             raise
         finally:
             used = lost = caller.take_lost_usage()  # of attempts without a reply
-            if lost is not NO_USAGE:
-                self._record(caller.last_model_name, lost, purpose)
             if isinstance(reply, AssistantItem):
                 used = reply.usage if lost is NO_USAGE else lost + reply.usage
-            gates.settle(used)
+            gates.settle(used)  # first: the log may fail
+            if on_settled is not None:
+                on_settled(used)
+            if lost is not NO_USAGE:
+                self._record(caller.last_model_name, lost, purpose)
             if is_turn and isinstance(reply, AssistantItem):
                 self._session.add_usage(reply.model, reply.usage, purpose, is_reply=True)
             elif isinstance(reply, AssistantItem):
                 self._record(caller.last_model_name, reply.usage, purpose)
-            if on_settled is not None:
-                on_settled(used)
 
     def _record(self, model: str, used: Usage, purpose: CallPurpose) -> None:
         if used != NO_USAGE:

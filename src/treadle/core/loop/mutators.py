@@ -6,22 +6,14 @@ one runs, so that an interruption loses none. Model calls of a mutator pass the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
 from treadle.core.errors import CallNotAdmitted, LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
-from treadle.core.loop.config import DriverConfig
-from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.instructions import Instructions
-from treadle.core.loop.interruption import await_contained
-from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_gateway import ModelGateway
-from treadle.core.loop.prepare import Toolbox
+from treadle.core.loop.parts import DriverParts
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
@@ -30,94 +22,75 @@ from treadle.core.transcript.transcript import Transcript
 
 
 class MutatorRunner:
-    def __init__(
-        self,
-        config: DriverConfig,
-        emitter: Emitter,
-        session: LoopSession,
-        toolbox: Toolbox,
-        hooks: Hooks,
-        gateway: ModelGateway,
-        instructions: Instructions,
-    ) -> None:
-        self._config = config
-        self._emitter = emitter
-        self._session = session
-        self._toolbox = toolbox
-        self._hooks = hooks
+    def __init__(self, parts: DriverParts, gateway: ModelGateway) -> None:
+        self._parts = parts
         self._gateway = gateway
-        self._instructions = instructions
 
     async def run(self, point: MutationPoint, focus: str = "") -> bool:
         """Run the mutators of a point; whether one changed the view."""
-        if not self._config.mutators:
+        parts, emitter, state = self._parts, self._parts.emitter, self._parts.session.state
+        if not parts.config.mutators:
             return False
-        state = self._session.state
-        scene = MutationContext(
+        context = MutationContext(
             point,
             state.transcript,
-            self._emitter.session_id,
-            self._emitter.turn_id,
+            emitter.session_id,
+            emitter.turn_id,
             self._gateway.model.card,
             state.last_usage,
-            estimate_text_chars(await self._instructions.read()) + self._toolbox.spec_chars,
-            lambda text: self._emitter.emit(Notified, text),
+            estimate_text_chars(await parts.instructions.read()) + parts.toolbox.spec_chars,
+            lambda text: emitter.emit(Notified, text),
             lambda: self._run_pre_compact_hooks(point),
             focus,
             self._gateway.call,
-            self._emitter.emit,
+            emitter.emit,
         )
-        return await run_mutators(self._config.mutators, scene, self._emitter, self._take_over)
+        return await self._run_all(context)
 
-    def _take_over(self, mutator: str, new: Transcript) -> Transcript:
-        self._session.replace_view(mutator, new)
-        return self._session.state.transcript
+    async def _run_all(self, context: MutationContext) -> bool:
+        emitter, session, has_changed = self._parts.emitter, self._parts.session, False
+        for mutator in self._parts.config.mutators:
+            if context.point not in mutator.points:
+                continue
+            emitter.emit(MutationStarted, mutator.name, context.point)
+            new: Transcript | None = None
+            try:
+                new = await self._mutate(mutator, context)
+            finally:
+                if new is context.transcript:
+                    new = None
+                emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
+            if new is None:
+                continue
+            broken = _find_new_violations(context.transcript, new)
+            if broken:
+                raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
+            session.replace_view(mutator.name, new)
+            context = msgspec.structs.replace(context, transcript=session.state.transcript)
+            has_changed = True
+        return has_changed
+
+    async def _mutate(self, mutator: Mutator, context: MutationContext) -> Transcript | None:
+        """The new view; None if the mutator failed, unless with an error of ours."""
+        emitter, who = self._parts.emitter, f"mutator {mutator.name}"
+        try:
+            return await emitter.await_contained(mutator.mutate(context), who)
+        except CallNotAdmitted as error:
+            emitter.emit(WarningRaised, f"{who} did nothing: {error}")
+        except TreadleError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a mutator may raise anything
+            problem = f"{who} failed: {type(error).__name__}: {error_message(error)}"
+            emitter.emit(WarningRaised, problem)
+        return None
 
     async def _run_pre_compact_hooks(self, point: MutationPoint) -> str | None:
         """None if a hook forbids the compaction, else a focus for the summary."""
         trigger = "manual" if point == "on_request" else "auto"
-        answers = await self._hooks.run("pre_compact", {"trigger": trigger})
+        answers = await self._parts.hooks.run("pre_compact", {"trigger": trigger})
         if any(isinstance(answer, Block) for answer in answers):
             return None
         return "\n".join(answer.text for answer in answers if isinstance(answer, AddContext))
-
-
-async def run_mutators(
-    mutators: Sequence[Mutator],
-    context: MutationContext,
-    emitter: Emitter,
-    take_over: Callable[[str, Transcript], Transcript],
-) -> bool:
-    """Whether one changed the view; `take_over` gets each lawful new view and gives it back."""
-    has_changed = False
-    for mutator in mutators:
-        if context.point not in mutator.points:
-            continue
-        emitter.emit(MutationStarted, mutator.name, context.point)
-        new: Transcript | None = None
-        try:
-            new = await await_contained(mutator.mutate(context), f"mutator {mutator.name}", emitter)
-        except CallNotAdmitted as error:
-            emitter.emit(WarningRaised, f"mutator {mutator.name} did nothing: {error}")
-        except TreadleError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a mutator may raise anything
-            problem = (
-                f"mutator {mutator.name} failed: {type(error).__name__}: {error_message(error)}"
-            )
-            emitter.emit(WarningRaised, problem)
-        finally:
-            if new is context.transcript:
-                new = None
-            emitter.emit(MutationFinished, mutator.name, context.point, new is not None)
-        if new is None:
-            continue
-        broken = _find_new_violations(context.transcript, new)
-        if broken:
-            raise LawBroken(mutator.name, broken[0].law, broken[0].problem)
-        context = msgspec.structs.replace(context, transcript=take_over(mutator.name, new))
-        has_changed = True
-    return has_changed
 
 
 def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:

@@ -1,6 +1,7 @@
 """Prepare: before a call runs. Look up the tool, parse and validate, ask policy and hooks.
 
     prepare         every call of a reply: validated, decided, or put up for approval
+    RoundPreviews   what the calls would do, shown to the user who has to approve them
     apply_hooks     pre_tool_use hooks, right before a call runs
 
 Runs no tool. What is wrong with a call is its result. Used by tool_round.py; then comes execute.py.
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,15 +20,12 @@ from treadle.core.contracts.hook import AddContext, Block, Change, Permit
 from treadle.core.contracts.policy import (
     Allow,
     AllowAll,
-    Ask,
     DefaultPolicy,
     Deny,
     PermissionRequest,
-    Policy,
     Verdict,
     require_approval,
 )
-from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import (
     NO_ACCESS,
     Access,
@@ -36,98 +34,24 @@ from treadle.core.contracts.tool import (
     Preview,
     Tool,
     ToolContext,
-    ToolSpec,
 )
-from treadle.core.errors import ConfigError, ToolError, WorkspaceError, error_text
-from treadle.core.events import Notified, ToolsChanged, WarningRaised
-from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.interruption import await_contained
-from treadle.core.loop.previews import RoundPreviews
+from treadle.core.errors import ToolError, WorkspaceError, error_text
+from treadle.core.events import Notified, WarningRaised
+from treadle.core.loop.parts import DriverParts
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
-from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.state import SessionState
 from treadle.lib.json.schema import list_arguments
-from treadle.lib.text.text import suggest
 
-MAX_LISTED_TOOLS = 40
+T = TypeVar("T")
+
+POLICY_TIMEOUT = 600.0  # seconds; the call is denied after it
 FAILING_UNREADABLE = (
     "{name} would fail on {paths} as it is now, so the user was not asked. Why is not told: "
     "reading it needs the user's approval. Read it first, then make the change on what is there"
 )
-
-
-class Toolbox:
-    """The tools of a source by their names, as they were before the last model call."""
-
-    def __init__(self, source: ToolSource, emitter: Emitter) -> None:
-        self._source = source
-        self._emitter = emitter
-        self._source_tools: Sequence[Tool] | None = None
-        self._added: tuple[Tool, ...] = ()
-        self._by_name: dict[str, Tool] = {}
-        self.all_specs: tuple[ToolSpec, ...] = ()
-        self.specs: tuple[ToolSpec, ...] = ()  # those that the model is told about
-        self.spec_chars = 0
-
-    def add_tools(self, tools: tuple[Tool, ...]) -> None:
-        """Add these to those of the source, for the turns that come; no event tells of them."""
-        if tools != self._added:
-            self._added, self._source_tools = tools, None
-
-    def refresh(self) -> None:
-        """Read the source again; emit an event if tools came or went."""
-        tools = self._source.tools()
-        if tools is self._source_tools:
-            return
-        before, is_first = self._by_name, self._source_tools is None
-        self._source_tools = tools
-        self._by_name = {tool.spec.name: tool for tool in tools}
-        for tool in self._added:
-            if self._by_name.setdefault(tool.spec.name, tool) is not tool:
-                raise ConfigError(f"two tools are named {tool.spec.name!r}; rename your own")
-        self.all_specs = tuple([tool.spec for tool in self._by_name.values()])
-        self.specs = tuple([spec for spec in self.all_specs if not spec.unlisted])
-        for spec in self.all_specs:
-            schema: object = spec.schema
-            if not isinstance(schema, dict):
-                problem = f"its schema is {schema!r:.80}; it must be a dict"
-                raise ConfigError(f"tool {spec.name!r}: {problem}")
-        self.spec_chars = estimate_spec_chars(self.specs)
-        added = tuple(name for name in self._by_name if name not in before)
-        removed = tuple(name for name in before if name not in self._by_name)
-        if not is_first and (added or removed):
-            self._emitter.emit(ToolsChanged, added, removed)
-
-    def find(self, name: str) -> Tool | None:
-        """The tool of this name, also one that a tool of the list forwards to."""
-        tool = self._by_name.get(name)
-        if tool is not None:
-            return tool
-        forwards = (getattr(other, "find_target", None) for other in self._by_name.values())
-        return next((found for find in forwards if find and (found := find(name))), None)
-
-    def unknown_tool_error(self, name: str) -> str:
-        names = [spec.name for spec in self.specs]
-        near = suggest(name, names)
-        hint = f"; did you mean `{near}`?" if near else "."
-        more = f" and {len(names) - MAX_LISTED_TOOLS} more" if len(names) > MAX_LISTED_TOOLS else ""
-        listed = f" The tools are {', '.join(names[:MAX_LISTED_TOOLS])}{more}." if names else ""
-        return f"error: unknown tool `{name}`{hint}{listed}"
-
-
-def estimate_spec_chars(specs: Sequence[ToolSpec]) -> int:
-    """What the definitions of these tools add to a request."""
-    return sum(
-        len(spec.name)
-        + estimate_text_chars(spec.description)
-        + len(msgspec.json.encode(spec.schema))
-        for spec in specs
-        if not spec.deferred
-    )
 
 
 class PreparedCall(msgspec.Struct, frozen=True):
@@ -158,20 +82,13 @@ class CallPreparer:
     """Validates calls and finds out who has to decide about them."""
 
     def __init__(
-        self,
-        policy: Policy,
-        emitter: Emitter,
-        toolbox: Toolbox,
-        hooks: Hooks,
-        on_notice: Callable[[NoticeItem], object],
-        make_context: Callable[[PreparedCall], ToolContext],
+        self, parts: DriverParts, make_context: Callable[[PreparedCall], ToolContext]
     ) -> None:
+        self._parts = parts
+        self._policy, self._emitter = parts.config.policy, parts.emitter
+        self._toolbox, self._hooks = parts.toolbox, parts.hooks
         self._make_context = make_context
-        self._policy = policy
-        self._emitter = emitter
-        self._toolbox = toolbox
-        self._hooks = hooks
-        self._on_notice = on_notice
+        self._previews: RoundPreviews | None = None  # of the round that is prepared
         # By call id: what the policy and the hooks said. None: a hook has permitted the call.
         self.asked: dict[str, tuple[Arguments, PendingApproval | None]] = {}
 
@@ -181,7 +98,7 @@ class CallPreparer:
         """Every call, and the approvals that are still needed. May be repeated."""
         prepared: list[PreparedCall] = []
         approvals: list[PendingApproval] = []
-        previews = RoundPreviews(self._make_context, self._emitter)
+        self._previews = None
         for call in calls:
             if call.id in state.early_results:
                 prepared.append(PreparedCall(call, early_result=state.early_results[call.id]))
@@ -189,15 +106,15 @@ class CallPreparer:
             decision, intent = state.decisions.get(call.id), state.intents.get(call.id)
             ready = self.validate(call, decision)
             if intent is not None and intent.is_assumed and ready.tool is not None:
-                intent = _assume_effect(intent, ready.tool.spec)
+                effect = ready.tool.spec.effect
+                is_pure = effect == "pure"  # it may be repeated
+                intent = None if is_pure else msgspec.structs.replace(intent, effect=effect)
             if intent is not None:
                 ready = msgspec.structs.replace(ready, intent=intent)
             if ready.refusal is None and intent is None:
-                ready = await self._authorize(ready, decision, approvals, previews)
+                ready = await self._authorize(ready, decision, approvals, prepared)
             elif ready.refusal is None and intent is not None and intent.effect == "verifiable":
                 ready = await self._authorize_after_crash(ready, decision)
-            if ready.refusal is None:
-                previews.add_earlier(ready)
             prepared.append(ready)
         return prepared, approvals
 
@@ -212,7 +129,10 @@ class CallPreparer:
             expected = list_arguments(tool.spec.name, tool.spec.schema)
             return PreparedCall(call, tool, refusal=f"error: {parsed}. {expected} Nothing was run.")
         if hasattr(tool, "target") and isinstance(tool, ForwardingTool):
-            target = tool.target(parsed)
+            try:
+                target = tool.target(parsed)
+            except Exception as error:  # noqa: BLE001 - becomes the call's result
+                target = error_text(error)
             if isinstance(target, str):
                 return PreparedCall(call, tool, refusal=f"error: {target}")
             tool, parsed = target
@@ -234,12 +154,15 @@ class CallPreparer:
             work: object = self._policy.decide(self._permission_request(prepared))
             if not inspect.isawaitable(work):
                 return self._deny_failed(f"{name}.decide must be `async def`")
-            verdict: object = await await_contained(work, "the policy", self._emitter)
+            verdict: object = await self._contain_policy(work)
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             return self._deny_failed(error_text(error))
         if isinstance(verdict, Verdict):
             return verdict
         return self._deny_failed(f"{name} returned {verdict!r:.80}; expected Allow, Deny or Ask")
+
+    def _contain_policy(self, work: Awaitable[T]) -> Awaitable[T]:
+        return self._emitter.await_contained(work, "the policy", POLICY_TIMEOUT)
 
     def _deny_failed(self, problem: str) -> Deny:
         self._emitter.emit(WarningRaised, f"the policy failed, and the call is denied: {problem}")
@@ -255,7 +178,7 @@ class CallPreparer:
                 case Change(arguments=arguments) if arguments is not None and tool is not None:
                     prepared, is_changed = self._check(prepared.call, tool, arguments), True
                 case AddContext(text=text):
-                    self._on_notice(NoticeItem(text, kind="hook"))
+                    self._parts.inbox.put(NoticeItem(text, kind="hook"))
         if not is_changed or prepared.refusal is not None:
             return prepared
         verdict = await self.decide(prepared)
@@ -297,9 +220,10 @@ class CallPreparer:
         prepared: PreparedCall,
         decision: ApprovalDecision | None,
         approvals: list[PendingApproval],
-        previews: RoundPreviews | None = None,
+        earlier: Sequence[PreparedCall] | None = None,
     ) -> PreparedCall:
-        """Decide, or add the call to the approvals that are needed, unless it would fail."""
+        """Decide, or add the call to the approvals that are needed, unless it would fail; `earlier`
+        are the calls before it, for a preview."""
         if decision is not None and decision.decision == "deny":
             return prepared.denied(decision.reason)
         arguments, asked = self.asked.get(prepared.call.id, (None, None))
@@ -318,17 +242,32 @@ class CallPreparer:
             if decision.always:
                 await self._save_rules(prepared, decision, verdict.rules)
             return prepared
-        try:
-            shown = await previews.preview(prepared) if previews is not None else None
-        except ToolError as error:
-            return await self._refuse_failing(prepared, error)
+        shown: Preview | None = None
+        if earlier is not None:
+            if self._previews is None:
+                self._previews = RoundPreviews(self._parts, self._make_context)
+            try:
+                shown = await self._previews.preview(prepared, earlier)
+            except ToolError as error:
+                return await self._refuse_failing(prepared, error)
         answers = await self._hooks.run("permission_request", hook_data(prepared))
         if answers and isinstance(answers[-1], Block):
             return prepared.denied(answers[-1].reason)
         if answers and isinstance(answers[-1], Permit):
             self.asked[prepared.call.id] = prepared.arguments, None
             return prepared
-        asked = _pending_approval(prepared, verdict, shown, self._emitter.session_id)
+        asked = PendingApproval(
+            prepared.call,
+            prepared.summary,
+            verdict.reason,
+            verdict.rules,
+            shown,
+            prepared.access,
+            kind=verdict.kind,
+            session_id=self._emitter.session_id,
+            risks=verdict.risks,
+            wider_mode=verdict.wider_mode,
+        )
         self.asked[prepared.call.id] = prepared.arguments, asked
         approvals.append(asked)
         return prepared
@@ -370,8 +309,7 @@ class CallPreparer:
             return
         try:
             request = self._permission_request(prepared)
-            work = self._policy.save_rules(request, rules)
-            await await_contained(work, "the policy", self._emitter)
+            await self._contain_policy(self._policy.save_rules(request, rules))
         except Exception as error:  # noqa: BLE001 - the call is allowed all the same
             self._emitter.emit(WarningRaised, f"the rule could not be saved: {error_text(error)}")
 
@@ -385,6 +323,71 @@ class CallPreparer:
             prepared.summary,
             prepared.access,
         )
+
+
+class RoundPreviews:
+    """The previews of one round. Each sees the files as the earlier calls of the round will leave
+    them. Its ToolError says that the call would fail: such a call is not put up for approval."""
+
+    def __init__(
+        self, parts: DriverParts, make_context: Callable[[PreparedCall], ToolContext]
+    ) -> None:
+        self._parts = parts
+        self._make_context = make_context
+        self._looked_at = 0  # of the earlier calls
+        self._shown: dict[str, Preview | None] = {}  # by call id
+        self._planned_files: dict[str, bytes | None] = {}
+        self._read_keys: set[str] = set()
+        self._is_anything_changed = False  # by a command, or by a tool that does not say what
+
+    async def preview(
+        self, prepared: PreparedCall, earlier: Sequence[PreparedCall]
+    ) -> Preview | None:
+        """What the call would do. ToolError: it would fail, whatever the earlier calls do."""
+        for one in earlier[self._looked_at :]:
+            if one.refusal is None and one.early_result is None:
+                await self._plan(one)
+        self._looked_at = len(earlier)
+        try:
+            shown = self._shown[prepared.call.id] = await self._run_preview(prepared)
+        except ToolError as error:
+            if not self._may_change(prepared):
+                raise
+            return Preview("text", f"This call would fail as things are now: {error}")
+        except Exception as error:  # noqa: BLE001 - the user decides without it
+            return Preview("text", f"no preview: {error_text(error)}")
+        return msgspec.structs.replace(shown, files={}) if shown is not None else None
+
+    def _may_change(self, prepared: PreparedCall) -> bool:
+        """Whether an earlier call can change what the preview of this one depends on."""
+        keys = prepared.access.reads | prepared.access.writes
+        return self._is_anything_changed or not self._read_keys.isdisjoint(keys)
+
+    async def _plan(self, prepared: PreparedCall) -> None:
+        """Remember what a call will do to files."""
+        access, tool = prepared.access, prepared.tool
+        self._read_keys |= access.reads
+        if tool is None or tool.spec.effect == "pure":
+            return
+        shown = self._shown.get(prepared.call.id)
+        try:
+            shown = shown or await self._run_preview(prepared)
+        except Exception:  # noqa: BLE001 - its own approval or result tells what is wrong
+            pass
+        if shown is not None and shown.files:
+            self._planned_files |= shown.files
+        else:
+            self._is_anything_changed = True
+
+    async def _run_preview(self, prepared: PreparedCall) -> Preview | None:
+        assert prepared.tool is not None, "only calls of known tools are shown"
+        context = msgspec.structs.replace(
+            self._make_context(prepared), planned_files=dict(self._planned_files)
+        )
+        spec, work = prepared.tool.spec, prepared.tool.preview(prepared.arguments, context)
+        timeout = self._parts.config.get_timeout(spec)
+        who = f"the preview of {spec.name}"
+        return await self._parts.emitter.await_contained(work, who, timeout)
 
 
 def _find_wrong_access(access: object) -> str | None:
@@ -407,28 +410,6 @@ def _find_wrong_access(access: object) -> str | None:
 
 def _is_file_access(file: object) -> bool:
     return isinstance(file, FileAccess) and isinstance(file.path, str)
-
-
-def _assume_effect(intent: Intent, spec: ToolSpec) -> Intent | None:
-    """An assumed intent with the effect of its tool; None if the call may be repeated."""
-    return None if spec.effect == "pure" else msgspec.structs.replace(intent, effect=spec.effect)
-
-
-def _pending_approval(
-    prepared: PreparedCall, ask: Ask, shown: Preview | None, session_id: str
-) -> PendingApproval:
-    return PendingApproval(
-        prepared.call,
-        prepared.summary,
-        ask.reason,
-        ask.rules,
-        shown,
-        prepared.access,
-        kind=ask.kind,
-        session_id=session_id,
-        risks=ask.risks,
-        wider_mode=ask.wider_mode,
-    )
 
 
 def hook_data(prepared: PreparedCall) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from treadle.core import errors
 from treadle.core.argument_checks import (
     FLAG,
     Expected,
@@ -33,26 +34,14 @@ from treadle.core.argument_checks import (
     optional,
     whole_number,
 )
-from treadle.core.errors import (
-    AccessDenied,
-    CacheUnsupported,
-    ContextTooLong,
-    ModelError,
-    Overloaded,
-    QuotaExhausted,
-    RateLimited,
-    ReplyTimedOut,
-    StreamBroken,
-    UnknownModel,
-    Unreachable,
-)
+from treadle.core.errors import ModelError
 
 RETRIES: Mapping[type[ModelError], int] = {
-    RateLimited: 5,
-    Overloaded: 3,
-    Unreachable: 3,
-    StreamBroken: 3,
-    ReplyTimedOut: 1,
+    errors.RateLimited: 5,
+    errors.Overloaded: 3,
+    errors.Unreachable: 3,
+    errors.StreamBroken: 3,
+    errors.ReplyTimedOut: 1,
 }
 BASE_DELAY = 1.0
 MAX_BACKOFF = 60.0
@@ -60,14 +49,14 @@ MAX_WAIT = 300.0
 
 # Errors of one model's account, name or service: another model can help.
 FALLBACK_ERRORS = (
-    RateLimited,
-    Overloaded,
-    Unreachable,
-    StreamBroken,
-    AccessDenied,
-    QuotaExhausted,
-    UnknownModel,
-    CacheUnsupported,
+    errors.RateLimited,
+    errors.Overloaded,
+    errors.Unreachable,
+    errors.StreamBroken,
+    errors.AccessDenied,
+    errors.QuotaExhausted,
+    errors.UnknownModel,
+    errors.CacheUnsupported,
 )
 
 
@@ -145,11 +134,6 @@ def _may_retry(error: ModelError, failures: Mapping[type[ModelError], int], retr
     if retry.attempts is None or not allowed:
         return failures.get(type(error), 0) < allowed
     return sum(failures.values()) + 1 < retry.attempts
-
-
-def may_compact(error: ModelError) -> bool:
-    """Whether a smaller request could succeed."""
-    return isinstance(error, ContextTooLong)
 
 
 def _delay(error: ModelError, failures: int, jitter: float) -> float:

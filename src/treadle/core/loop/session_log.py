@@ -108,11 +108,11 @@ class SessionLog(WrappedStore):
         await self.flush()
         self._needs_flush = self._has_store  # what became of the effect
 
-    async def flush_before_model_call(self) -> None:
-        """Make the user's message and the results of effects durable before the model call; a full
-        disk stops the run here, before another request is paid for."""
-        if self._needs_flush or (self._has_store and self.wrapped.write_error is not None):
-            await self.flush()
+    @property
+    def must_flush(self) -> bool:
+        """Whether a model call has to wait: the user's message and the results of effects are to be
+        durable before it. A full disk stops the run here, before another request is paid for."""
+        return self._needs_flush or (self._has_store and self.wrapped.write_error is not None)
 
     async def aclose(self) -> None:
         """Flush and close the store. Nothing is logged after it."""

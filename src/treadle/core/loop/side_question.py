@@ -13,17 +13,14 @@ import msgspec
 
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import EmptyReply, LoopError
-from treadle.core.loop.background import cancel_all
-from treadle.core.loop.config import DriverConfig
-from treadle.core.loop.instructions import Instructions
-from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_gateway import ModelGateway
-from treadle.core.loop.prepare import Toolbox
+from treadle.core.loop.parts import DriverParts
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.lib.tasks import cancel_all
 
 STILL_RUNNING = "(still running)"
 QUESTION_TEMPLATE = """\
@@ -35,18 +32,8 @@ by it.
 
 
 class SideQuestions:
-    def __init__(
-        self,
-        config: DriverConfig,
-        session: LoopSession,
-        toolbox: Toolbox,
-        instructions: Instructions,
-        gateway: ModelGateway,
-    ) -> None:
-        self._config = config
-        self._session = session
-        self._toolbox = toolbox
-        self._instructions = instructions
+    def __init__(self, parts: DriverParts, gateway: ModelGateway) -> None:
+        self._parts = parts
         self._gateway = gateway
         self._asking: set[asyncio.Task[AssistantItem]] = set()
         self._stopped: set[asyncio.Task[AssistantItem]] = set()
@@ -98,21 +85,20 @@ class SideQuestions:
         return reply
 
     async def _build_request(self, question: str) -> ModelRequest:
-        if not self._session.is_turn_running:
-            self._toolbox.refresh()
+        parts, config, toolbox = self._parts, self._parts.config, self._parts.toolbox
+        if not parts.session.is_turn_running:
+            toolbox.refresh()
         text = QUESTION_TEMPLATE.format(question=question)
-        system, state = await self._instructions.read(), self._session.state
+        system, state = await parts.instructions.read(), parts.session.state
         transcript = _answer_open_calls(state.transcript, state.early_results)
         # What the turn has to call or to return does not concern the answer.
-        options = msgspec.structs.replace(
-            self._config.options, tool_choice="none", output_schema=None
-        )
+        options = msgspec.structs.replace(config.options, tool_choice="none", output_schema=None)
         return ModelRequest(
             transcript.append(UserItem((Text(text),))),
             system,
-            self._toolbox.specs,
+            toolbox.specs,
             options,
-            self._config.cache,
+            config.cache,
             state.quarantine,
         )
 

@@ -17,26 +17,23 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.core.contracts.policy import Allow
-from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import error_text
 from treadle.core.events import ToolDetached, ToolFinished, ToolStarted, WarningRaised, preview
-from treadle.core.loop.background import RUNNING_TEXT, cancel_all
-from treadle.core.loop.config import DriverConfig
+from treadle.core.loop.background import RUNNING_TEXT
 from treadle.core.loop.eager import EagerCalls
-from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.execute import CallExecutor, ignore_detach
-from treadle.core.loop.hooks import Hooks
-from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.prepare import CallPreparer, PreparedCall, Toolbox
-from treadle.core.loop.scheduler import ScheduledCall, run_calls
+from treadle.core.loop.execute import CallExecutor
+from treadle.core.loop.parts import DriverParts
+from treadle.core.loop.prepare import CallPreparer, PreparedCall
 from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.truncation import truncate
 from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import make_interrupted_result
-from treadle.core.transcript.items import NoteKind, NoticeItem, ResultNote, ToolResultItem
+from treadle.core.transcript.items import NoteKind, ResultNote, ToolResultItem
+from treadle.lib.scheduler import Job, run_jobs
+from treadle.lib.tasks import cancel_all, mark_done
 
 T = TypeVar("T")
 
@@ -54,31 +51,14 @@ class ToolRound:
     """Carries out the calls of a reply."""
 
     def __init__(
-        self,
-        config: DriverConfig,
-        emitter: Emitter,
-        toolbox: Toolbox,
-        hooks: Hooks,
-        tasks: TaskManager,
-        session: LoopSession,
-        on_notice: Callable[[NoticeItem], object],
-        ask_host: Callable[[str, ApprovalRequest], Awaitable[None]],
-        is_stopping: Callable[[], bool],
+        self, parts: DriverParts, ask_host: Callable[[str, ApprovalRequest], Awaitable[None]]
     ) -> None:
-        self._config = config
-        self._emitter = emitter
-        self._hooks = hooks
-        self._tasks = tasks
-        self._session = session
-        self._runner = ToolRunner(emitter)
-        self._executor = CallExecutor(
-            config, emitter, hooks, tasks, self._runner, session, on_notice, ask_host, is_stopping
-        )
-        make_context = self._executor.make_context
-        self._preparer = CallPreparer(
-            config.policy, emitter, toolbox, hooks, on_notice, make_context
-        )
-        self.eager = EagerCalls(toolbox, hooks, config.max_parallel, self._run_eagerly)
+        self._config, self._emitter, self._hooks = parts.config, parts.emitter, parts.hooks
+        self._tasks, self._session = parts.tasks, parts.session
+        self._runner = ToolRunner(parts.emitter, parts.interruption.is_stopping)
+        self._executor = CallExecutor(parts, self._runner, ask_host)
+        self._preparer = CallPreparer(parts, self._executor.make_context)
+        self.eager = EagerCalls(parts, self._run_eagerly)
 
     async def prepare(
         self, calls: Sequence[ToolCall]
@@ -99,12 +79,14 @@ class ToolRound:
         def save_early(result: ToolResultItem) -> None:
             self._session.write(EarlyResult(result))
 
-        reusable = self.eager.find_reusable([ready.call for ready in prepared])
+        reusable, eager = frozenset[str](), self.eager
+        if eager.has_started:
+            reusable = eager.find_reusable([ready.call for ready in prepared])
         if len(prepared) == 1:
             add_result(await self._answer(prepared[0], reusable))
         else:
-            calls = [
-                ScheduledCall(
+            jobs = [
+                Job(
                     partial(self._answer, ready, reusable),
                     _is_concurrent(ready),
                     ready.access.reads,
@@ -112,8 +94,9 @@ class ToolRound:
                 )
                 for ready in prepared
             ]
-            await run_calls(calls, self._config.max_parallel, add_result, save_early)
-        await self.eager.cancel_started()
+            await run_jobs(jobs, self._config.max_parallel, add_result, save_early)
+        if eager.has_started:
+            await eager.cancel_started()
         self._executor.forget_started()
         self._preparer.asked.clear()
         return tuple(results)
@@ -130,6 +113,25 @@ class ToolRound:
         if not is_old and not self._executor.has_started(call.id):
             return make_interrupted_result(call, CANCELLED_CALL)
         return make_interrupted_result(call, INTERRUPTED_CALL)
+
+    async def find_child_requests(
+        self, prepared: Sequence[PreparedCall]
+    ) -> list[tuple[str, ApprovalRequest]]:
+        """What the child agents of interrupted calls wait for, each with the id of its call."""
+        found: list[tuple[str, ApprovalRequest]] = []
+        for ready in prepared:
+            restore = getattr(ready.tool, "restore_approvals", None)
+            if restore is None or ready.intent is None or ready.refusal is not None:
+                continue
+            context, who = self._executor.make_context(ready), f"the approvals of {ready.call.name}"
+            try:
+                work = restore(ready.arguments, context)
+                requests = await self._emitter.await_contained(work, who)
+            except Exception as error:  # noqa: BLE001 - the call itself tells it when it continues
+                self._emitter.emit(WarningRaised, f"{who}: {error_text(error)}")
+            else:
+                found += [(ready.call.id, request) for request in requests]
+        return found
 
     def forget_asked(self) -> None:
         """The round is over: what policy and hooks said about its calls is not needed."""
@@ -170,12 +172,7 @@ class ToolRound:
             return self._finalize(prepared, RunResult(output, prepared.refusal_outcome))
         if prepared.tool is not None and prepared.tool.spec.detachable:
             return await self._run_detachable(prepared, prepared.tool.spec.detach_after)
-        return await self._run(prepared)
-
-    async def _run(
-        self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
-    ) -> ToolResultItem:
-        return self._finalize(prepared, await self._executor.execute(prepared, detach))
+        return self._finalize(prepared, await self._executor.execute(prepared))
 
     async def _run_eagerly(self, call: ToolCall) -> ToolResultItem | None:
         """Run the call now if no approval is needed; what is wrong with it is reported later."""
@@ -184,7 +181,7 @@ class ToolRound:
             return None
         if not isinstance(await self._preparer.decide(prepared), Allow):
             return None
-        return await self._run(prepared)
+        return self._finalize(prepared, await self._executor.execute(prepared))
 
     async def _run_detachable(
         self, prepared: PreparedCall, declared: float | None
@@ -197,11 +194,11 @@ class ToolRound:
         loop = asyncio.get_running_loop()
         detach_requested: asyncio.Future[None] = loop.create_future()
 
-        def detach() -> None:
-            if not detach_requested.done():
-                detach_requested.set_result(None)
+        async def run() -> ToolResultItem:
+            detach = partial(mark_done, detach_requested)
+            return self._finalize(prepared, await self._executor.execute(prepared, detach))
 
-        work = loop.create_task(self._run(prepared, detach))
+        work = loop.create_task(run())
         try:
             either: list[asyncio.Future[Any]] = [work, detach_requested]
             await asyncio.wait(either, timeout=after, return_when=asyncio.FIRST_COMPLETED)

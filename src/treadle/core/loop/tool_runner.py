@@ -7,6 +7,7 @@ keeps running it is abandoned, and its late result is reported but ignored. Used
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 
@@ -15,12 +16,11 @@ import msgspec
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError, error_message, error_text
 from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
-from treadle.core.loop.background import cancel_all
-from treadle.core.loop.deadlines import Deadlines
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.interruption import mark_done
-from treadle.core.transcript.content import Arguments, Text, check_parts, to_json_object
+from treadle.core.transcript.content import Arguments, Text, check_parts
 from treadle.core.transcript.items import CallOutcome
+from treadle.lib.json.strict_json import to_json_object
+from treadle.lib.tasks import Deadlines, cancel_all, mark_done
 
 INTERRUPT_GRACE_SECONDS = 0.15  # the user is waiting
 TIMEOUT_GRACE_SECONDS = 5.0
@@ -40,8 +40,9 @@ class RunResult(msgspec.Struct, frozen=True):
 class ToolRunner:
     """Runs tools, and watches those that were abandoned."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, is_stopping: Callable[[], bool]) -> None:
         self._emitter = emitter
+        self._is_stopping = is_stopping
         self._abandoned: dict[str, asyncio.Task[ToolOutput]] = {}  # by call id
         self._deadlines = Deadlines()
         self._late_results: dict[str, RunResult] = {}  # of calls that ended while being stopped
@@ -101,7 +102,7 @@ class ToolRunner:
     async def _call_tool(
         self, tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
     ) -> ToolOutput:
-        if done.cancelled() or context.is_cancelled():
+        if done.cancelled() or (self._is_stopping() and context.is_cancelled()):
             raise asyncio.CancelledError  # interrupted since ToolStarted: no effect begins
         try:
             output: object = await tool.call(arguments, context)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treadle.core.contracts.tool import ToolOutput
-from treadle.core.transcript.content import ResultContent, Text, ToolCall, fix_surrogates
+from treadle.core.transcript.content import ResultContent, Text, ToolCall
 from treadle.core.transcript.items import CallOutcome, ResultNote, ToolResultItem
+from treadle.lib.text.text import fix_surrogates
 
 
 def truncation_marker(total: int) -> str:

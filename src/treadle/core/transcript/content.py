@@ -6,15 +6,12 @@ these; the codec of a provider converts them to its own blocks and back.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from json import JSONDecoder
+from treadle.lib.json.strict_json import NotStrict, decode_strictly
 
 Arguments = dict[str, Any]
 
@@ -152,49 +149,13 @@ def _describe_wrong_part(part: object) -> str:
     return f"content consists of Text, Image and Document parts, not {part!r:.80}{hint}"
 
 
-def to_json_object(value: object) -> dict[str, Any]:
-    """The value as the log will give it back, paths as texts; TypeError if it cannot be stored."""
-    if not isinstance(value, dict):
-        raise TypeError(f"a dict is expected, not {type(value).__name__}")
-    try:
-        stored = msgspec.json.encode(value, enc_hook=_encode_path)
-    except UnicodeEncodeError:
-        import json  # rarely needed
-
-        builtins = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_path)
-        return cast(dict[str, Any], json.loads(json.dumps(builtins)))
-    except RecursionError:
-        raise TypeError("the value contains itself") from None
-    return cast(dict[str, Any], msgspec.json.decode(stored))
-
-
-def _encode_path(value: object) -> str:
-    if isinstance(value, os.PathLike):
-        return os.fsdecode(value)
-    raise TypeError(f"a value of the type {type(value).__name__} cannot be stored in a session")
-
-
-def fix_surrogates(text: str) -> str:
-    """The text with lone surrogates joined or replaced: UTF-8 cannot encode them."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def parse_arguments(raw: str) -> Arguments | str:
     """Parse the arguments of a call strictly; a string says what is wrong with them."""
     if not raw.strip():
         return {}
     try:
-        decoder = _get_strict_decoder()
-        value, end = decoder.raw_decode(raw.lstrip(_JSON_SPACES))
-        if end != len(raw):  # spaces, or more than one value
-            value = decoder.decode(raw)
-    except _InvalidArguments as problem:
+        value = decode_strictly(raw)
+    except NotStrict as problem:
         return str(problem)
     except RecursionError:
         return "the arguments are nested too deeply"
@@ -205,52 +166,3 @@ def parse_arguments(raw: str) -> Arguments | str:
     kind = type(value).__name__
     hint = " (JSON encoded twice?)" if isinstance(value, str) else ""
     return f"the arguments must be a JSON object, not {kind}{hint}"
-
-
-_JSON_SPACES = " \t\r\n"
-
-
-class _InvalidArguments(ValueError):
-    pass
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> Arguments:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _InvalidArguments(f"the key {twice!r} is given twice in the arguments")
-    return value
-
-
-def _reject_constant(name: str) -> Any:
-    raise _InvalidArguments(f"{name} is not valid JSON")
-
-
-def _parse_float(text: str) -> float:
-    value = float(text)
-    if value in (_INFINITY, -_INFINITY):
-        raise _InvalidArguments(f"the number {text:.40} in the arguments is too large")
-    return value
-
-
-def _parse_integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
-        raise _InvalidArguments(f"the number {text:.40}... in the arguments is too large")
-    return int(text)
-
-
-_INFINITY = float("inf")
-_MAX_DIGITS = 308  # of a number that other JSON parsers read
-
-
-@cache
-def _get_strict_decoder() -> JSONDecoder:
-    from json import JSONDecoder  # an agent is made without it
-
-    return JSONDecoder(
-        object_pairs_hook=_unique_keys,
-        parse_constant=_reject_constant,
-        parse_float=_parse_float,
-        parse_int=_parse_integer,
-    )

@@ -19,7 +19,11 @@ EffectClass = Literal["pure", "verifiable", "irreversible"]
 DecidedBy = Literal["", "user", "headless", "hook"]
 
 
-class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind", omit_defaults=True):
+class _Entry(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+    """The shape of an entry in the log: `kind` names it."""
+
+
+class ItemAdded(_Entry, frozen=True, tag="item"):
     """The transcript grew by one item. `message_id` is that of a message that was queued before, or
     given to a run."""
 
@@ -27,16 +31,14 @@ class ItemAdded(msgspec.Struct, frozen=True, tag="item", tag_field="kind", omit_
     message_id: str = ""
 
 
-class InputQueued(msgspec.Struct, frozen=True, tag="queued", tag_field="kind", omit_defaults=True):
+class InputQueued(_Entry, frozen=True, tag="queued"):
     """A message waits for its place in the transcript. Earlier versions gave it no id."""
 
     item: UserItem | NoticeItem
     message_id: str = ""
 
 
-class InputDropped(
-    msgspec.Struct, frozen=True, tag="unqueued", tag_field="kind", omit_defaults=True
-):
+class InputDropped(_Entry, frozen=True, tag="unqueued"):
     """A queued message does not enter the transcript: a hook blocked it, or the user withdrew it.
     `index`, of earlier versions, is its position among the queued ones."""
 
@@ -44,7 +46,7 @@ class InputDropped(
     message_id: str = ""
 
 
-class InputMoved(msgspec.Struct, frozen=True, tag="moved", tag_field="kind", omit_defaults=True):
+class InputMoved(_Entry, frozen=True, tag="moved"):
     """The user gave a queued message another place: `to` is a position among the queued ones, as
     `index`, of earlier versions, is."""
 
@@ -53,12 +55,12 @@ class InputMoved(msgspec.Struct, frozen=True, tag="moved", tag_field="kind", omi
     message_id: str = ""
 
 
-class TurnBegan(msgspec.Struct, frozen=True, tag="turn", tag_field="kind", omit_defaults=True):
+class TurnBegan(_Entry, frozen=True, tag="turn"):
     turn_id: str
     agent: str = ""  # the name of the agent
 
 
-class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_defaults=True):
+class Intent(_Entry, frozen=True, tag="intent"):
     """A call is about to have its effect. `evidence` is what a probe will compare. `raw` holds the
     arguments of the run if they differ from the model's: edited, changed by a hook, forwarded.
     `is_assumed`: the log is damaged where the intent would be; the call may or may not have run.
@@ -74,16 +76,14 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="kind", omit_d
     is_withdrawn: bool = False
 
 
-class EarlyResult(msgspec.Struct, frozen=True, tag="settled", tag_field="kind"):
+class EarlyResult(_Entry, frozen=True, tag="settled"):
     """A call ended while an earlier call of its round is still running: the result is durable now
     and enters the transcript later, in the model's order."""
 
     result: ToolResultItem
 
 
-class ApprovalDecision(
-    msgspec.Struct, frozen=True, tag="ruling", tag_field="kind", omit_defaults=True
-):
+class ApprovalDecision(_Entry, frozen=True, tag="ruling"):
     """The decision on a call. `raw` holds the arguments if they were edited."""
 
     call_id: str
@@ -94,9 +94,7 @@ class ApprovalDecision(
     decided_by: DecidedBy = ""
 
 
-class ViewRewritten(
-    msgspec.Struct, frozen=True, tag="compaction", tag_field="kind", omit_defaults=True
-):
+class ViewRewritten(_Entry, frozen=True, tag="compaction"):
     """Items [start, stop) of the view are replaced. The old items stay in the log.
 
     `is_repair`: the old items break a law, so an Uncompacted does not bring them back. `length` is
@@ -112,24 +110,24 @@ class ViewRewritten(
     length: int = 0
 
 
-class Uncompacted(msgspec.Struct, frozen=True, tag="uncompact", tag_field="kind"):
+class Uncompacted(_Entry, frozen=True, tag="uncompact"):
     """The view is the whole history again; all replacements are undone."""
 
 
-class Rewound(msgspec.Struct, frozen=True, tag="rewind", tag_field="kind"):
+class Rewound(_Entry, frozen=True, tag="rewind"):
     """The view is again what it was before this turn began; messages that wait are dropped."""
 
     turn_id: str
 
 
-class Forked(msgspec.Struct, frozen=True, tag="fork", tag_field="kind"):
+class Forked(_Entry, frozen=True, tag="fork"):
     """What is before this entry is the history of another session, which has been forked. What that
     one spent, and the messages that wait there, belong to it."""
 
     session_id: str
 
 
-class Quarantined(msgspec.Struct, frozen=True, tag="quarantine", tag_field="kind"):
+class Quarantined(_Entry, frozen=True, tag="quarantine"):
     """A provider rejected this part of the view; it is not sent again."""
 
     position: int
@@ -137,7 +135,7 @@ class Quarantined(msgspec.Struct, frozen=True, tag="quarantine", tag_field="kind
     reason: str
 
 
-class NoticeShown(msgspec.Struct, frozen=True, tag="notice", tag_field="kind"):
+class NoticeShown(_Entry, frozen=True, tag="notice"):
     """One line that was shown to the user."""
 
     text: str
@@ -158,27 +156,22 @@ class Restore(msgspec.Struct, frozen=True, omit_defaults=True):
     is_partial: bool = False
 
 
-class Checkpoint(
-    msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind", omit_defaults=True
-):
+class Checkpoint(_Entry, frozen=True, tag="checkpoint"):
     """The state of the files at this point.
 
-    Before and after the work of a turn (earlier versions do not say `side`), or, with `restore`,
-    before files go back; then there is no turn. `agent_files`, after a turn: the changed files that
-    only the agent can have changed; the other ones changed while a command of the agent ran.
-    `user_files`: the user changed these last, the agent may have changed them before (if they are
-    among `agent_files`, too, it has); `tree` has them as they were before the work.
+    Before and after work of the agent in a turn (the first version does not say `side`), or, with
+    `restore`, before files go back; then there is no turn. `background`: at a time of this work
+    only these calls ran, in the background, so that some of the changes may be the user's.
     """
 
     turn_id: str
     tree: str
     side: Literal["", "before", "after"] = ""
     restore: Restore | None = None
-    agent_files: tuple[str, ...] = ()
-    user_files: tuple[str, ...] = ()
+    background: tuple[str, ...] = ()
 
 
-class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", omit_defaults=True):
+class UsageRecorded(_Entry, frozen=True, tag="usage"):
     """What one model call used, and what it was for; "": written by an earlier version."""
 
     model: str
@@ -186,7 +179,7 @@ class UsageRecorded(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     purpose: CallPurpose | Literal[""] = ""
 
 
-class ChildUsageRecorded(msgspec.Struct, frozen=True, tag="child_usage", tag_field="kind"):
+class ChildUsageRecorded(_Entry, frozen=True, tag="child_usage"):
     """What a child agent used in one model call. `session_id` is the child's; its own session, if
     it has one, has the same call as a UsageRecorded."""
 
@@ -195,7 +188,7 @@ class ChildUsageRecorded(msgspec.Struct, frozen=True, tag="child_usage", tag_fie
     usage: Usage
 
 
-class HeadRecorded(msgspec.Struct, frozen=True, tag="head", tag_field="kind", omit_defaults=True):
+class HeadRecorded(_Entry, frozen=True, tag="head"):
     """What the last request began with, before its items: a later process keeps to it, or says what
     a change costs. `system` and `definitions` (of the tools) are checksums. `is_unattended`,
     only of earlier versions: the instructions say that the user cannot answer. The last three are
@@ -222,7 +215,7 @@ class WakeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
 
 
-class Suspended(msgspec.Struct, frozen=True, tag="parked", tag_field="kind", omit_defaults=True):
+class Suspended(_Entry, frozen=True, tag="parked"):
     """The turn waits on disk and the process may end. The next entry of the turn ends the wait."""
 
     turn_id: str
@@ -231,7 +224,7 @@ class Suspended(msgspec.Struct, frozen=True, tag="parked", tag_field="kind", omi
     detail: str = ""
 
 
-class TurnEnded(msgspec.Struct, frozen=True, tag="end", tag_field="kind", omit_defaults=True):
+class TurnEnded(_Entry, frozen=True, tag="end"):
     turn_id: str
     reason: str
     detail: str = ""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from treadle.core.transcript.content import AssistantContent, Text, ToolCall
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
     CallOutcome,
@@ -128,34 +128,18 @@ def _repair_ids(items: Sequence[Item]) -> list[Item]:
     renamed: dict[str, list[str]] = {}
     for item in items:
         if isinstance(item, AssistantItem):
-            renamed = {}
-            item = with_unique_ids(item, seen.__contains__, renamed)
-            seen.update(call.id for call in item.calls)
+            renamed, content = {}, list(item.content)
+            for number, part in enumerate(content):
+                if type(part) is ToolCall:
+                    fresh = content[number] = with_unique_id(part, seen.__contains__)
+                    renamed.setdefault(part.id, []).append(fresh.id)
+                    seen.add(fresh.id)
+            if tuple(content) != item.content:
+                item = msgspec.structs.replace(item, content=tuple(content))
         elif isinstance(item, ToolResultItem) and renamed.get(item.call_id):
             item = msgspec.structs.replace(item, call_id=renamed[item.call_id].pop(0))
         mended.append(item)
     return mended
-
-
-def with_unique_ids(
-    reply: AssistantItem,
-    is_taken: Callable[[str], bool],
-    renamed: dict[str, list[str]] | None = None,
-) -> AssistantItem:
-    """The reply with every empty, repeated or taken call id replaced by a new one."""
-    own: set[str] = set()
-    content: list[AssistantContent] = []
-    changed = False
-    for part in reply.content:
-        if type(part) is ToolCall:
-            fresh = with_unique_id(part, lambda taken: taken in own or is_taken(taken))
-            own.add(fresh.id)
-            if renamed is not None:
-                renamed.setdefault(part.id, []).append(fresh.id)
-            changed = changed or fresh is not part
-            part = fresh
-        content.append(part)
-    return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
 
 
 def with_unique_id(call: ToolCall, is_taken: Callable[[str], bool]) -> ToolCall:

@@ -27,9 +27,9 @@ from treadle.core.transcript.content import (
     UserContent,
     check_files,
     check_parts,
-    fix_surrogates,
 )
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.text import fix_surrogates
 
 StopReason = Literal[
     "end_turn", "tool_use", "max_tokens", "stop_sequence", "pause", "refusal", "context", "aborted"

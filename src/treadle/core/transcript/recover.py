@@ -6,8 +6,8 @@
     a law is broken (a damaged log)           the view is repaired
     a fork                                    the turn ends: what is open belongs to the other one
 
-Every store, rewind, fork, child and fleet uses these functions. Uses integrity.py (the laws) and
-state.py.
+Every store, rewind, fork, child and fleet uses these functions. `list_entries` describes a whole
+state, for a log that begins with it. Uses integrity.py (the laws) and state.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from treadle.core.transcript.entries import (
+    ChildUsageRecorded,
     EarlyResult,
     Entry,
     Forked,
@@ -22,13 +23,25 @@ from treadle.core.transcript.entries import (
     InputQueued,
     Intent,
     ItemAdded,
+    Quarantined,
+    Rewound,
+    TurnBegan,
     TurnEnded,
+    UsageRecorded,
+    ViewRewritten,
 )
 from treadle.core.transcript.integrity import make_interrupted_result, repair_round
 from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.pending import AwaitInput, Rest, RunTools, pending
-from treadle.core.transcript.state import SessionState, diff_views, fold_entries
+from treadle.core.transcript.state import (
+    SessionState,
+    TurnState,
+    diff_views,
+    fold_entries,
+    make_turn_id,
+)
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
 
 REPAIR = "repair"
 INTERRUPTED = "interrupted"  # the kind of a notice: a turn was interrupted after it
@@ -84,8 +97,8 @@ def recovered(state: SessionState) -> SessionState:
 
 def is_interrupted(transcript: Transcript) -> bool:
     """Whether the last turn was interrupted, and nothing came after it."""
-    last = transcript[-1:]
-    return bool(last) and isinstance(last[0], NoticeItem) and last[0].kind == INTERRUPTED
+    last = transcript.last
+    return isinstance(last, NoticeItem) and last.kind == INTERRUPTED
 
 
 def _find_end_reason(state: SessionState) -> str:
@@ -120,3 +133,61 @@ def repair_entries(
             if call.id not in begun
         ]
     return entries
+
+
+# --- a whole state -----------------------------------------------------------------------
+
+
+def list_entries(state: SessionState) -> list[Entry]:
+    """Entries for an empty log, of which `fold_entries` makes the state again: of a session that
+    begins with the history of another one, or a snapshot. A rewind to a turn before a compaction
+    then brings back its whole history."""
+    history = state.full_history
+    turn = state.turn or TurnState("")
+    entries: list[Entry] = [Forked(origin) for origin in reversed(state.origins)]
+    entries += _list_usage(state.usage - turn.usage, state.child_usage - turn.child_usage)
+    position, open_id, refused = 0, "", frozenset[tuple[int, int]]()
+    for start in state.turn_starts:
+        length = len(start.full_history)
+        entries += [ItemAdded(item) for item in history[position:length]]
+        position = max(position, length)
+        entries += _end(state, open_id)
+        entries += _list_quarantined(start.quarantine - refused)
+        refused |= start.quarantine
+        open_id = start.turn_id
+        entries.append(TurnBegan(open_id))
+    entries += [ItemAdded(item) for item in history[position:]]
+    if state.history is not None:
+        entries.append(diff_views("snapshot", state.history, state.transcript))
+        refused = frozenset()
+    entries += _list_quarantined(state.quarantine - refused)
+    if open_id == turn.id:
+        entries += _list_usage(turn.usage, turn.child_usage)
+    else:
+        entries += _end(state, open_id)
+    last_id = make_turn_id(state.turns)
+    if state.turns and last_id != open_id:  # a turn that was taken back; its number is used
+        entries += [TurnBegan(last_id), Rewound(last_id)]
+    entries += [*state.decisions.values(), *state.intents.values()]
+    entries += [EarlyResult(result) for result in state.early_results.values()]
+    entries += [InputQueued(one.item, one.id) for one in state.queued]
+    changes = sum([isinstance(entry, (ViewRewritten, Rewound)) for entry in entries])
+    # They are counted, so that no request has the key of an earlier one.
+    no_change = ViewRewritten("snapshot", 0, 0, (), is_repair=True)
+    return [no_change] * (state.view_changes - changes) + entries
+
+
+def _list_usage(own: Usage, of_children: Usage) -> list[Entry]:
+    entries: list[Entry] = [UsageRecorded("", own)] if own != NO_USAGE else []
+    return entries + ([ChildUsageRecorded("", "", of_children)] if of_children != NO_USAGE else [])
+
+
+def _list_quarantined(parts: frozenset[tuple[int, int]]) -> list[Entry]:
+    return [Quarantined(position, part, "") for position, part in sorted(parts)]
+
+
+def _end(state: SessionState, turn_id: str) -> list[Entry]:
+    end = state.last_end
+    if end is not None and end.turn_id == turn_id:
+        return [end]
+    return [TurnEnded(turn_id, "end_turn")] if turn_id else []

@@ -152,23 +152,22 @@ def find_differences(one: SessionState, other: SessionState) -> list[str]:
 
 
 def _add_item(state: SessionState, entry: ItemAdded) -> SessionState:
-    item, kind = entry.item, type(entry.item)
+    item = entry.item
     transcript = state.transcript.append(item)
     history = None if state.history is None else state.history.append(item)
-    if kind is ToolResultItem:
-        return _add_result(state, item, transcript, history)  # type: ignore[arg-type]
-    if kind is AssistantItem:
+    if type(item) is ToolResultItem:
+        return _add_result(state, item, transcript, history)
+    if type(item) is AssistantItem:
         if state.decisions or state.intents or state.early_results:
             # Of a reply that a damaged log has lost: the ids of its calls may come again.
             state = replace(state, decisions={}, intents={}, early_results={})
-        used: Usage = item.usage  # type: ignore[union-attr]
+        used = item.usage
         return replace(
             state, transcript=transcript, history=history, suspended=None, last_usage=used
         )
     turn = state.turn
-    if kind is UserItem and turn is not None and item.metadata:  # type: ignore[union-attr]
-        metadata = {**turn.metadata, **item.metadata}  # type: ignore[union-attr]
-        turn = replace(turn, metadata=metadata)
+    if type(item) is UserItem and turn is not None and item.metadata:
+        turn = replace(turn, metadata={**turn.metadata, **item.metadata})
     return replace(
         state,
         transcript=transcript,
@@ -182,10 +181,15 @@ def _add_item(state: SessionState, entry: ItemAdded) -> SessionState:
 def _add_result(
     state: SessionState, result: ToolResultItem, transcript: Transcript, history: Transcript | None
 ) -> SessionState:
-    turn, call_id = state.turn, result.call_id
+    turn, call_id, before = state.turn, result.call_id, state.transcript.last
     if turn is not None:
-        rounds = turn.rounds + _ends_round(transcript)
-        turn = replace(turn, calls=turn.calls + 1, rounds=rounds)
+        if type(before) is AssistantItem:
+            ends_round = len(before.calls) == 1
+        else:
+            ends_round = not isinstance(pending(transcript), RunTools)
+        turn = replace(turn, calls=turn.calls + 1, rounds=turn.rounds + ends_round)
+    if not (state.decisions or state.intents or state.early_results):
+        return replace(state, transcript=transcript, history=history, suspended=None, turn=turn)
     return replace(
         state,
         transcript=transcript,
@@ -196,14 +200,6 @@ def _add_result(
         intents=_without(state.intents, call_id),
         early_results=_without(state.early_results, call_id),
     )
-
-
-def _ends_round(transcript: Transcript) -> bool:
-    """Whether the last item is the result of the last open call."""
-    reply = transcript[-2] if len(transcript) > 1 else None
-    if type(reply) is AssistantItem:
-        return len(reply.calls) == 1
-    return not isinstance(pending(transcript), RunTools)
 
 
 def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
@@ -251,7 +247,7 @@ def _find_place(queued: tuple[QueuedMessage, ...], entry: InputDropped | InputMo
 def _begin_turn(state: SessionState, entry: TurnBegan) -> SessionState:
     turn_id = entry.turn_id
     start = TurnStart(turn_id, state.transcript, state.quarantine, state.history, state.last_start)
-    last = state.transcript[-1] if state.transcript else None
+    last = state.transcript.last
     # A message that was in the history before its turn.
     metadata = (last.metadata or {}) if isinstance(last, UserItem) else {}
     return replace(

@@ -54,6 +54,10 @@ class Transcript(Sequence[Item]):
         longer._length = self._length + 1
         return longer
 
+    @property
+    def last(self) -> Item | None:
+        return self._shared.items[self._length - 1] if self._length else None
+
     def extend(self, items: Iterable[Item]) -> Transcript:
         longer = self
         for item in items:

@@ -11,14 +11,13 @@ import msgspec
 
 # What a model call is for. turn: a reply of a turn; closing: its last one, at a limit. The others
 # are no part of the conversation: search looks for what a provider refuses, judge is a hook's.
-CallPurpose = Literal[
-    "turn", "closing", "side_question", "summary", "title", "search", "judge", "sampling"
-]
+CallPurpose = Literal["turn", "closing", "side_question", "summary", "search", "judge", "sampling"]
 TURN_PURPOSES: frozenset[CallPurpose] = frozenset({"turn", "closing", "search", "summary"})
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Tokens and cost of one or more model calls. `cost` is in USD; None means unknown.
+    """Tokens and cost of one or more model calls. `cost` is in USD; None means that it, or a part
+    of it, is unknown. `partial_cost` is then what is known of it.
 
     `input` counts tokens that were neither read from the cache nor written to it. A model that does
     not give the cost of a reply leaves it out: it is computed from the prices of the model's card.
@@ -31,6 +30,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reasoning: int = 0
     requests: int = 0
     cost: float | None = 0.0
+    partial_cost: float = 0.0
+
+    @property
+    def known_cost(self) -> float:
+        """The cost of the calls whose cost is known."""
+        return self.partial_cost if self.cost is None else self.cost
 
     @property
     def total_input(self) -> int:
@@ -41,7 +46,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.total_input + self.output
 
     def __add__(self, other: Usage) -> Usage:
-        cost, more = self.cost, other.cost
+        cost, more, known = self.cost, other.cost, 0.0
+        if cost is None or more is None:
+            cost, known = None, self.known_cost + other.known_cost
+        else:
+            cost += more
         return Usage(
             self.input + other.input,
             self.output + other.output,
@@ -49,20 +58,23 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.cache_write + other.cache_write,
             self.reasoning + other.reasoning,
             self.requests + other.requests,
-            None if cost is None or more is None else cost + more,
+            cost,
+            known,
         )
 
     def __sub__(self, other: Usage) -> Usage:
         """What is left of it without `other`, which is a part of it."""
-        unknown = self.cost is None or other.cost is None
+        known = max(0.0, self.known_cost - other.known_cost)
+        is_unknown = self.cost is None or other.cost is None
         return Usage(
-            input=self.input - other.input,
-            output=self.output - other.output,
-            cache_read=self.cache_read - other.cache_read,
-            cache_write=self.cache_write - other.cache_write,
-            reasoning=self.reasoning - other.reasoning,
-            requests=self.requests - other.requests,
-            cost=None if unknown else max(0.0, (self.cost or 0.0) - (other.cost or 0.0)),
+            self.input - other.input,
+            self.output - other.output,
+            self.cache_read - other.cache_read,
+            self.cache_write - other.cache_write,
+            self.reasoning - other.reasoning,
+            self.requests - other.requests,
+            None if is_unknown else known,
+            known if is_unknown else 0.0,
         )
 
 

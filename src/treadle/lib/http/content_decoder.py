@@ -1,7 +1,7 @@
 """Decodes the content encodings gzip and deflate, as servers really send them.
 
 Sans-IO: compressed chunks go in, plain bytes come out. Several gzip members follow each other, and
-deflate comes with or without its zlib header. Used by models/http and the tool web_fetch.
+deflate comes with or without its zlib header. Used by client.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The TLS context of our HTTP clients, with the certificates that the environment names.
+"""The TLS context of the HTTP client, with the certificates that the environment names.
 
-It opens no connection. Used by models/http and the tool web_fetch.
+It opens no connection. Used by client.py.
 """
 
 from __future__ import annotations

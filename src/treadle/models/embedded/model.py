@@ -1,7 +1,7 @@
 """`Embedded`: a model on this machine, without a key, behind the Model contract.
 
 A request becomes one constrained completion: one of a few calls, or an answer. It decides nothing:
-the aids that a small model needs are in assist.py. The weights are loaded at the first request
+the aids that a small model needs are in aids/. The weights are loaded at the first request
 (server.py).
 """
 

@@ -30,10 +30,10 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken, UnknownModel
-from treadle.models.http.client import Client
-from treadle.models.http.sse import SSEReader
-from treadle.models.http.timeouts import Timeouts
-from treadle.models.http.transport import ConnectFailed, Response, TransportError
+from treadle.lib.http.client import Client
+from treadle.lib.http.sse import SSEReader
+from treadle.lib.http.timeouts import Timeouts
+from treadle.lib.http.transport import ConnectFailed, Response, TransportError
 
 SERVER_SCRIPT = Path(__file__).with_name("server_process.py")
 MAX_CACHED_PREFIXES = 8

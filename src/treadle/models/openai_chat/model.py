@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import BadRequest
+from treadle.lib.http.timeouts import Timeouts
 from treadle.models.catalog import card_for
-from treadle.models.http.timeouts import Timeouts
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest

@@ -16,8 +16,8 @@ from treadle.core.contracts.model import Model, ModelCard, ModelRequest, Reply
 from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.http.timeouts import Timeouts
 from treadle.models.catalog import card_for
-from treadle.models.http.timeouts import Timeouts
 from treadle.models.openai_responses.decoding import ResponsesDecoder, split_response
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
 from treadle.models.provider_base.codec import EncodedRequest

@@ -28,13 +28,12 @@ from treadle.core.transcript.content import (
     Text,
     ToolCall,
     UserContent,
-    fix_surrogates,
 )
 from treadle.core.transcript.integrity import INTERRUPTED_RESULT
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
-from treadle.core.transcript.size_estimate import image_size
 from treadle.core.transcript.transcript import Transcript
-from treadle.lib.text.text import format_bytes
+from treadle.lib.files.media_size import image_size
+from treadle.lib.text.text import fix_surrogates, format_bytes
 from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import (
     MediaSize,

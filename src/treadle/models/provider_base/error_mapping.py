@@ -28,8 +28,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.lib.text.lazy_regex import compile_lazily
-from treadle.models.http.transport import (
+from treadle.lib.http.transport import (
     BadRedirect,
     ConnectFailed,
     ProxyFailed,
@@ -37,6 +36,7 @@ from treadle.models.http.transport import (
     TLSFailed,
     TransportError,
 )
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.provider_base.error_types import (
     ProviderErrorBody,
     classify_error,

@@ -22,9 +22,9 @@ from treadle.core.contracts.model import (
 )
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import BadRequest, ContextTooLong, ModelError, StreamBroken
-from treadle.models.http.sse import SSEReader
-from treadle.models.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from treadle.models.http.transport import Response, Transport, TransportError
+from treadle.lib.http.sse import SSEReader
+from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from treadle.lib.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
 from treadle.models.provider_base.error_mapping import (
     find_refused_tool,
@@ -190,11 +190,11 @@ class HTTPModel:
         """Created at the first request: most models that are named are never used."""
         if self._transport is None:
             if self._client is None:
-                from treadle.models.http.client import get_shared_client
+                from treadle.lib.http.client import get_shared_client
 
                 self._transport = get_shared_client()
             else:
-                from treadle.models.http.sdk_transport import as_transport
+                from treadle.models.provider_base.sdk_transport import as_transport
 
                 self._transport = as_transport(self._client)
         return self._transport

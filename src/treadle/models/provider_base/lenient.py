@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from treadle.core.transcript.content import fix_surrogates
+from treadle.lib.text.text import fix_surrogates
 
 T = TypeVar("T", bound=msgspec.Struct)
 

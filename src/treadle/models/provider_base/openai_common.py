@@ -21,8 +21,8 @@ from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
+from treadle.lib.http.timeouts import Timeouts
 from treadle.models.effort_defaults import DISABLED, resolve_thinking
-from treadle.models.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json_string

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.models.http.local_hosts import is_local
+from treadle.lib.http.local_hosts import is_local
 
 # The field for the thinking effort: one word, OpenRouter's object, or none.
 EffortField = Literal["reasoning_effort", "reasoning", ""]
@@ -188,7 +188,7 @@ def normalize_base_url(base_url: str, quirks: Quirks, variable: str = "") -> str
     if "://" not in url and _is_host(url, quirks):
         url = f"http://{url}"
     if base_url != quirks.base_url:
-        from treadle.models.http.urls import check_base_url
+        from treadle.models.provider_base.base_url import check_base_url
 
         check_base_url(url, variable or f"the base URL of {quirks.name}")
     url = url.rstrip("/")

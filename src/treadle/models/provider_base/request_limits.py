@@ -36,7 +36,7 @@ from treadle.core.transcript.items import (
     ToolResultItem,
     UserItem,
 )
-from treadle.core.transcript.size_estimate import image_size
+from treadle.lib.files.media_size import image_size
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import format_bytes
 

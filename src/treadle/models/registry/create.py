@@ -16,8 +16,8 @@ import msgspec
 from treadle.core.argument_checks import TEXT, check
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
+from treadle.lib.http.local_hosts import is_loopback
 from treadle.models.catalog import card_for, without_tool_search
-from treadle.models.http.local_hosts import is_loopback
 from treadle.models.registry.model_names import Alias, Aliases, resolve_model
 from treadle.models.registry.providers import (
     AUTH_TOKEN_VARIABLE,
@@ -124,7 +124,7 @@ def _find_key_and_url(
     # A key is sent to an address from a settings file only if the file names the key. The OpenAI
     # models check this themselves.
     if url is not None and provider.kind == "anthropic":
-        from treadle.models.http.urls import check_base_url
+        from treadle.models.provider_base.base_url import check_base_url
 
         check_base_url(url, f"the base_url of an alias for {provider.name}")
         host = urlsplit(url).hostname or ""

@@ -63,9 +63,9 @@ class _ModelList(msgspec.Struct):
 
 async def _list_server_models(base_url: str, seconds: float) -> tuple[str, ...] | None:
     """The names that a server lists; None if no model server answers there."""
-    from treadle.models.http.client import Client
-    from treadle.models.http.timeouts import Timeouts
-    from treadle.models.http.transport import TransportError
+    from treadle.lib.http.client import Client
+    from treadle.lib.http.timeouts import Timeouts
+    from treadle.lib.http.transport import TransportError
 
     client = Client(environ={})  # no proxy: it would answer for servers that are not running
     timeouts = Timeouts(connect=seconds, first_byte=seconds, total=seconds, max_bytes=1 << 20)

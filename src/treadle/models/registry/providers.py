@@ -87,7 +87,7 @@ def find_base_url(provider: ProviderEntry, environ: Mapping[str, str]) -> str | 
 
 def find_url_problem(provider: ProviderEntry, environ: Mapping[str, str]) -> str:
     """What is wrong with the address that this environment sets for the provider; "" if nothing."""
-    from treadle.models.http.urls import check_base_url
+    from treadle.models.provider_base.base_url import check_base_url
 
     variable = find_set_variable(provider.url_variables, environ)
     if not variable:

@@ -7,25 +7,20 @@ rules. Configuration of the user and the system is trusted. Used by `git_evaluat
 
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from treadle.policy.evaluation.git_index import list_submodules, read_indexes
-from treadle.policy.evaluation.git_repository import (
+from treadle.lib.files.file_view import FileView
+from treadle.lib.git.config import ConfigEntries, read_config
+from treadle.lib.git.repository import (
     GitRepository,
     join_path,
     list_repositories,
     open_repository,
 )
-from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.shell.analysis.git_content import GitReading
 
-_MAX_CONFIG_BYTES = 1 << 20
 _MAX_SUBMODULE_DEPTH = 4
 _MAX_NESTED_NAMES = 50_000
-_SECTION = re.compile(r"""\[\s*([\w.-]+)\s*(?:"((?:\\.|[^"\\\n])*)")?\s*\]""")
-_KEY = re.compile(r"([A-Za-z][\w-]*)[ \t\r]*")
-_BLANKS = " \t\r\n"
-_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\", "\n": ""}
 _BOOLEAN = re.compile(r"|true|false|yes|no|on|off|[01]", re.IGNORECASE)
 # Keys with a program that reading commands run, and values of them that are harmless.
 _PROGRAM_KEYS: tuple[tuple[str, str], ...] = (
@@ -38,7 +33,6 @@ _PROGRAM_KEYS: tuple[tuple[str, str], ...] = (
 )
 _HELP_KEY = r"help\.(?:format|browser|htmlpath)|web\.browser|(?:man|browser)\..+"
 _MERGE_KEY = r"merge\..+\.driver"
-ConfigEntries = list[tuple[str, str]]  # keys in lower case, and their values
 # In a partial clone, reading fetches missing objects with these.
 _PARTIAL_CLONE_KEY = re.compile(
     r"remote\..+\.(?:promisor|partialclonefilter)|extensions\.partialclone"
@@ -57,7 +51,7 @@ NO_OPTIONS = GitReading()
 
 
 def find_git_program(
-    file_system: FileSystemView, cwd: str, reading: GitReading = NO_OPTIONS, home: str = ""
+    file_system: FileView, cwd: str, reading: GitReading = NO_OPTIONS, home: str = ""
 ) -> str:
     """What a reading git command in `cwd` would run, as a reason for the user; "" if nothing."""
     repositories = list(list_repositories(file_system, cwd))
@@ -68,10 +62,10 @@ def find_git_program(
 
 
 def _check_repository(
-    file_system: FileSystemView, repository: GitRepository, reading: GitReading, depth: int
+    file_system: FileView, repository: GitRepository, reading: GitReading, depth: int
 ) -> str:
     config = ConfigEntries()
-    for file in list_config_files(repository):
+    for file in repository.config_files:
         entries = read_config(file_system, file)
         if entries is None:
             return f"{file} cannot be checked, and it can make git run programs"
@@ -87,77 +81,6 @@ def _check_repository(
         if file_system.lstat(f"{hooks}/{name}") is not None:
             return f"the hook {hooks}/{name} runs when git reads the files"
     return _check_submodules(file_system, repository, config, reading, depth)
-
-
-def list_config_files(repository: GitRepository) -> tuple[str, str]:
-    return f"{repository.common}/config", f"{repository.git_folder}/config.worktree"
-
-
-def get_hash_size(config: ConfigEntries) -> int:
-    return 32 if ("extensions.objectformat", "sha256") in config else 20
-
-
-def read_config(file_system: FileSystemView, path: str) -> ConfigEntries | None:
-    """The entries of a config file; None if it cannot be parsed."""
-    content = file_system.read(path, _MAX_CONFIG_BYTES)
-    if content is None:
-        return None if file_system.lstat(path) is not None else []
-    try:
-        return list(_parse_config(content.decode("utf-8-sig", errors="replace")))
-    except ValueError:
-        return None
-
-
-def _parse_config(text: str) -> Iterator[tuple[str, str]]:
-    """Parses as git does: a value may go on in the next line, and a section within a line."""
-    section, at = "", 0
-    while True:
-        while at < len(text) and text[at] in _BLANKS:
-            at += 1
-        if at == len(text):
-            return
-        if text[at] in "#;":
-            end = text.find("\n", at)
-            at = end if end >= 0 else len(text)
-        elif match := _SECTION.match(text, at):
-            section = ".".join(filter(None, match.groups())).lower()
-            at = match.end()
-        elif section and (match := _KEY.match(text, at)):
-            value, at = _parse_value(text, match.end())
-            yield f"{section}.{match[1].lower()}", value
-        else:
-            raise ValueError(text[at : at + 80])
-
-
-def _parse_value(text: str, at: int) -> tuple[str, int]:
-    """The value after a key, without quotes and comments, and where its last line ends."""
-    if not text.startswith("=", at):
-        if text[at : at + 1] not in ("", "\n", "#", ";"):
-            raise ValueError(text[at : at + 80])
-        return "", at
-    value, is_quoted, is_comment = "", False, False
-    at += 1
-    while at < len(text) and text[at] != "\n":
-        char = text[at]
-        if is_comment:
-            pass
-        elif char == "\\":
-            at += 2 if text.startswith("\r\n", at + 1) else 1
-            value += _ESCAPES[text[at]] if text[at : at + 1] in _ESCAPES else _raise(text, at)
-        elif char == '"':
-            is_quoted = not is_quoted
-        elif char in "#;" and not is_quoted:
-            is_comment = True
-        else:
-            value += char
-        at += 1
-    if is_quoted:
-        raise ValueError(value)
-    return value.strip(_BLANKS), at
-
-
-def _raise(text: str, at: int) -> str:
-    raise ValueError(text[at : at + 80])
 
 
 def _is_partial_clone(config: ConfigEntries) -> bool:
@@ -188,36 +111,31 @@ def _find_hooks_folder(config: ConfigEntries, repository: GitRepository) -> str:
 
 
 def _check_submodules(
-    file_system: FileSystemView,
+    file_system: FileView,
     repository: GitRepository,
     config: ConfigEntries,
     reading: GitReading,
     depth: int,
 ) -> str:
     """git reads the repositories of submodules, too, each with its own configuration."""
-    for content in read_indexes(file_system, repository.git_folder):
-        submodules = None if content is None else list_submodules(content, get_hash_size(config))
-        if submodules is None or depth > _MAX_SUBMODULE_DEPTH:
+    for inner in repository.list_submodules(file_system, config):
+        if inner is None or depth > _MAX_SUBMODULE_DEPTH:
             return _UNKNOWN_SUBMODULES
-        for name in submodules:
-            folder = f"{repository.worktree}/{name}"
-            if file_system.lstat(f"{folder}/.git") is not None:
-                inner = open_repository(file_system, folder)
-                found = _check_repository(file_system, inner, reading, depth + 1)
-                if found:
-                    return found
+        found = _check_repository(file_system, inner, reading, depth + 1)
+        if found:
+            return found
     return ""
 
 
 def _check_old_submodules(
-    file_system: FileSystemView,
+    file_system: FileView,
     repositories: Sequence[GitRepository],
     reading: GitReading,
     home: str,
 ) -> str:
     """Where git shows the changes inside of submodules, it enters those of older commits, too."""
     for repository in repositories:
-        files = [*list_config_files(repository), f"{home}/.gitconfig", f"{home}/.config/git/config"]
+        files = [*repository.config_files, f"{home}/.gitconfig", f"{home}/.config/git/config"]
         entries = [e for file in files for e in read_config(file_system, file) or ()]
         is_set = reading.shows_changes and ("diff.submodule", "diff") in entries
         if not is_set and not reading.shows_submodules:
@@ -232,9 +150,7 @@ def _check_old_submodules(
     return ""
 
 
-def _list_nested(
-    file_system: FileSystemView, repository: GitRepository
-) -> list[GitRepository] | None:
+def _list_nested(file_system: FileView, repository: GitRepository) -> list[GitRepository] | None:
     """Every repository below a worktree and in its git folder; None if there is too much."""
     found: list[GitRepository] = []
     todo, left = [repository.worktree, f"{repository.common}/modules"], _MAX_NESTED_NAMES

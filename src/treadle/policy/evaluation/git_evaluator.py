@@ -2,21 +2,21 @@
 that it prints although the command does not name them.
 
 Looks at the repository in the folder where the command runs. Used by `path_access.py`; uses
-`git_config.py` and `git_index.py`, which read `.git` without git.
+`git_config.py` and lib/git, which reads `.git` without git.
 """
 
 import re
 import stat
 from collections.abc import Iterator, Sequence
 
-from treadle.policy.evaluation.file_evaluator import FileEvaluator
-from treadle.policy.evaluation.git_config import find_git_program
-from treadle.policy.evaluation.git_places import GitPlaces
-from treadle.policy.evaluation.git_repository import (
+from treadle.lib.git.repository import (
     GitRepository,
     find_bare_repository,
     list_repositories,
 )
+from treadle.policy.evaluation.file_evaluator import FileEvaluator
+from treadle.policy.evaluation.git_config import find_git_program
+from treadle.policy.evaluation.git_places import GitPlaces
 from treadle.policy.evaluation.ruling import PolicyFinding
 from treadle.policy.evaluation.tracked_files import TrackedFile, TrackedFiles
 from treadle.policy.evaluation.word_values import list_values

@@ -7,20 +7,9 @@ that they name points back to them. Used by `git_evaluator.py`.
 
 from collections.abc import Iterator
 
+from treadle.lib.git.config import ConfigEntries
+from treadle.lib.git.repository import GitRepository, join_path, read_pointer
 from treadle.policy.evaluation.file_evaluator import FileEvaluator
-from treadle.policy.evaluation.git_config import (
-    ConfigEntries,
-    get_hash_size,
-    list_config_files,
-    read_config,
-)
-from treadle.policy.evaluation.git_index import list_submodules, read_indexes
-from treadle.policy.evaluation.git_repository import (
-    GitRepository,
-    join_path,
-    open_repository,
-    read_pointer,
-)
 from treadle.policy.ruleset.paths import is_inside
 
 _MAX_DEPTH = 4
@@ -43,7 +32,7 @@ class GitPlaces:
     def _list_outside(
         self, repository: GitRepository, shows_content: bool, depth: int
     ) -> Iterator[str]:
-        config = self._read_config(repository)
+        config = repository.read_config(self._file_system)
         if not self._is_own_folder(repository, config):
             yield f"{repository.worktree}/.git is the repository of another folder"
         for key, value in config:
@@ -60,7 +49,7 @@ class GitPlaces:
         for path in self._list_other_objects(f"{repository.common}/objects", 0):
             yield f"git would also read the objects of another repository in {path}"
         if depth < _MAX_DEPTH:
-            for inner in self._list_submodules(repository, config):
+            for inner in filter(None, repository.list_submodules(self._file_system, config)):
                 yield from self._list_outside(inner, shows_content, depth + 1)
 
     def _is_own_folder(self, repository: GitRepository, config: ConfigEntries) -> bool:
@@ -95,19 +84,6 @@ class GitPlaces:
                     yield self._resolve(path, "/")
                 elif depth < _MAX_DEPTH:
                     yield from self._list_other_objects(path, depth + 1)
-
-    def _list_submodules(
-        self, repository: GitRepository, config: ConfigEntries
-    ) -> Iterator[GitRepository]:
-        for content in read_indexes(self._file_system, repository.git_folder):
-            for name in list_submodules(content or b"", get_hash_size(config)) or ():
-                folder = f"{repository.worktree}/{name}"
-                if self._files.exists(f"{folder}/.git"):
-                    yield open_repository(self._file_system, folder)
-
-    def _read_config(self, repository: GitRepository) -> ConfigEntries:
-        files = list_config_files(repository)
-        return [entry for file in files for entry in read_config(self._file_system, file) or ()]
 
     def _resolve(self, path: str, folder: str) -> str:
         return self._files.resolve(path, folder).path if path else folder

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from treadle.core.contracts.policy import Risk
+from treadle.lib.files.file_view import FileView
+from treadle.lib.git.config import read_config
+from treadle.lib.git.repository import list_repositories
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.word_set import word_set
-from treadle.policy.evaluation.git_config import read_config
-from treadle.policy.evaluation.git_repository import list_repositories
-from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.ast import Word
 
@@ -38,9 +38,7 @@ def list_git_risks(words: Sequence[Word]) -> Iterator[Risk]:
             yield Risk("recursive_delete" if is_recursive else "delete", target)
 
 
-def find_local_remotes(
-    words: Sequence[Word], file_system: FileSystemView, cwd: str
-) -> tuple[str, ...]:
+def find_local_remotes(words: Sequence[Word], file_system: FileView, cwd: str) -> tuple[str, ...]:
     """The folders of this machine that the command uses as remotes; () if it may use the network,
     too. A name counts only if all remotes of the repository are such folders."""
     command = parse_git_command(words)

@@ -11,12 +11,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES
 from treadle.policy.evaluation.command_rules import CommandRules
 from treadle.policy.evaluation.file_evaluator import AccessMode, FileEvaluator
 from treadle.policy.evaluation.git_evaluator import GitEvaluator
 from treadle.policy.evaluation.ruling import PolicyFinding
 from treadle.policy.evaluation.word_values import list_values
-from treadle.policy.ruleset.paths import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
+from treadle.policy.ruleset.paths import NULL_DEVICE, is_inside
 from treadle.policy.shell.analysis.effects import Effects
 from treadle.policy.shell.analysis.git import parse_git_command
 from treadle.policy.shell.analysis.option_values import list_option_values

@@ -6,17 +6,17 @@ not found: to look for it would mean to read the whole history.
 
 import msgspec
 
-from treadle.core.git_index import IndexEntry
-from treadle.policy.evaluation.git_config import get_hash_size, list_config_files, read_config
-from treadle.policy.evaluation.git_index import (
+from treadle.lib.files.file_view import FileView
+from treadle.lib.git.config import get_hash_size
+from treadle.lib.git.index import (
+    IndexEntry,
     list_entries,
     may_contain,
     may_list_folders,
     read_indexes,
 )
-from treadle.policy.evaluation.git_repository import GitRepository, open_repository
+from treadle.lib.git.repository import GitRepository, open_repository
 from treadle.policy.ruleset.path_patterns import PathPattern
-from treadle.policy.ruleset.paths import FileSystemView
 from treadle.policy.ruleset.rules import Rule
 
 _MAX_SUBMODULE_DEPTH = 4
@@ -33,7 +33,7 @@ class TrackedFile(msgspec.Struct, frozen=True):
 class TrackedFiles:
     """Finds tracked files, for one decision."""
 
-    def __init__(self, file_system: FileSystemView) -> None:
+    def __init__(self, file_system: FileView) -> None:
         self._file_system = file_system
         self._found: dict[tuple[str, Rule], tuple[TrackedFile, ...] | None] = {}
 
@@ -62,8 +62,10 @@ class TrackedFiles:
             is_plain = bool(names) and not links and not may_list_folders(content)
             if is_plain and not any(may_contain(content, name) for name in names):
                 continue
-            entries = list_entries(content, self._get_hash_size(repository))
-            if entries is None:
+            hash_size = get_hash_size(repository.read_config(self._file_system))
+            try:
+                entries = list(list_entries(content, hash_size))
+            except ValueError:
                 return None
             for entry in entries:
                 below = self._find_in_entry(repository, entry, rule, links, depth)
@@ -94,9 +96,3 @@ class TrackedFiles:
         if is_found or entry.is_folder or path in links:
             return (TrackedFile(entry.path, entry.is_assumed, entry.is_folder),)
         return ()
-
-    def _get_hash_size(self, repository: GitRepository) -> int:
-        files = list_config_files(repository)
-        return get_hash_size(
-            [entry for file in files for entry in read_config(self._file_system, file) or ()]
-        )

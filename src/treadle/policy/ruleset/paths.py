@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import PurePosixPath
+from typing import ClassVar
 
 import msgspec
 
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES, READ_FLAGS, FileView
 from treadle.lib.files.protected_paths import fold_case, is_env_file
 from treadle.lib.text.word_set import word_set
 
-MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
@@ -35,8 +36,10 @@ class ResolvedPath(msgspec.Struct, frozen=True):
         return (self.path, *self.other_paths)
 
 
-class FileSystemView(msgspec.Struct, frozen=True):
+class FileSystemView(FileView, frozen=True):
     """The file system. `mounts` are pairs of a virtual and a real folder (for rule cases)."""
+
+    read_flags: ClassVar[int] = READ_FLAGS & ~os.O_NOFOLLOW
 
     mounts: tuple[tuple[str, str], ...] = ()
 
@@ -48,42 +51,6 @@ class FileSystemView(msgspec.Struct, frozen=True):
             if is_inside(path, (virtual,)):
                 return real + path[len(virtual) :]
         return path
-
-    def lstat(self, path: str) -> os.stat_result | None:
-        try:
-            return os.lstat(self.map_path(path))
-        except (OSError, ValueError):
-            return None
-
-    def readlink(self, path: str) -> str | None:
-        try:
-            return os.readlink(self.map_path(path))  # noqa: PTH115 (as written, not as a Path)
-        except (OSError, ValueError):
-            return None
-
-    def read(self, path: str, limit: int) -> bytes | None:
-        """The content of a regular file; None if it cannot be read, or is longer than `limit`."""
-        try:
-            handle = os.open(self.map_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    return None
-                with os.fdopen(handle, "rb", closefd=False) as file:
-                    content = file.read(limit + 1)
-            finally:
-                os.close(handle)
-        except (OSError, ValueError):
-            return None
-        return content if len(content) <= limit else None
-
-    def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
-        """The names in a folder; None if there are more than `limit`."""
-        try:
-            with os.scandir(self.map_path(path)) as entries:
-                names = [entry.name for entry in islice(entries, limit + 1)]
-        except OSError:
-            return []
-        return names if len(names) <= limit else None
 
     def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
         """The paths below a folder with their inodes; only the `limit` nearest ones."""
@@ -106,11 +73,11 @@ class FileSystemView(msgspec.Struct, frozen=True):
 class CachedFileSystemView(FileSystemView, frozen=True):
     """The file system as it was when it was first looked at; for one decision."""
 
-    statuses: dict[str, os.stat_result | None] = {}
-    targets: dict[str, str | None] = {}
-    names: dict[tuple[str, int], list[str] | None] = {}
-    files: dict[tuple[str, int], dict[str, int]] = {}
-    resolved: dict[tuple[str, str, str], ResolvedPath] = {}
+    statuses: dict[str, os.stat_result | None] = msgspec.field(default_factory=dict)
+    targets: dict[str, str | None] = msgspec.field(default_factory=dict)
+    names: dict[tuple[str, int], list[str] | None] = msgspec.field(default_factory=dict)
+    files: dict[tuple[str, int], dict[str, int]] = msgspec.field(default_factory=dict)
+    resolved: dict[tuple[str, str, str], ResolvedPath] = msgspec.field(default_factory=dict)
 
     def resolve(self, path: str, cwd: str, home: str) -> ResolvedPath:
         key = (path, cwd, home)

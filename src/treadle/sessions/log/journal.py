@@ -5,9 +5,8 @@
     SESSION/lock              which process has it open
     SESSION/*.corrupt         incomplete lines that a crash left
 
-`append` only queues. A flush writes everything queued at once and syncs once, off the event loop;
-without a flush the queue is written after a short delay. Uses segment.py to write, reader.py and
-state_loader.py to read back.
+A flush writes everything queued at once and syncs once, off the event loop. What waits, and how
+long, is queued_store.py. Uses segment.py to write, reader.py and state_loader.py to read back.
 """
 
 from __future__ import annotations
@@ -23,16 +22,13 @@ from pathlib import Path
 import msgspec
 
 from treadle._version import __version__
-from treadle.core.contracts.store import make_unwritten_error
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entry, to_json
 from treadle.core.transcript.state import SessionState
-from treadle.lib.shielded import complete
+from treadle.lib.files.blobs import Blobs
+from treadle.lib.files.file_system import Files, LocalFiles, write_all
 from treadle.lib.text.text import plural
-from treadle.sessions.log.blobs import Blobs
-from treadle.sessions.log.entry_redaction import EntryRedactor
-from treadle.sessions.log.files import Files, LocalFiles, write_all
 from treadle.sessions.log.lock import acquire_lock
 from treadle.sessions.log.reader import (
     FIRST_SEGMENT,
@@ -56,21 +52,10 @@ from treadle.sessions.log.records import (
 )
 from treadle.sessions.log.segment import Segment, to_store_error
 from treadle.sessions.log.state_loader import StateLoader, load_content, mark_lost_content
-
-WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
-MAX_QUEUED_ENTRIES = 256  # then they are written without delay
-RETRY_DELAY = 2.0  # seconds, after a failed write
+from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 
 
-class _QueuedEntry(msgspec.Struct, frozen=True):
-    seq: int
-    time: float
-    entry: Entry | WriterOpened
-    body: bytes
-    content: bytes | None = None  # too long for a line
-
-
-class Journal:
+class Journal(QueuedStore):
     """One session, open for writing. Made by `create` and `resume`."""
 
     def __init__(
@@ -87,23 +72,16 @@ class Journal:
         has_writer_record: bool = False,
         unsynced_folders: Sequence[Path] = (),
     ) -> None:
+        super().__init__(header.session, seq, clock)
         self.session_dir = session_dir
         self.header = header
         self._files = files
-        self._clock = clock
         self._lock = lock
         self._epoch = epoch
         self._segment = Segment(session_dir, header, files, tail, unsynced_folders)
         self._blobs = Blobs(session_dir / "blobs", files)
-        self._queue: list[_QueuedEntry] = []
-        self._seq = self._durable_seq = seq
-        self._write_task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._has_writer_record = has_writer_record
         self._write_lock = threading.Lock()
-        self._is_closed = self._is_released = False
-        self.write_error: StoreError | None = None
-        self.redactor = EntryRedactor()  # of what is appended from now on
 
     @classmethod
     def create(
@@ -138,14 +116,6 @@ class Journal:
     # --- the contract --------------------------------------------------------------------
 
     @property
-    def session_id(self) -> str:
-        return self.header.session
-
-    @property
-    def is_empty(self) -> bool:
-        return self._seq == 0
-
-    @property
     def seq(self) -> int:
         """The number of the last entry that was appended."""
         return self._seq
@@ -156,38 +126,14 @@ class Journal:
         return self._segment.sync_count
 
     def append(self, entry: Entry) -> None:
-        if self._is_closed:
-            raise StoreError(f"session {self.session_id} is closed; resume it first")
-        # Encoded here: one entry that cannot be must not stop the writing of all the others.
-        try:
-            body, content = encode_with_content(entry)
-            if self.redactor.finds_secret(body, content):
-                entry = self.redactor.redact(entry)
-                body, content = encode_with_content(entry)
-        except (TypeError, ValueError, RecursionError) as error:
-            name = type(entry).__name__
-            raise StoreError(f"{name} cannot be written to the session: {error}") from error
-        if not self._has_writer_record:
+        if not self._has_writer_record and not self._is_closed:
             self._has_writer_record = True
             opened = make_writer_record()
-            self._queue.append(_QueuedEntry(self._seq, self._clock(), opened, to_json(opened)))
-        self._seq += 1
-        self._queue.append(_QueuedEntry(self._seq, self._clock(), entry, body, content))
-        self._schedule_write()
+            self._queue.append(QueuedEntry(self._seq, self._clock(), opened, to_json(opened)))
+        super().append(entry)
 
-    async def flush(self) -> None:
-        if self._is_released and self._durable_seq < self._seq:
-            raise StoreError(
-                f"session {self.session_id} is closed, and its last entries are not written; "
-                "another process may write to it now"
-            )
-        wanted = self._seq
-        while self._durable_seq < wanted:
-            writing = self._write_task
-            if writing is None:
-                writing = self._start_write()
-            # Shielded: the caller may be cancelled, the write must be completed.
-            await asyncio.shield(writing)
+    def _encode(self, entry: Entry) -> tuple[bytes, bytes | None]:
+        return encode_with_content(entry)
 
     async def load(self) -> Sequence[Entry]:
         if self.session_dir.joinpath(FIRST_SEGMENT).exists():
@@ -198,81 +144,25 @@ class Journal:
         parent_dir = find_session_dir(self.session_dir, parent.session)
         return read_entries(parent_dir, last_seq=parent.seq)
 
-    async def aclose(self) -> None:
-        """Flush and release the session; a cancellation takes effect when that is done."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        await complete(self._close())
+    async def _read_bodies(self) -> Sequence[bytes]:
+        raise NotImplementedError("`load` reads the lines, and the contents beside them")
 
-    async def _close(self) -> None:
-        try:
-            await self.flush()
-        except StoreError as error:
-            count = len(self.unwritten_entries)
-            raise make_unwritten_error(self.session_id, count, error) from error
-        finally:
-            self._is_released = True
-            with self._write_lock:  # a write of a cancelled task continues in its thread
-                self._segment.close()
-                self._files.close(self._lock)
+    async def _release(self) -> None:
+        with self._write_lock:  # a write of a cancelled task continues in its thread
+            self._segment.close()
+            self._files.close(self._lock)
 
-    @property
-    def unwritten_entries(self) -> tuple[Entry, ...]:
-        """The entries that are only in memory, to export if the disk keeps failing."""
-        entries = (queued.entry for queued in self._queue)
-        return tuple(entry for entry in entries if not isinstance(entry, WriterOpened))
+    async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._write_lines, batch)
 
-    # --- the writer ----------------------------------------------------------------------
-
-    def _schedule_write(self) -> None:
-        if self._write_task is not None:
-            return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return  # no event loop to write in the background: a flush will
-        if len(self._queue) >= MAX_QUEUED_ENTRIES and self.write_error is None:
-            self._start_write()
-        elif self._timer is None:
-            delay = WRITE_DELAY if self.write_error is None else RETRY_DELAY
-            self._timer = loop.call_later(delay, self._start_write)
-
-    def _start_write(self) -> asyncio.Task[None]:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._write_task is None:
-            self._write_task = asyncio.get_running_loop().create_task(self._write_queue())
-            self._write_task.add_done_callback(_retrieve_exception)
-        return self._write_task
-
-    async def _write_queue(self) -> None:
-        batch = tuple(self._queue)
-        try:
-            if batch:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, self._write_batch, batch)
-        except StoreError as error:
-            self.write_error = error
-            raise
-        finally:
-            self._write_task = None
-        self.write_error = None
-        if batch:
-            del self._queue[: len(batch)]
-            self._durable_seq = batch[-1].seq
-
-    def _write_batch(self, batch: tuple[_QueuedEntry, ...]) -> None:
+    def _write_lines(self, batch: Sequence[QueuedEntry]) -> None:
         """Runs in a thread; must not touch state that the event loop's thread changes."""
         with self._write_lock:
             if self._is_released:
                 raise StoreError(f"session {self.session_id} is closed; nothing more is written")
             self._segment.append(b"".join([self._format_queued(queued) for queued in batch]))
 
-    def _format_queued(self, queued: _QueuedEntry) -> bytes:
+    def _format_queued(self, queued: QueuedEntry) -> bytes:
         blob_reference, content = "", queued.content
         if content is not None:
             try:
@@ -280,11 +170,6 @@ class Journal:
             except OSError as error:
                 raise to_store_error(error, self.session_dir / "blobs") from error
         return format_record(queued.body, queued.seq, self._epoch, queued.time, blob_reference)
-
-
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()  # is in `write_error`, and raised to the caller of flush
 
 
 class ResumedSession(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import SessionBusy, StoreError, StoreFull
-from treadle.sessions.log.files import Files, write_all
+from treadle.lib.files.file_system import Files, write_all
 from treadle.sessions.log.reader import FIRST_SEGMENT, JournalTail
 from treadle.sessions.log.records import JournalHeader, encode_header
 

@@ -24,8 +24,8 @@ from treadle.core.transcript.recover import recover
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
-from treadle.sessions.log.blobs import Blobs
-from treadle.sessions.log.files import LocalFiles
+from treadle.lib.files.blobs import Blobs
+from treadle.lib.files.file_system import LocalFiles
 from treadle.sessions.log.reader import JournalReader
 from treadle.sessions.log.records import (
     Record,

@@ -14,13 +14,14 @@ Each tool is described to the model by the `.md` beside its code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from treadle.core.contracts.tool import NO_ACCESS, Access, Tool
+from treadle.core.arguments.fit_names import fold_name
+from treadle.core.contracts.tool import NO_ACCESS, Access, Tool, ToolKind
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, ToolError, WorkspaceError
 from treadle.core.transcript import Arguments, Item
@@ -67,6 +68,11 @@ web_search, which needs a `search_address`."""
 
 ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
 
+KINDS_BY_NAME: Mapping[str, ToolKind] = {
+    fold_name(name): tool.kind for tool in _TOOL_CLASSES for name in (tool.name, *tool.aliases)
+}
+"""For calls that are only looked at: the kinds by folded names and aliases."""
+
 SMALL_TOOLS: tuple[str, ...] = ("ls", "read", "grep", "edit", "write", "bash")
 """Few enough for a small model."""
 
@@ -84,6 +90,15 @@ class BuiltinSource(StaticSource):
     def cwd(self, session_id: str) -> str:
         """The working directory of the session's next call; a policy resolves paths by it."""
         return self.sessions.cwd(session_id)
+
+    def begin_session(self, session_id: str, items: Sequence[Item]) -> None:
+        """A resumed session is in the folder of its last command. A new one is in the root and has
+        seen no file, also if another one, which is kept elsewhere, had its id."""
+        if items:
+            self.restore_cwd(session_id, items)
+        else:
+            self.sessions.set_cwd(session_id, self.sessions.root)
+            self.sessions.get(session_id).seen_files.clear()
 
     def restore_cwd(self, session_id: str, items: Iterable[Item]) -> None:
         """Set the working directory of a resumed session to that of its last command."""

@@ -23,6 +23,7 @@ from treadle.core.contracts.tool import (
     ProbeResult,
     RepairedArguments,
     ToolContext,
+    ToolKind,
     ToolOutput,
     ToolSpec,
 )
@@ -54,7 +55,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     """A built-in tool.
 
     name, arguments_type   its name; the Struct of its arguments
-    aliases                other names that models use for the tool
+    kind, aliases          what it does; other names that models use for the tool
     argument_aliases       other names that models use for arguments
     value_aliases          other words that they use for the values of an enum, by argument
     path_arguments         which arguments are paths
@@ -66,6 +67,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     arguments_type: ClassVar[type[msgspec.Struct]]
     effect: ClassVar[EffectClass] = "pure"
     concurrent: ClassVar[bool] = True
+    kind: ClassVar[ToolKind] = "other"
     aliases: ClassVar[tuple[str, ...]] = ()
     text_argument: ClassVar[str] = ""
     argument_aliases: ClassVar[Mapping[str, str]] = {}
@@ -252,6 +254,7 @@ def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
         needs_policy=tool_class.needs_policy,
         aliases=tool_class.aliases,
         text_argument=tool_class.text_argument,
+        kind=tool_class.kind,
     )
 
 

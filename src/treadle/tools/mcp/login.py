@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from treadle.core.errors import ToolError
+from treadle.lib.http.local_hosts import LOOPBACK
+from treadle.lib.http.loopback_server import LoopbackServer, PageAnswer, PageRequest
 
 LOGIN_TIMEOUT = 600.0
 CALLBACK_PATH = "/callback"
@@ -28,8 +30,8 @@ ReadPaste = Callable[[], Awaitable[str]]
 class LoopbackLogin:
     """A PersonLogin whose redirect arrives at a port of this machine, or is pasted."""
 
-    def __init__(self, port: int, show_link: ShowLink, read_paste: ReadPaste | None) -> None:
-        self.redirect_uri = f"http://127.0.0.1:{port}{CALLBACK_PATH}"
+    def __init__(self, show_link: ShowLink, read_paste: ReadPaste | None) -> None:
+        self.redirect_uri = ""
         self._show_link, self._read_paste = show_link, read_paste
         self._arrived: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -48,25 +50,13 @@ class LoopbackLogin:
         finally:
             paste.cancel()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, request: PageRequest) -> PageAnswer:
         """One request of a browser."""
-        try:
-            async with asyncio.timeout(10):
-                line = (await reader.readline()).decode("latin-1").split(" ")
-                target = line[1] if len(line) == 3 else ""
-                is_ours = line[0] == "GET" and urlsplit(target).path == CALLBACK_PATH
-                body = _PAGE if is_ours else "not found"
-                status = "200 OK" if is_ours else "404 Not Found"
-                head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nConnection: close\r\n"
-                length = f"Content-Length: {len(body)}\r\n\r\n"
-                writer.write((head + length + body).encode())
-                await writer.drain()
-                if is_ours and not self._arrived.done():
-                    self._arrived.set_result(target)
-        except (TimeoutError, OSError, ValueError):
-            pass
-        finally:
-            writer.close()
+        if request.method != "GET" or urlsplit(request.path).path != CALLBACK_PATH:
+            return PageAnswer("404 Not Found", "not found")
+        if not self._arrived.done():
+            self._arrived.set_result(request.path)
+        return PageAnswer("200 OK", _PAGE)
 
 
 @asynccontextmanager
@@ -74,27 +64,17 @@ async def open_loopback(
     port: int, show_link: ShowLink, read_paste: ReadPaste | None = None
 ) -> AsyncIterator[LoopbackLogin]:
     """Listen for the redirect. Port 0 is any free one."""
-    login: LoopbackLogin | None = None
-    answers: set[asyncio.Task[None] | None] = set()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers.add(asyncio.current_task())
-        assert login is not None
-        await login.answer(reader, writer)
-
+    login = LoopbackLogin(show_link, read_paste)
+    server = LoopbackServer(login.answer)
     try:
-        server = await asyncio.start_server(answer, "127.0.0.1", port)
+        await server.start(port)
     except OSError as error:
         raise ToolError(
             f"the port {port} for the redirect of the login is not free ({error.strerror}); "
             "end the program that uses it, or set another callbackPort"
         ) from error
     try:
-        login = LoopbackLogin(server.sockets[0].getsockname()[1], show_link, read_paste)
+        login.redirect_uri = f"http://{LOOPBACK}:{server.port}{CALLBACK_PATH}"
         yield login
     finally:
-        server.close()
-        left = [task for task in answers if task is not None and not task.done()]
-        for task in left:  # a browser may keep a connection open that it does not use
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await server.aclose()

@@ -157,4 +157,5 @@ def make_tool_spec(
         detachable=may_run_long,
         detach_after=background_after if may_run_long else None,
         asks_host=True,
+        kind="read" if is_read_only else "other",
     )

@@ -1,33 +1,15 @@
 """Checkpoints of the files in a folder: taken, compared, restored.
 
     checkpoints   the operations on one folder: take, diff, plan, apply, prune
-    gitignore     which files the project ignores
     object_store  contents by hash; the same content is stored once
     safe_tree     access to the folder by descriptors: no symlink is followed
     scanner       the current files as a tree; unchanged files are not read again
-    flat_tree     a tree as a map of paths, and back
-    restore       from one tree to another, changing only what differs
+    flat_tree     a tree as a map of paths, and back; what differs between two trees
+    line_merge    two changes of one text in one, if they concern different lines
+    restore       writes and removes files
     restore_plan  what an undo or rewind would do to each file, and whose changes it has
-    recorder      a checkpoint before and after each turn, as a hook and a mutator
+    recorder      a checkpoint before and after each call that may change files
 
 It does not need git and never touches `.git`. Changes of shell commands are seen like any others.
 Used by the hosts; the log holds only the hashes of trees.
 """
-
-from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot, Span
-from treadle.workspace.checkpoints.recorder import CheckpointRecorder
-from treadle.workspace.checkpoints.restore import RestoreResult
-from treadle.workspace.checkpoints.restore_plan import RestoreChange, RestoreGoal, RestorePlan
-from treadle.workspace.checkpoints.scanner import SkippedPath
-
-__all__ = [
-    "CheckpointRecorder",
-    "Checkpoints",
-    "FileSnapshot",
-    "RestoreChange",
-    "RestoreGoal",
-    "RestorePlan",
-    "RestoreResult",
-    "SkippedPath",
-    "Span",
-]

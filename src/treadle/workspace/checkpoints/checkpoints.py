@@ -7,12 +7,9 @@ one at a time.
 from __future__ import annotations
 
 import asyncio
-import stat
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -20,38 +17,34 @@ import msgspec
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.checkpoints.flat_tree import (
     FlatTree,
+    TreeDiff,
+    diff_trees,
     flatten_tree,
+    is_stored,
     is_within,
     parent_folders,
     store_tree,
 )
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
-from treadle.workspace.checkpoints.restore import (
-    Restorer,
-    RestoreResult,
-    TreeChange,
-    changed_paths,
-    diff_trees,
-)
+from treadle.workspace.checkpoints.restore import Restorer, RestoreResult
 from treadle.workspace.checkpoints.restore_plan import (
     CURRENT_NOT_STORED,
     TARGET_NOT_STORED,
-    FlatSpan,
+    ChangeKind,
+    FileWork,
     RestoreGoal,
     RestorePlan,
-    SpanAuthor,
+    describe_kind,
     make_goal,
     make_plan,
-    without_changes,
 )
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import (
     MAX_FILE_BYTES,
     MAX_FILES,
-    Period,
+    ScannedFolder,
     Scanner,
     SkippedPath,
-    StatCache,
     TooManyFiles,
 )
 
@@ -60,34 +53,33 @@ CHANGED_SINCE = "it was changed since"
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The trees before and after a work ("": the files now), and who changed files meanwhile.
+    """The trees before and after work of the agent ("": the files now).
 
-    `agent_files` are surely the agent's, whatever the `author` of the others. `user_files`: the
-    user changed them last, the agent may have changed them before. `is_redo`: the user asked for
-    these changes, so their files go back to before them, not to before an earlier span.
+    `doubt`: why the changes may be the user's; "" if they are the agent's. `undone`, if the work is
+    a redo: the tree that the undo had left; of the redo counts only what replaced other content,
+    which is the user's.
     """
 
     before: str
     after: str
-    author: SpanAuthor = "agent"
-    agent_files: frozenset[str] = frozenset()
-    is_redo: bool = False
-    user_files: frozenset[str] = frozenset()
+    doubt: str = ""
+    undone: str = ""
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
-    """A folder at one time. `read_count` is the number of files that had to be read.
-
-    `user_tree`, if the user changed files: the folder with these changes, which `tree` is without;
-    `user_files` are these files.
-    """
+    """A folder at one time. `read_count` is the number of files that had to be read."""
 
     tree: str
     file_count: int
     read_count: int
     skipped: tuple[SkippedPath, ...] = ()
-    user_tree: str = ""
-    user_files: tuple[str, ...] = ()
+
+
+class TreeChange(msgspec.Struct, frozen=True):
+    """One difference between two trees."""
+
+    path: str
+    kind: ChangeKind
 
 
 class Checkpoints:
@@ -103,28 +95,13 @@ class Checkpoints:
     ) -> None:
         self.root = root
         self._objects = ObjectStore(store / "objects")
-        self._max_file_bytes = max_file_bytes
-        self._max_files = max_files
-        self._stat_cache: StatCache = {}
+        self._limits = max_file_bytes, max_files
+        self._last_scan = ScannedFolder()
         self._lock = asyncio.Lock()
 
     async def take(self) -> FileSnapshot:
         """Store the files as they are now."""
         return await self._run_in_thread(self._take)
-
-    async def take_own(
-        self,
-        before: str,
-        idle_periods: Sequence[Period],
-        versions: Mapping[str, TreeNode] = MappingProxyType({}),
-    ) -> FileSnapshot:
-        """The same, without what changed since `before` while the agent was idle: these files are
-        stored as the agent left them (`versions`), or as they were before."""
-        return await self._run_in_thread(lambda: self._take_own(before, idle_periods, versions))
-
-    async def keep_file(self, path: str) -> TreeNode | None:
-        """Store one file as it is now; None if it cannot be stored."""
-        return await self._run_in_thread(lambda: self._keep_file(path))
 
     async def find_file(self, trees: Sequence[str], path: str) -> list[TreeNode | None]:
         """The file in each of these trees; None where it is missing or not stored."""
@@ -134,30 +111,24 @@ class Checkpoints:
         """The stored content of a file, or the target of a symlink."""
         return await self._run_in_thread(lambda: self._objects.get(node.hash))
 
-    async def plan(
-        self, spans: Sequence[Span], undone: Sequence[tuple[str, str]] | None = None
-    ) -> RestorePlan:
-        """What going back to before these spans would do; stores the files as they are now.
-
-        With `undone`, it is a step back: a file that the user changed between two spans goes to
-        the user's version, and with each further step to the version before it. `undone` are the
-        trees before and after each earlier step.
-        """
-        return await self._run_in_thread(lambda: self._plan(spans, undone))
+    async def plan(self, spans: Sequence[Span]) -> RestorePlan:
+        """What going back to before these spans would do; stores the files as they are now."""
+        return await self._run_in_thread(lambda: self._plan(spans))
 
     async def make_goal(
-        self, plan: RestorePlan, include: Collection[str] = (), named: Collection[str] = ()
+        self, plan: RestorePlan, include: Collection[str] = (), *, is_whole: bool = False
     ) -> RestoreGoal:
         """The tree that this plan leads to; `apply` goes there.
 
-        `include` are files that go back although the user changed them, too, or may have; those
-        that are also `named` go back to before all the spans, not only to the user's version.
+        `include` are files that go back although the user changed them, too, or may have: to the
+        version before the user's last change, or, if `is_whole`, to before all the spans.
         """
-        return await self._run_in_thread(lambda: self._make_goal(plan, include, named))
+        return await self._run_in_thread(lambda: self._make_goal(plan, include, is_whole))
 
     async def diff(self, old: str, new: str) -> list[TreeChange]:
         """What differs between two trees."""
-        return await self._run_in_thread(lambda: diff_trees(self._flatten(old), self._flatten(new)))
+        diff = await self._run_in_thread(lambda: self._diff(old, new))
+        return [TreeChange(path, describe_kind(*diff.files[path])) for path in sorted(diff.files)]
 
     async def apply(self, old: str, new: str) -> RestoreResult:
         """Apply the changes from `old` to `new`, and nothing else.
@@ -170,7 +141,7 @@ class Checkpoints:
     async def prune(self, trees: Iterable[str]) -> int:
         """Delete every content that none of these trees needs; returns the bytes freed."""
         needed = list(trees)
-        self._stat_cache = {}  # it may name deleted contents
+        self._last_scan = ScannedFolder()  # it may name deleted contents
         return await self._run_in_thread(lambda: self._objects.prune(needed))
 
     # --- in a thread -----------------------------------------------------------------------
@@ -184,27 +155,11 @@ class Checkpoints:
             except (OSError, ValueError) as error:
                 raise WorkspaceError(f"the checkpoint cannot be used: {error}") from error
 
-    def _scan(self, periods: Sequence[Period] = ()) -> tuple[Scanner, str]:
-        limits = self._max_file_bytes, self._max_files
-        scan = Scanner(self.root, self._objects, self._stat_cache, *limits, periods)
-        tree = scan.scan()
-        self._stat_cache = scan.stat_cache
-        return scan, tree
-
     def _take(self) -> FileSnapshot:
-        scan, tree = self._scan()
-        return FileSnapshot(tree, len(scan.files), scan.read_count, tuple(scan.skipped))
-
-    def _keep_file(self, path: str) -> TreeNode | None:
-        try:
-            with closing(SafeTree(self.root)) as folder:
-                data, status = folder.read(path, self._max_file_bytes + 1)
-        except (OSError, ValueError):
-            return None
-        if len(data) > self._max_file_bytes:
-            return None
-        mode = stat.S_IMODE(status.st_mode)
-        return TreeNode(path.rpartition("/")[2], "file", mode, self._objects.put(data))
+        scanner = Scanner(self.root, self._objects, *self._limits, self._last_scan)
+        self._last_scan = scanner.scan()
+        counts = scanner.file_count, scanner.read_count
+        return FileSnapshot(self._last_scan.hash, *counts, tuple(scanner.skipped))
 
     def _find_file(self, tree: str, path: str) -> TreeNode | None:
         node = TreeNode("", "folder", 0, tree)
@@ -217,79 +172,64 @@ class Checkpoints:
             node = entries[part]
         return node if node.kind in ("file", "link") else None
 
-    def _take_own(
-        self, before: str, idle_periods: Sequence[Period], versions: Mapping[str, TreeNode]
-    ) -> FileSnapshot:
-        scan, tree = self._scan(idle_periods)
-        user_tree, user_files = "", list[str]()
-        if scan.changed_in_periods:
-            old, new = self._flatten(before), self._flatten(tree)
-            own = without_changes(old, new, scan.changed_in_periods, versions)
-            user_files = changed_paths(own, new)
-            if user_files:
-                tree, user_tree = store_tree(self._objects, own), tree
-        counts = len(scan.files), scan.read_count
-        return FileSnapshot(tree, *counts, tuple(scan.skipped), user_tree, tuple(user_files))
-
-    def _plan(self, spans: Sequence[Span], undone: Sequence[tuple[str, str]] | None) -> RestorePlan:
-        _, tree = self._scan()
-        now = self._flatten(tree)
-        flat = [self._flatten_span(span, now) for span in spans]
-        if undone is None:
-            return make_plan(tree, now, flat)
-        steps = Counter[str]()
-        for old, new in undone:
-            steps.update(changed_paths(self._flatten(old), self._flatten(new)))
-        return make_plan(tree, now, flat, steps)
-
-    def _flatten_span(self, span: Span, now: FlatTree) -> FlatSpan:
-        before, after = self._flatten(span.before), self._flatten(span.after) if span.after else now
-        files = span.agent_files, span.user_files
-        return FlatSpan(before, after, span.author, *files, span.is_redo)
+    def _plan(self, spans: Sequence[Span]) -> RestorePlan:
+        now = self._take().tree
+        works, gaps = [], []
+        for number, span in enumerate(spans):
+            after = span.after or now
+            diff = self._diff(span.before, after)
+            if span.undone:
+                replaced = self._diff(span.undone, span.before).files
+                files = {path: diff.files[path] for path in diff.files if path in replaced}
+                diff = TreeDiff(files, {})
+            works.append(FileWork(diff, span.doubt))
+            following = spans[number + 1].before if number + 1 < len(spans) else now
+            gaps.append(self._diff(after, following))
+        return make_plan(self._objects, now, self._flatten(now), works, gaps)
 
     def _make_goal(
-        self, plan: RestorePlan, include: Collection[str], named: Collection[str]
+        self, plan: RestorePlan, include: Collection[str], is_whole: bool
     ) -> RestoreGoal:
-        goal, skipped = make_goal(self._objects, plan, self._flatten(plan.current), include, named)
-        return RestoreGoal(plan.current, store_tree(self._objects, goal), skipped)
+        now = self._flatten(plan.current)
+        goal, skipped = make_goal(plan, now, include, is_whole=is_whole)
+        return RestoreGoal(store_tree(self._objects, goal), skipped)
 
     def _apply(self, old: str, new: str) -> RestoreResult:
-        before, after = self._flatten(old), self._flatten(new)
-        scan, _ = self._scan()
-        # Content that is there now and is not stored could never be restored.
-        unknown = {skipped.path for skipped in scan.skipped} | scan.ignored
+        diff, now = self._diff(old, new), self._flatten(self._take().tree)
         files: dict[str, TreeNode] = {}
         removed: list[str] = []
         with closing(SafeTree(self.root)) as folder:
             work = Restorer(folder, self._objects)
-            for path in changed_paths(before, after):
-                current = scan.files.get(path)
-                if is_within(path, unknown):
+            for path, (before, after) in sorted(diff.files.items()):
+                current = now.find(path)
+                if not is_stored(current):  # it could never be restored
                     work.skip(path, CURRENT_NOT_STORED)
-                elif is_within(path, after.not_stored):
+                elif not is_stored(after):
                     work.skip(path, TARGET_NOT_STORED)
-                elif current == after.files.get(path):
+                elif current == after:
                     continue
-                elif current != before.files.get(path) or is_within(path, before.not_stored):
+                elif current != before:
                     work.skip(path, CHANGED_SINCE)
-                elif path in after.files:
-                    files[path] = after.files[path]
+                elif after is not None:
+                    files[path] = after
                 else:
                     removed.append(path)
             # Removed first: a symlink may be where a folder has to be.
             work.remove(removed)
             parents = {parent for path in files for parent in parent_folders(path)}
-            work.remove(scan.special_files & parents)
-            work.remove_folders(path for path in before.folders if after.lacks_folder(path))
-            new_folders = {path for path in after.folders if before.lacks_folder(path)} | parents
-            needed = (path for path in new_folders if not is_within(path, unknown))
-            work.make_folders({path: after.folders.get(path, 0) for path in needed})
-            work.write(files)
-            work.finish_folders()
+            work.make_room(parents)
+            work.remove_folders(path for path, (_, mode) in diff.folders.items() if mode is None)
+            modes = self._flatten(new).folders
+            needed = parents | {one for one, (_, mode) in diff.folders.items() if mode is not None}
+            known = (path for path in needed if not is_within(path, now.unknown))
+            work.write(files, {path: modes.get(path, 0) for path in known})
             return work.result()
 
-    def _flatten(self, tree: str) -> FlatTree:
+    def _diff(self, old: str, new: str) -> TreeDiff:
         try:
-            return flatten_tree(self._objects, tree)
-        except OSError as error:
-            raise ValueError(f"the checkpoint {tree} does not exist any more") from error
+            return diff_trees(self._objects, old, new)
+        except FileNotFoundError as error:
+            raise ValueError(f"the checkpoint {old} or {new} does not exist any more") from error
+
+    def _flatten(self, tree: str) -> FlatTree:
+        return flatten_tree(self._objects, tree)

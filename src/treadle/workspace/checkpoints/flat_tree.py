@@ -1,101 +1,99 @@
-"""A stored tree as a map of paths, and back.
+"""A stored tree as a map of paths, and back; what differs between two trees.
 
 A tree also names the paths whose content it does not have: what the project ignored, and what could
-not be stored. Used by `restore` and `restore_plan`.
+not be stored. Used by `checkpoints` and `restore_plan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from treadle.workspace.checkpoints.gitignore import GITIGNORE, IgnoreRules
+import msgspec
+
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
 
-class FlatTree:
-    """The files of a folder at one time; `folders` have their permissions, 0 if unknown."""
+class FlatTree(msgspec.Struct, frozen=True):
+    """The files of a folder at one time; `folders` have their permissions, 0 if unknown.
+    `unknown` are the paths without content."""
 
-    def __init__(
-        self,
-        objects: ObjectStore,
-        files: dict[str, TreeNode],
-        folders: dict[str, int],
-        not_stored: Collection[str] = (),
-        ignored: Collection[str] = (),
-    ) -> None:
-        self.files = files
-        self.folders = folders
-        self.not_stored = frozenset(not_stored)
-        self.ignored = frozenset(ignored)
-        self.objects = objects
-        self._rules: dict[str, IgnoreRules] = {}
+    files: dict[str, TreeNode]
+    folders: dict[str, int]
+    unknown: dict[str, TreeNode]
 
-    def lacks_folder(self, path: str) -> bool:
-        return path not in self.folders and not is_within(path, self.not_stored | self.ignored)
+    def find(self, path: str) -> TreeNode | None:
+        """The file, or what is known of it; None if there is none."""
+        if path in self.files or not self.unknown:
+            return self.files.get(path)
+        above = (path, *parent_folders(path))
+        return next((self.unknown[one] for one in above if one in self.unknown), None)
 
-    def ignores(self, path: str) -> bool:
-        """Whether the project ignored this path, so that the tree does not have its content."""
-        if is_within(path, self.ignored):
-            return True
-        # A tree of an earlier version does not list what it ignored: ask its .gitignore files.
-        folders = parent_folders(path)
-        if any(self._rules_in(folder).is_ignored(inner, True) for folder, inner in _pairs(folders)):
-            return True
-        return self._rules_in(folders[-1] if folders else "").is_ignored(path, False)
 
-    def _rules_in(self, folder: str) -> IgnoreRules:
-        if folder not in self._rules:
-            above = self._rules_in(folder.rpartition("/")[0]) if folder else IgnoreRules()
-            self._rules[folder] = above.with_gitignore(folder, self._read_gitignore(folder))
-        return self._rules[folder]
+class TreeDiff(msgspec.Struct, frozen=True):
+    """The files that differ between two trees, before and after, and the folders that one of them
+    lacks, with their permissions. None: it is not there."""
 
-    def _read_gitignore(self, folder: str) -> str:
-        node = self.files.get(f"{folder}/{GITIGNORE}" if folder else GITIGNORE)
-        if node is None or node.kind != "file":
-            return ""
-        return self.objects.get(node.hash).decode(errors="replace")
+    files: dict[str, tuple[TreeNode | None, TreeNode | None]]
+    folders: dict[str, tuple[int | None, int | None]]
+
+
+def is_stored(node: TreeNode | None) -> bool:
+    """Whether the content is known; a file that is not there has none."""
+    return node is None or node.kind not in ("left", "ignored")
+
+
+def diff_trees(objects: ObjectStore, old: str, new: str) -> TreeDiff:
+    """Equal folders are not read. What one of the two ignores is unknown, not different."""
+    diff = TreeDiff({}, {})
+
+    def compare(before: TreeNode | None, after: TreeNode | None, path: str) -> None:
+        if before == after or _is_a(before, "ignored") or _is_a(after, "ignored"):
+            return
+        was_folder, is_folder = _is_a(before, "folder"), _is_a(after, "folder")
+        if was_folder or is_folder:
+            olds, news = _list_entries(objects, before), _list_entries(objects, after)
+            # What is in a folder that could not be read is unknown, too.
+            lost, left = (one if _is_a(one, "left") else None for one in (before, after))
+            for name in sorted(olds.keys() | news.keys()):
+                inner = f"{path}/{name}" if path else name
+                compare(olds.get(name, lost), news.get(name, left), inner)
+            if was_folder == is_folder or lost or left:
+                return
+            diff.folders[path] = _get_mode(before), _get_mode(after)
+        files = None if was_folder else before, None if is_folder else after
+        if files != (None, None):
+            diff.files[path] = files
+
+    compare(TreeNode("", "folder", 0, old), TreeNode("", "folder", 0, new), "")
+    return diff
 
 
 def flatten_tree(objects: ObjectStore, tree: str) -> FlatTree:
-    files: dict[str, TreeNode] = {}
-    folders: dict[str, int] = {}
-    not_stored: set[str] = set()
-    ignored: set[str] = set()
+    flat = FlatTree({}, {}, {})
 
     def walk(name: str, prefix: str) -> None:
         for node in objects.get_folder(name):
             path = prefix + node.name
-            match node.kind:
-                case "folder":
-                    folders[path] = node.mode
-                    walk(node.hash, f"{path}/")
-                case "left":
-                    not_stored.add(path)
-                case "ignored":
-                    ignored.add(path)
-                case _:
-                    files[path] = node
+            if node.kind == "folder":
+                flat.folders[path] = node.mode
+                walk(node.hash, f"{path}/")
+            else:
+                (flat.files if is_stored(node) else flat.unknown)[path] = node
 
     walk(tree, "")
-    return FlatTree(objects, files, folders, not_stored, ignored)
+    return flat
 
 
 def store_tree(objects: ObjectStore, flat: FlatTree) -> str:
     """The hash of the tree with these paths. The parent folders of every path are in `folders`."""
     entries: dict[str, list[TreeNode]] = {"": [], **{folder: [] for folder in flat.folders}}
-
-    def add(path: str, node: TreeNode) -> None:
+    for path, node in (*flat.files.items(), *flat.unknown.items()):
         entries[path.rpartition("/")[0]].append(node)
-
-    for path, node in flat.files.items():
-        add(path, node)
-    for path in flat.not_stored:
-        add(path, TreeNode(path.rpartition("/")[2], "left", 0, ""))
-    for path in flat.ignored:
-        add(path, TreeNode(path.rpartition("/")[2], "ignored", 0, ""))
     for path in sorted(flat.folders, key=lambda path: path.count("/"), reverse=True):
-        name = path.rpartition("/")[2]
-        add(path, TreeNode(name, "folder", flat.folders[path], _put(objects, entries[path])))
+        above, _, name = path.rpartition("/")
+        entries[above].append(
+            TreeNode(name, "folder", flat.folders[path], _put(objects, entries[path]))
+        )
     return _put(objects, entries[""])
 
 
@@ -110,9 +108,18 @@ def parent_folders(path: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _pairs(folders: list[str]) -> list[tuple[str, str]]:
-    """Each folder with the one in it, beginning with the root."""
-    return list(zip(["", *folders], folders, strict=False))
+def _is_a(node: TreeNode | None, kind: str) -> bool:
+    return node is not None and node.kind == kind
+
+
+def _get_mode(node: TreeNode | None) -> int | None:
+    return node.mode if node is not None and node.kind == "folder" else None
+
+
+def _list_entries(objects: ObjectStore, node: TreeNode | None) -> dict[str, TreeNode]:
+    if node is None or node.kind != "folder":
+        return {}
+    return {entry.name: entry for entry in objects.get_folder(node.hash)}
 
 
 def _put(objects: ObjectStore, nodes: list[TreeNode]) -> str:

@@ -1,164 +1,191 @@
-"""A checkpoint before and after each turn, for undo and rewind of files.
+"""A checkpoint before and after each call that may change files: what differs is the agent's.
 
-A hook at the start of a turn and a mutator at its end; both change nothing. If a checkpoint fails,
-the user gets a warning and the turn continues.
+What differs between the end of one call and the beginning of the next is the user's. Calls that run
+at the same time share one span. While only calls in the background run, both may change files: that
+span names these calls. Pure calls cost nothing; of a child agent, its own calls are recorded. If a
+checkpoint fails, the user gets a warning and the call continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
-
-import msgspec
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import WorkspaceError
+from treadle.core.events import (
+    ChildEvent,
+    Event,
+    TaskFinished,
+    ToolDetached,
+    TurnFinished,
+    TurnStarted,
+)
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
-from treadle.workspace.checkpoints.checkpoints import Checkpoints
-from treadle.workspace.checkpoints.object_store import TreeNode
-from treadle.workspace.checkpoints.scanner import Period, SkippedPath
+
+if TYPE_CHECKING:
+    from treadle.workspace.checkpoints.checkpoints import FileSnapshot
+
+_Key = tuple[str, str]  # the session and the call
 
 
-class AgentWork(msgspec.Struct, frozen=True):
-    """What is known of the changes since the last checkpoint.
+class TakesCheckpoints(Protocol):
+    """`Checkpoints`, or what makes them at first use."""
 
-    `unchanged_files` are as the file tools left them, `written_files` all that these tools wrote.
-    `has_command`: a command ran, which may have changed any file. `versions` are the written files
-    as these tools left them.
-    """
-
-    unchanged_files: tuple[str, ...] = ()
-    written_files: frozenset[str] = frozenset()
-    has_command: bool = False
-    versions: dict[str, TreeNode] = {}
-
-    def make_checkpoint(self, turn_id: str, tree: str, user_files: Sequence[str]) -> Checkpoint:
-        """The end of the work; `user_files` are files that the user changed last."""
-        shared = [path for path in user_files if self.has_command or path in self.written_files]
-        written = {path for path in shared if path in self.written_files}
-        own = (*self.unchanged_files, *sorted(written.difference(self.unchanged_files)))
-        return Checkpoint(turn_id, tree, "after", agent_files=own, user_files=tuple(shared))
+    async def take(self) -> FileSnapshot: ...
 
 
-class CheckpointRecorder:
-    """Pass its `hook` and its `mutator` to an agent. `append` is the journal's method."""
+class CheckpointRecorder(BaseObserver):
+    """Pass its `hook`, its `mutator` and itself as an observer to an agent. Without the observer, a
+    call in the background counts like any other. `append` is the journal's method."""
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
+        checkpoints: TakesCheckpoints,
         append: Callable[[Entry], None],
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._checkpoints = checkpoints
         self._append = append
         self._warn = warn
-        self._current_turn = ""
-        self._failed_turn = ""
-        self._tree_before = ""
-        self._reported: set[SkippedPath] = set()
-        self.hook = BeforeTurnHook(self)
-        self.mutator = AfterTurnMutator(self)
+        self._warned: set[str] = set()
+        self._turn_id = ""
+        self._lock = asyncio.Lock()
+        self._running: dict[_Key, str] = {}  # in the foreground, with their summaries
+        self._background: dict[_Key, str] = {}
+        self._tasks: dict[_Key, _Key] = {}  # session and task -> session and call
+        self._is_open = False  # a span has begun
+        self._only_background: tuple[str, ...] = ()  # what ran alone at a time of the open span
+        self.hook = _CallHook(self)
+        self.mutator = _TurnEndMutator(self)
 
-    async def begin_turn(self, turn_id: str) -> None:
-        if turn_id != self._current_turn:  # a steered message comes later in the same turn
-            self._current_turn = turn_id
-            await self.record(turn_id, "before")
-
-    async def record(
-        self,
-        turn_id: str,
-        side: Literal["before", "after"],
-        idle_periods: Sequence[Period] = (),
-        work: AgentWork = AgentWork(),  # noqa: B008 (frozen)
-    ) -> None:
-        """Take a checkpoint. What changed in `idle_periods` is not a change of the turn."""
-        if side == "after" and turn_id == self._failed_turn:
-            return  # there is no state before the turn to go back to
+    @asynccontextmanager
+    async def record(self, name: str) -> AsyncIterator[None]:
+        """A change of files by the agent that is not a call."""
+        key = ("", name)
+        await self.begin(key, name)
         try:
-            if side == "after" and idle_periods:
-                snapshot = await self._checkpoints.take_own(
-                    self._tree_before, idle_periods, work.versions
-                )
-            else:
-                snapshot = await self._checkpoints.take()
-        except WorkspaceError as error:
-            self._failed_turn = turn_id
-            self._warn(f"the files of this turn cannot be restored: {error}")
+            yield
+        finally:
+            await self.end(key)
+
+    async def begin(self, key: _Key, summary: str, turn_id: str = "") -> None:
+        """A call is about to change files."""
+        async with self._lock:
+            if not self._running:
+                tree = await self._take()
+                self._end_span(tree)
+                self._turn_id = self._turn_id or turn_id
+                self._begin_span(tree)
+            self._running[key] = summary
+
+    async def end(self, key: _Key) -> None:
+        if key not in self._running and key not in self._background:
             return
-        if side == "after":
-            self._append(work.make_checkpoint(turn_id, snapshot.tree, snapshot.user_files))
-        else:
-            self._append(Checkpoint(turn_id, snapshot.tree, side))
-            self._tree_before = snapshot.tree
-        self._warn_of_skipped(snapshot.skipped)
+        async with self._lock:
+            self._forget([key])
+            if self._is_open and not self._running:
+                tree = await self._take()
+                self._end_span(tree)
+                if self._background:
+                    self._begin_span(tree)
+                    self._note_background()
 
-    async def keep_file(self, path: str) -> TreeNode | None:
-        """Store a file that a tool of the agent wrote; None if it cannot be stored."""
-        try:
-            return await self._checkpoints.keep_file(path)
-        except WorkspaceError:  # the checkpoint at the end warns
-            return None
+    async def end_turn(self) -> None:
+        """What calls change from now on, in the background, is not the turn's."""
+        async with self._lock:
+            self._running.clear()  # also calls that were interrupted
+            if self._is_open:
+                self._end_span(await self._take())
 
-    async def record_user_changes(
-        self,
-        turn_id: str,
-        idle_periods: Sequence[Period],
-        work: AgentWork = AgentWork(),  # noqa: B008 (frozen)
-    ) -> bool:
-        """Between two calls of a turn: end the work so far and begin the next one, if the user
-        changed files meanwhile. Undo goes back to the user's version of a file that the agent
-        changes next, then to the one before it."""
-        if turn_id == self._failed_turn:
-            return False
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            self._turn_id = event.turn_id
+        while isinstance(event, ChildEvent):
+            event = event.child
+        match event:
+            case ToolDetached(session_id=session, call_id=call, task_id=task):
+                if (summary := self._running.pop((session, call), None)) is not None:
+                    self._background[session, call] = summary
+                    self._tasks[session, task] = session, call
+                    self._note_background()
+            case TaskFinished(session_id=session, task_id=task) if (session, task) in self._tasks:
+                self._forget([self._tasks.pop((session, task))])
+            case TurnFinished(session_id=session):  # calls that were interrupted
+                self._forget([key for key in self._running if key[0] == session])
+            case _:
+                pass
+
+    def _note_background(self) -> None:
+        if not self._running:
+            self._only_background = tuple(self._background.values())
+
+    def _forget(self, keys: Iterable[_Key]) -> None:
+        for key in keys:
+            self._running.pop(key, None)
+            self._background.pop(key, None)
+
+    def _begin_span(self, tree: str) -> None:
+        if tree:
+            self._append(Checkpoint(self._turn_id, tree, "before"))
+            self._is_open = True
+
+    def _end_span(self, tree: str) -> None:
+        if tree and self._is_open:
+            names = self._only_background
+            self._append(Checkpoint(self._turn_id, tree, "after", background=names))
+        self._is_open, self._only_background = False, ()
+
+    async def _take(self) -> str:
+        """The tree of the files now; "" if there is none."""
         try:
-            snapshot = await self._checkpoints.take_own(
-                self._tree_before, idle_periods, work.versions
-            )
+            snapshot = await self._checkpoints.take()
         except WorkspaceError as error:
-            self._warn(f"your changes during this turn cannot be restored: {error}")
-            return False
-        if not snapshot.user_tree:
-            return False
-        self._append(work.make_checkpoint(turn_id, snapshot.tree, snapshot.user_files))
-        self._append(Checkpoint(turn_id, snapshot.user_tree, "before"))
-        self._tree_before = snapshot.user_tree
-        self._warn_of_skipped(snapshot.skipped)
-        return True
-
-    def _warn_of_skipped(self, skipped: Sequence[SkippedPath]) -> None:
-        """Warn about each skipped path once."""
-        new = [one for one in skipped if one not in self._reported]
-        self._reported.update(new)
+            self._warn_once(f"the changes of files cannot be undone: {error}")
+            return ""
+        new = [one for one in snapshot.skipped if one.path not in self._warned]
+        self._warned.update(one.path for one in new)
         if new:
             more = f" and {len(new) - 1} more" if len(new) > 1 else ""
-            self._warn(f"checkpoints do not include {new[0].path} ({new[0].reason}){more}")
+            self._warn_once(f"checkpoints do not include {new[0].path} ({new[0].reason}){more}")
+        return snapshot.tree
+
+    def _warn_once(self, text: str) -> None:
+        if self._warn is not None and text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
 
 
-class BeforeTurnHook:
-    """A Hook."""
-
-    points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
+class _CallHook:
+    points: frozenset[HookPoint] = frozenset({"before_effect", "post_tool_use"})
     timeout: float | None = None  # a large folder takes its time
 
     def __init__(self, recorder: CheckpointRecorder) -> None:
         self._recorder = recorder
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
-        await self._recorder.begin_turn(hook_input.turn_id)
+        data = hook_input.data
+        key = hook_input.session_id, data["call_id"]
+        if hook_input.point == "post_tool_use":
+            await self._recorder.end(key)
+        elif not data["access"].delegates:
+            await self._recorder.begin(key, data["summary"], hook_input.turn_id)
         return None
 
 
-class AfterTurnMutator:
-    """A Mutator."""
-
+class _TurnEndMutator:
     name = "checkpoints"
     points: frozenset[MutationPoint] = frozenset({"after_turn_ended"})
+    for_children = False
 
     def __init__(self, recorder: CheckpointRecorder) -> None:
         self._recorder = recorder
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        await self._recorder.record(context.turn_id, "after")
+        await self._recorder.end_turn()
         return None

@@ -7,24 +7,14 @@ outside of the folder is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import msgspec
 
-from treadle.workspace.checkpoints.flat_tree import FlatTree
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 from treadle.workspace.checkpoints.safe_tree import SafeTree, explain_error
 from treadle.workspace.checkpoints.scanner import SkippedPath
-
-ChangeKind = Literal["added", "removed", "changed"]
-
-
-class TreeChange(msgspec.Struct, frozen=True):
-    """One difference between two trees."""
-
-    path: str
-    kind: ChangeKind
 
 
 class RestoreResult(msgspec.Struct, frozen=True):
@@ -33,23 +23,6 @@ class RestoreResult(msgspec.Struct, frozen=True):
     written: tuple[str, ...]
     removed: tuple[str, ...]
     skipped: tuple[SkippedPath, ...] = ()
-
-
-def changed_paths(old: FlatTree, new: FlatTree) -> list[str]:
-    """The files that differ, sorted. What one of the two ignores is unknown, not different."""
-    paths = old.files.keys() | new.files.keys()
-    differing = [path for path in paths if old.files.get(path) != new.files.get(path)]
-    return sorted(path for path in differing if not (old.ignores(path) or new.ignores(path)))
-
-
-def diff_trees(old: FlatTree, new: FlatTree) -> list[TreeChange]:
-    return [TreeChange(path, change_kind(old, new, path)) for path in changed_paths(old, new)]
-
-
-def change_kind(old: FlatTree, new: FlatTree, path: str) -> ChangeKind:
-    if path not in old.files:
-        return "added"
-    return "changed" if path in new.files else "removed"
 
 
 class Restorer:
@@ -61,57 +34,55 @@ class Restorer:
         self._written: list[str] = []
         self._removed: list[str] = []
         self._skipped: list[SkippedPath] = []
-        self._new_folders: dict[str, int] = {}
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
-            try:
+            with self._report(path), suppress(FileNotFoundError):
                 self._tree.remove(path)
                 self._removed.append(path)
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError) as error:
-                self.skip(path, explain_error(error))
+
+    def make_room(self, paths: Iterable[str]) -> None:
+        """Remove sockets, pipes and devices, which no checkpoint has, where a folder has to be."""
+        for path in paths:
+            with suppress(OSError, ValueError):
+                self._tree.remove_special_file(path)
 
     def remove_folders(self, paths: Iterable[str]) -> None:
         """The deepest first; a folder that is not empty stays."""
         for path in sorted(paths, reverse=True):
-            try:
+            with suppress(OSError, ValueError):
                 self._tree.remove_folder(path)
-            except (OSError, ValueError):
-                continue
 
-    def make_folders(self, modes: Mapping[str, int]) -> None:
-        for path, mode in sorted(modes.items()):
-            try:
+    def write(self, files: Mapping[str, TreeNode], folders: Mapping[str, int]) -> None:
+        """Write the files into these folders, which get their permissions last, the deepest first:
+        some do not allow writing."""
+        new: list[str] = []
+        for path, mode in sorted(folders.items()):
+            with self._report(path):
                 if self._tree.make_folder(path, mode):
-                    self._new_folders[path] = mode
-            except (OSError, ValueError) as error:
-                self.skip(path, explain_error(error))
-
-    def finish_folders(self) -> None:
-        """Give new folders their permissions, the deepest first: some do not allow writing."""
-        for path, mode in sorted(self._new_folders.items(), reverse=True):
-            try:
-                if mode:
-                    self._tree.set_folder_mode(path, mode)
-            except (OSError, ValueError) as error:
-                self.skip(path, explain_error(error))
-
-    def write(self, files: dict[str, TreeNode]) -> None:
+                    new.append(path)
         for path, node in files.items():
-            try:
+            with self._report(path):
                 data = self._objects.get(node.hash)
                 if node.kind == "link":
                     self._tree.write_symlink(path, data)
                 else:
                     self._tree.write(path, data, node.mode)
                 self._written.append(path)
-            except (OSError, ValueError) as error:
-                self.skip(path, explain_error(error))
+        for path in reversed(new):
+            with self._report(path):
+                if folders[path]:
+                    self._tree.set_folder_mode(path, folders[path])
 
     def skip(self, path: str, reason: str) -> None:
         self._skipped.append(SkippedPath(path, reason))
 
     def result(self) -> RestoreResult:
         return RestoreResult(tuple(self._written), tuple(self._removed), tuple(self._skipped))
+
+    @contextmanager
+    def _report(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            self.skip(path, explain_error(error))

@@ -67,6 +67,13 @@ class SafeTree:
         with self._open_parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
+    def remove_special_file(self, path: str) -> None:
+        """Remove it if it is a socket, a pipe or a device."""
+        with self._open_parent(path) as (folder, name):
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+                os.unlink(name, dir_fd=folder)
+
     def write(self, path: str, data: bytes, mode: int) -> None:
         """Replace or create the file, and its parent folders.
 
@@ -82,11 +89,6 @@ class SafeTree:
                 os.fchmod(fd, mode)
             finally:
                 os.close(fd)
-
-    def read(self, path: str, limit: int) -> tuple[bytes, os.stat_result]:
-        """The first `limit` bytes of a regular file, and its status."""
-        with self._open_parent(path) as (folder, name):
-            return read_file(name, folder, limit)
 
     @contextmanager
     def _open_existing(self, path: str) -> Iterator[int | None]:
@@ -165,7 +167,7 @@ def _check_name(name: str) -> None:
 
 
 def open_folder(name: str, parent: int) -> tuple[int, list[os.DirEntry[str]]]:
-    """A folder in the folder `parent`, opened, and its entries sorted by name.
+    """A folder in the folder `parent`, opened, and its entries.
 
     The entries need the descriptor, which the caller closes.
     """
@@ -179,7 +181,7 @@ def open_root(root: str) -> tuple[int, list[os.DirEntry[str]]]:
 def _list_entries(fd: int) -> tuple[int, list[os.DirEntry[str]]]:
     try:
         with os.scandir(fd) as entries:
-            return fd, sorted(entries, key=lambda entry: entry.name)
+            return fd, list(entries)
     except BaseException:
         os.close(fd)
         raise

@@ -1,8 +1,8 @@
-"""The current files of a folder as a tree; unchanged files are not read again.
+"""The current files of a folder as a tree; what did not change is not read again.
 
-A file counts as unchanged if its size, times, inode and permissions are the same. One that changed
-just before a scan may change again within the same clock tick, so the next scan reads it again.
-Symlinks are stored as symlinks and not followed (`safe_tree`).
+A file is unchanged if the time of its last change, its inode and its size are the same; no program
+can set that time. A file that changed just before a scan may change again within the same clock
+tick, so the next scan reads it again. Symlinks are stored as symlinks, not followed (`safe_tree`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints import safe_tree
-from treadle.workspace.checkpoints.gitignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
 MAX_FILE_BYTES = 10 << 20
@@ -34,126 +33,168 @@ class SkippedPath(msgspec.Struct, frozen=True):
 
 
 class TooManyFiles(Exception):
-    """The folder has too many files for a checkpoint at every turn."""
+    """The folder has too many files for a checkpoint at every call."""
 
 
-_FileStamp = tuple[int, int, int, int, int]
-StatCache = dict[str, tuple[_FileStamp, str]]
-Period = tuple[int, int]  # from and until, in nanoseconds since 1970
+class ScannedEntry(msgspec.Struct, frozen=True, eq=False):
+    """An entry of a folder. `node` is None for sockets, pipes and devices, which are not stored;
+    `stamp` is None if the next scan has to look at it again. `folder`: what is in it."""
+
+    node: TreeNode | None
+    stamp: tuple[int, int, int] | None = None
+    skipped: SkippedPath | None = None
+    folder: ScannedFolder | None = None
+
+
+class ScannedFolder(msgspec.Struct, frozen=True, eq=False):
+    """What a scan found in a folder; `hash` names its tree. `file_count` and `skipped` are without
+    the folders in it."""
+
+    rules: IgnoreRules | None = None
+    entries: dict[str, ScannedEntry] = {}
+    hash: str = ""
+    file_count: int = 0
+    skipped: tuple[SkippedPath, ...] = ()
+
+
+class _OpenFolder(msgspec.Struct, frozen=True):
+    """A folder during its scan. `has_same_rules`: what is ignored in it is as at the last scan."""
+
+    fd: int
+    prefix: str
+    rules: IgnoreRules
+    has_same_rules: bool
+    level: int
+
+    def is_unchanged(self, entry: os.DirEntry[str], before: ScannedEntry) -> bool:
+        if before.stamp is None or not self.has_same_rules:
+            return False
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            return False
+        return before.stamp == (status.st_ctime_ns, status.st_ino, status.st_size)
 
 
 class Scanner:
-    """One scan of a folder, which stores the contents."""
+    """One scan of a folder, which stores the contents. `last` is what the scan before it found."""
 
     def __init__(
-        self,
-        root: Path,
-        objects: ObjectStore,
-        stat_cache: StatCache,
-        max_bytes: int,
-        max_files: int,
-        periods: Sequence[Period] = (),
+        self, root: Path, objects: ObjectStore, max_bytes: int, max_files: int, last: ScannedFolder
     ) -> None:
         self._root = os.fspath(root)
         self._objects = objects
-        self._old_cache = stat_cache
         self._max_bytes = max_bytes
         self._max_files = max_files
-        self._periods = periods
-        self._first_period = min((start for start, _ in periods), default=None)
-        self._now = time.time_ns()
-        self.changed_in_periods: set[str] = set()
-        self.stat_cache: StatCache = {}
-        self.files: dict[str, TreeNode] = {}
-        self.folders: dict[str, int] = {}  # with their permissions
-        self.ignored: set[str] = set()
-        self.special_files: set[str] = set()  # sockets, pipes and devices, which are not stored
+        self._last = last
+        self._latest_stamp = time.time_ns() - _CLOCK_TICK_NS
         self.skipped: list[SkippedPath] = []
+        self.file_count = 0
         self.read_count = 0  # files that had to be read
 
-    def scan(self) -> str:
-        """The hash of the tree."""
-        fd, entries = safe_tree.open_root(self._root)
-        return self._store_folder(fd, entries, "", IgnoreRules(), 0)
+    def scan(self) -> ScannedFolder:
+        fd, found = safe_tree.open_root(self._root)
+        return self._scan_entries(fd, found, "", IgnoreRules(), self._last, 0)
 
-    def _store_folder(
-        self, fd: int, entries: list[os.DirEntry[str]], folder: str, rules: IgnoreRules, level: int
-    ) -> str:
-        """The hash of the tree of one folder; closes its descriptor."""
+    def _scan_entries(
+        self,
+        fd: int,
+        found: list[os.DirEntry[str]],
+        path: str,
+        rules: IgnoreRules,
+        last: ScannedFolder,
+        level: int,
+    ) -> ScannedFolder:
+        """What is in one folder; `last` itself if nothing changed. Closes the descriptor."""
+        entries: dict[str, ScannedEntry] = {}
+        known = last.entries
         try:
-            rules = rules.with_gitignore(folder, self._load_gitignore(fd, entries, folder))
-            prefix = f"{folder}/" if folder else ""
-            found = [self._scan_entry(fd, e, prefix + e.name, rules, level) for e in entries]
+            rules = rules.with_gitignore(path, self._load_gitignore(fd, found))
+            prefix = f"{path}/" if path else ""
+            here = _OpenFolder(fd, prefix, rules, rules == last.rules, level)
+            for entry in found:
+                name = entry.name
+                before = known.get(name)
+                if before is not None and here.is_unchanged(entry, before):
+                    entries[name] = before
+                elif name == ".git":
+                    continue
+                elif entry.is_dir(follow_symlinks=False):
+                    entries[name] = self._scan_folder(here, name, before)
+                else:
+                    entries[name] = self._scan_file(here, entry, before)
         finally:
             os.close(fd)
-        return self._objects.put_folder(node for node in found if node is not None)
+        is_same = here.has_same_rules and entries == known
+        result = last if is_same else self._store(rules, entries)
+        self.skipped += result.skipped
+        self.file_count += result.file_count
+        if self.file_count > self._max_files:
+            raise TooManyFiles(f"{self._root} holds more than {self._max_files} files")
+        return result
 
-    def _scan_entry(
-        self, fd: int, entry: os.DirEntry[str], path: str, rules: IgnoreRules, level: int
-    ) -> TreeNode | None:
-        if entry.name == ".git":
-            return None
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if rules.is_ignored(path, is_folder):
-            self.ignored.add(path)
-            return TreeNode(entry.name, "ignored", 0, "")
-        if is_folder:
-            return self._scan_folder(fd, entry.name, path, rules, level + 1)
-        try:
-            node = self._scan_file(fd, entry, path)
-        except OSError as error:
-            node = self._skip(path, safe_tree.explain_error(error))
-        if node is not None and node.kind != "left":
-            self.files[path] = node
-            if len(self.files) > self._max_files:
-                raise TooManyFiles(f"{self._root} holds more than {self._max_files} files")
-        return node
+    def _store(self, rules: IgnoreRules, entries: dict[str, ScannedEntry]) -> ScannedFolder:
+        nodes = [one.node for _, one in sorted(entries.items()) if one.node is not None]
+        skipped = tuple(one.skipped for one in entries.values() if one.skipped is not None)
+        count = sum(node.kind in ("file", "link") for node in nodes)
+        return ScannedFolder(rules, entries, self._objects.put_folder(nodes), count, skipped)
 
     def _scan_folder(
-        self, parent: int, name: str, path: str, rules: IgnoreRules, level: int
-    ) -> TreeNode:
-        if level > MAX_DEPTH:
-            return self._skip(path, f"more than {MAX_DEPTH} folders deep")
+        self, here: _OpenFolder, name: str, before: ScannedEntry | None
+    ) -> ScannedEntry:
+        path, last = here.prefix + name, before.folder if before is not None else None
+        if not (last and here.has_same_rules) and here.rules.is_ignored(path, is_folder=True):
+            return _ignore(name, before)
+        if here.level >= MAX_DEPTH:
+            return _skip(path, f"more than {MAX_DEPTH} folders deep")
         try:
-            fd, entries = safe_tree.open_folder(name, parent)
+            fd, found = safe_tree.open_folder(name, here.fd)
         except OSError as error:
-            return self._skip(path, safe_tree.explain_error(error))
-        mode = self.folders[path] = stat.S_IMODE(os.fstat(fd).st_mode)
-        return TreeNode(name, "folder", mode, self._store_folder(fd, entries, path, rules, level))
+            return _skip(path, safe_tree.explain_error(error))
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        last = last or ScannedFolder()
+        folder = self._scan_entries(fd, found, path, here.rules, last, here.level + 1)
+        if before is not None and folder is last and before.node and before.node.mode == mode:
+            return before
+        return ScannedEntry(TreeNode(name, "folder", mode, folder.hash), folder=folder)
 
-    def _scan_file(self, fd: int, entry: os.DirEntry[str], path: str) -> TreeNode | None:
-        status = entry.stat(follow_symlinks=False)
+    def _scan_file(
+        self, here: _OpenFolder, entry: os.DirEntry[str], before: ScannedEntry | None
+    ) -> ScannedEntry:
+        path = here.prefix + entry.name
+        try:
+            status = entry.stat(follow_symlinks=False)
+            stamp = _make_stamp(status)
+            if here.rules.is_ignored(path, is_folder=False):
+                return ScannedEntry(TreeNode(entry.name, "ignored", 0, ""), stamp)
+            is_same = before is not None and before.stamp == stamp
+            if before is not None and is_same and before.node and before.node.kind != "ignored":
+                return before
+            return self._read_file(here.fd, entry.name, path, status)
+        except OSError as error:
+            return _skip(path, safe_tree.explain_error(error))
+
+    def _read_file(self, fd: int, name: str, path: str, status: os.stat_result) -> ScannedEntry:
+        node, skipped = None, None
+        too_large = f"larger than {self._max_bytes >> 20} MiB"
         if stat.S_ISLNK(status.st_mode):
-            target = os.fsencode(os.readlink(entry.name, dir_fd=fd))
-            return TreeNode(entry.name, "link", 0, self._objects.put(target))
-        if not stat.S_ISREG(status.st_mode):
-            self.special_files.add(path)
-            return None
-        self._note_change(path, status.st_ctime_ns)
-        known = self._old_cache.get(path)
-        if known is not None and known[0] == _make_stamp(status):
-            digest = known[1]
-        elif status.st_size > self._max_bytes:
-            return self._skip_large(path)
-        else:
+            target = os.fsencode(os.readlink(name, dir_fd=fd))
+            node = TreeNode(name, "link", 0, self._objects.put(target))
+        elif stat.S_ISREG(status.st_mode):
+            if status.st_size > self._max_bytes:
+                return _skip(path, too_large, _make_stamp(status))
             # It may have been replaced: use the status of the file that was read.
-            data, status = safe_tree.read_file(entry.name, fd, self._max_bytes + 1)
+            data, status = safe_tree.read_file(name, fd, self._max_bytes + 1)
             if len(data) > self._max_bytes:
-                return self._skip_large(path)
+                return _skip(path, too_large)
             self.read_count += 1
-            digest = self._objects.put(data)
-        if status.st_ctime_ns < self._now - _CLOCK_TICK_NS:
-            self.stat_cache[path] = (_make_stamp(status), digest)
-        return TreeNode(entry.name, "file", stat.S_IMODE(status.st_mode), digest)
+            mode = stat.S_IMODE(status.st_mode)
+            node = TreeNode(name, "file", mode, self._objects.put(data))
+        is_old = status.st_ctime_ns < self._latest_stamp
+        return ScannedEntry(node, _make_stamp(status) if is_old else None, skipped)
 
-    def _note_change(self, path: str, changed: int) -> None:
-        if self._first_period is None or changed < self._first_period:
-            return
-        if any(start <= changed <= end for start, end in self._periods):
-            self.changed_in_periods.add(path)
-
-    def _load_gitignore(self, fd: int, entries: list[os.DirEntry[str]], folder: str) -> str:
-        if all(entry.name != GITIGNORE for entry in entries):
+    def _load_gitignore(self, fd: int, entries: list[os.DirEntry[str]]) -> str:
+        if GITIGNORE not in [entry.name for entry in entries]:
             return ""
         try:
             data, _ = safe_tree.read_file(GITIGNORE, fd, _MAX_GITIGNORE_BYTES)
@@ -161,14 +202,16 @@ class Scanner:
             return ""
         return data.decode(errors="replace")
 
-    def _skip_large(self, path: str) -> TreeNode:
-        return self._skip(path, f"larger than {self._max_bytes >> 20} MiB")
 
-    def _skip(self, path: str, reason: str) -> TreeNode:
-        self.skipped.append(SkippedPath(path, reason))
-        return TreeNode(path.rpartition("/")[2], "left", 0, "")
+def _ignore(name: str, before: ScannedEntry | None) -> ScannedEntry:
+    node = TreeNode(name, "ignored", 0, "")
+    return before if before is not None and before.node == node else ScannedEntry(node)
 
 
-def _make_stamp(status: os.stat_result) -> _FileStamp:
-    mode = stat.S_IMODE(status.st_mode)
-    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, mode)
+def _skip(path: str, reason: str, stamp: tuple[int, int, int] | None = None) -> ScannedEntry:
+    node = TreeNode(path.rpartition("/")[2], "left", 0, "")
+    return ScannedEntry(node, stamp, SkippedPath(path, reason))
+
+
+def _make_stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ctime_ns, status.st_ino, status.st_size

@@ -9,14 +9,12 @@
     run_record       what the next session has to know if this one is killed
     folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
-    git_index        whether a file is tracked; the index for a part of a repository
-    repositories     what a checkout or a clone brings; git_history: the files of commits
+    repositories     what a checkout or a clone brings
     host_sockets     Unix sockets of the host that are hidden
     seccomp          system calls that are refused inside
-    landlock         no signals and no abstract sockets to the outside
-    read_only        which files our own read-only programs may open
-    limits           how many processes a command may start
     probe            whether the sandbox can be built here
 
-The policy decides which commands run; this package builds the sandbox or reports why it cannot.
+The policy decides which commands run; this package builds the sandbox or reports why it cannot. It
+is not loaded if the sandbox is off: landlock.py, which also restricts our own read-only programs,
+and command_limits.py are beside it.
 """

@@ -30,9 +30,11 @@ from treadle.lib.files.protected_paths import (
     PROTECTED_PAIRS,
     PROTECTED_SUFFIXES,
 )
+from treadle.workspace import landlock
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.processes import CommandSpec, trailer_fd
-from treadle.workspace.sandbox import landlock, seccomp
-from treadle.workspace.sandbox.file_denials import FileDenials, find_outer
+from treadle.workspace.sandbox import seccomp
+from treadle.workspace.sandbox.file_denials import find_outer
 from treadle.workspace.sandbox.found_entry import (
     GIT,
     HIDDEN,
@@ -42,13 +44,12 @@ from treadle.workspace.sandbox.found_entry import (
     FoundEntry,
 )
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
-from treadle.workspace.sandbox.git_index import PartialIndexes
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
 from treadle.workspace.sandbox.removal import Removal, drop_removed
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
-from treadle.workspace.sandbox.stand_ins import StandIns, make_git_environment
+from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """
@@ -328,7 +329,7 @@ class Bubblewrap:
             if any(map(outer.worktree.is_relative_to, covered)) and outer.worktree not in shown:
                 inside = [path for path in shown if path.is_relative_to(outer.worktree)]
                 names = [str(path.relative_to(outer.worktree)) for path in inside]
-                if index := self._indexes.find(outer.git, names):
+                if index := self._indexes.find(outer.git, names, outer.worktree):
                     options += ["--ro-bind", index, str(outer.git / "index")]
         return options
 

@@ -1,6 +1,6 @@
-"""The deny rules about files that commands are held to, and what they match.
+"""What the deny rules about files match, to which commands are held (`FileDenials`).
 
-The policy's path patterns are such rules. Used by `protected_paths.py` for the writable roots, and
+Used by `protected_paths.py` for the writable roots, and
 by `bubblewrap.py` for what lies outside of them.
 """
 
@@ -10,14 +10,12 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
-
-import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import fold_case
+from treadle.workspace.command_limits import FileDenials, PathRule
 from treadle.workspace.sandbox.found_entry import HIDDEN, READ_ONLY, UNLISTED, FoundEntry
 from treadle.workspace.sandbox.tree_scan import TreeScanner, find_entry, may_be_entered
 
@@ -25,36 +23,6 @@ MAX_OUTER_FOLDERS = 100_000
 """How many folders outside of the roots are searched for one rule, once; some 2 s."""
 
 _NAME = re.compile(r"(\**)([^*?\[\]{}\\/]+)(/\*\*)?/?")
-
-
-class PathRule(Protocol):
-    """A deny rule about paths, as the policy's path patterns are."""
-
-    @property
-    def text(self) -> str: ...
-
-    def forbids(self, path: str) -> bool: ...
-
-    def list_fixed_prefixes(self) -> tuple[str, ...]:
-        """The paths below which it can match."""
-
-
-class FileDenials(msgspec.Struct, frozen=True):
-    """The deny rules that commands are held to: what they may not read, and not change."""
-
-    unreadable: tuple[PathRule, ...] = ()
-    unwritable: tuple[PathRule, ...] = ()
-
-    def classify(self, path: str) -> str:
-        if any(rule.forbids(path) for rule in self.unreadable):
-            return HIDDEN
-        return READ_ONLY if any(rule.forbids(path) for rule in self.unwritable) else ""
-
-    def list_rules(self) -> Iterator[tuple[str, PathRule]]:
-        """Each rule with the kind of what it matches; those that win come last."""
-        for kind, rules in ((READ_ONLY, self.unwritable), (HIDDEN, self.unreadable)):
-            for rule in rules:
-                yield kind, rule
 
 
 class NameFilter:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HIDDEN, READ_ONLY, SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED = (
-    "hidden", "read-only", "socket", "git", "protected", "link", "memory", "unlisted", "pinned",
-    "generated",
+from treadle.workspace.command_limits import HIDDEN as HIDDEN
+from treadle.workspace.command_limits import READ_ONLY as READ_ONLY
+
+SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED = (
+    "socket", "git", "protected", "link", "memory", "unlisted", "pinned", "generated",
 )  # fmt: skip
 """UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
 that may not be renamed, because another entry is protected by its path. LINK is a symlink in a

@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from treadle.workspace.sandbox.git_folders import join_path, list_worktrees, read_text
+from treadle.lib.files.file_view import read_text
+from treadle.lib.git.repository import list_worktrees, read_path
 from treadle.workspace.supervisor.set_aside import open_folder
 
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,9 +62,8 @@ def _find_harmful(git: str) -> Iterator[tuple[str, str]]:
     worktrees = list_worktrees(git)
     for folder in map(Path, worktrees):
         file = folder / COMMONDIR
-        text = read_text(file)
-        if os.path.lexists(file) and join_path(folder, text or "") != Path(git):
-            yield str(file), text or ""
+        if os.path.lexists(file) and read_path(file) != Path(git):
+            yield str(file), read_text(file) or ""
     for rebase in (Path(place, REBASE_FOLDER) for place in (git, *worktrees)):
         if not os.path.lexists(rebase):
             continue

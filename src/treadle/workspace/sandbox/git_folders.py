@@ -1,32 +1,31 @@
 """The git folders around and inside a workspace, as the sandbox sees them.
 
 Which git folders outside the workspace belong to it (a repository above it, the one that it is a
-linked worktree or a submodule of), and whether what a command made in a git folder is harmless. It
-runs no git: the settings of a repository could run code. Used by `bubblewrap.py` and
-`created_paths.py`.
+linked worktree or a submodule of), and whether what a command made in a git folder is harmless.
+Used by `bubblewrap.py`, `protected_paths.py` and `created_paths.py`; lib/git reads the files.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
+from treadle.lib.git.config import drop_subsection, read_config
+from treadle.lib.git.repository import (
+    find_own_repository,
+    list_worktrees,
+    read_git_link,
+    read_path,
+)
 from treadle.lib.text.word_set import word_set
 
-MAX_CONFIG_BYTES = 1 << 20
-READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
-_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
-
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_RISKY_VALUE = re.compile(r'::|["\\]')
-"""`::` names a program that is run. Quotes and backslashes inside could hide it."""
+_RISKY_VALUE = re.compile(r"::|[\x00-\x08\x0a-\x1f\x7f]")
+"""`::` names a program that is run. What git does with a control character is not sure."""
 
 _HARMLESS_KEYS = word_set(
     """
@@ -60,33 +59,16 @@ def find_outer_repository(root: Path, homes: Sequence[Path]) -> OuterRepository 
         entry = folder / GIT_FOLDER
         if entry.is_symlink() or not entry.exists():
             continue
-        git, needed = entry, [] if folder == root else [entry]
-        if entry.is_file():
-            linked = _find_linked(entry)
-            needed += linked
-            git = (read_git_link(entry) or entry).resolve() if linked else entry
-        elif not is_git_folder(entry):
+        repository, git = find_own_repository(entry), entry
+        needed = [] if folder == root else [entry]
+        if repository is not None:
+            git = Path(repository.git_folder)
+            needed += [Path(repository.common)] if git != entry else []
+        elif entry.is_dir():
             continue
         needed = [path for path in needed if not path.is_relative_to(root)]
         return OuterRepository(folder, git, needed)
     return None
-
-
-def _find_linked(link: Path) -> list[Path]:
-    """The git folders that a `.git` file names. They have to name it too: a file of the project
-    must not make any other folder of the user visible."""
-    target = read_git_link(link)
-    if target is None:
-        return []
-    target = target.resolve()
-    back = read_text(target / "gitdir")
-    if back is not None:  # of a linked worktree
-        common, is_ours = target.parent.parent, join_path(target, back) == link
-        is_ours = is_ours and target.parent.name == "worktrees"
-    else:  # of a submodule
-        worktree = dict(read_settings(target / "config")).get("core.worktree", "")
-        common, is_ours = target, bool(worktree) and join_path(target, worktree) == link.parent
-    return [common] if is_ours and is_git_folder(common) else []
 
 
 def list_worktree_links(git: str) -> list[Path]:
@@ -94,11 +76,12 @@ def list_worktree_links(git: str) -> list[Path]:
     worktree whose file it does not see. Each file has to name the repository: commands can write
     to the list, and must not choose what becomes visible."""
     folders = [Path(folder) for folder in list_worktrees(git)]
-    links = [join_path(folder, read_text(folder / "gitdir") or "") for folder in folders]
+    links = [(read_path(folder / "gitdir"), folder) for folder in folders]
     return [
         link
-        for link, folder in zip(links, folders, strict=True)
-        if link.name == GIT_FOLDER
+        for link, folder in links
+        if link is not None
+        and link.name == GIT_FOLDER
         and os.path.realpath(link) == str(link)
         and read_git_link(link) == folder
     ]
@@ -111,48 +94,21 @@ def list_worktree_parts(git: str) -> list[str]:
     return links + [f"{folder}/{part}" for folder in folders for part in PROTECTED_IN_WORKTREE]
 
 
-def list_worktrees(git: str) -> list[str]:
-    """What a repository knows of its linked worktrees: the entries of `.git/worktrees`."""
-    try:
-        with os.scandir(f"{git}/worktrees") as entries:
-            return [entry.path for entry in entries]
-    except OSError:
-        return []
-
-
-def read_git_link(link: Path) -> Path | None:
-    """The folder that a `.git` file names."""
-    kind, _, target = (read_text(link) or "").strip().partition(":")
-    return join_path(link.parent, target) if kind == "gitdir" else None
-
-
-def join_path(folder: Path, text: str) -> Path:
-    """The path in a file of git, which may be relative to the folder of the file."""
-    return Path(os.path.normpath(folder / text.strip()))
-
-
-def is_git_folder(path: Path) -> bool:
-    """Whether git takes it for a git folder."""
-    return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
-
-
 def find_configured_paths(root: Path) -> list[str]:
     """The paths inside a repository that its configuration makes git run, or read as more
     configuration: hooks (core.hooksPath), a program (core.fsmonitor), included files."""
     git, found = root / GIT_FOLDER, list[str]()
-    for key, value in read_settings(git / "config"):
-        text = re.split("[#;]", value)[0].strip().strip('"')
-        if key == "core.fsmonitor":
-            if "/" not in text:
-                continue  # a switch, or a program of the system
-            path = os.path.normpath(root / text.split(" ")[0])
-        elif key == "core.hookspath":
-            path = os.path.normpath(root / text)
-        elif key in ("include.path", "includeif.path"):
-            path = os.path.normpath(git / text)
+    for key, value in read_config(LOCAL_FILES, f"{git}/config") or ():
+        name = drop_subsection(key)
+        if name == "core.fsmonitor" and "/" in value:  # no switch, and no program of the system
+            path = os.path.normpath(root / value.split(" ")[0])
+        elif name == "core.hookspath":
+            path = os.path.normpath(root / value)
+        elif name in ("include.path", "includeif.path"):
+            path = os.path.normpath(git / value)
         else:
             continue
-        if text and path.startswith(f"{root}/"):
+        if value and path.startswith(f"{root}/"):
             found.append(path[len(str(root)) + 1 :])
     return found
 
@@ -203,11 +159,11 @@ def list_hooks(hooks: Path) -> list[Path]:
 
 def is_harmless_config(path: Path, *, is_module: bool = False) -> bool:
     """Whether a git configuration has only settings that run nothing."""
-    settings = None if path.is_symlink() else list(read_settings(path))
-    if settings is None:
-        return False
+    entries = read_config(LOCAL_FILES, str(path))
     allowed = _HARMLESS_KEYS | ({"core.worktree"} if is_module else set())
-    return all(key in allowed and not _RISKY_VALUE.search(value) for key, value in settings)
+    return entries is not None and all(
+        drop_subsection(key) in allowed and not _RISKY_VALUE.search(value) for key, value in entries
+    )
 
 
 def _list_modules(folder: Path) -> Iterator[Path]:
@@ -230,64 +186,6 @@ def _is_link_into(link: Path, git: Path) -> bool:
     if Path(os.path.realpath(target)) != target or not any(map(target.is_relative_to, inside)):
         return False
     files = list_harmful_files(target, is_module=True)
-    common = read_text(target / "commondir")
-    if target.parent == git / "worktrees" and common and join_path(target, common) == git:
+    if target.parent == git / "worktrees" and read_path(target / "commondir") == git:
         files = [file for file in files if file.name != "commondir"]
     return not files
-
-
-# ------------------------------------------------------------------ reading
-
-
-def read_settings(path: Path) -> Iterator[tuple[str, str]]:
-    """(key, value) of a configuration, keys without subsections; a line that is not understood
-    is a key of its own, which no list has."""
-    text = read_text(path)
-    if text is None:
-        yield "unreadable", ""
-        return
-    section = ""
-    # Only this character ends a line for git, so a comment may have others in it.
-    for line in text.replace("\r\n", "\n").split("\n"):
-        if _CONTROL.search(line):
-            yield "control character", ""
-            continue
-        line = line.strip()
-        if not line or line[0] in "#;":
-            continue
-        header = _SECTION.match(line)
-        if header is not None:
-            section, line = header.group(1).lower(), line[header.end() :].strip()
-            if not line:
-                continue
-        entry = _ENTRY.fullmatch(line)
-        if entry is None or line.endswith("\\"):
-            yield f"not understood: {line[:80]}", ""
-            continue
-        value = (entry.group(2) or "").strip()
-        is_quoted = len(value) > 1 and value[0] == value[-1] == '"'
-        yield f"{section}.{entry.group(1).lower()}", value[1:-1] if is_quoted else value
-
-
-def read_text(path: Path) -> str | None:
-    """What is in a small regular file; None if it is none."""
-    data = read_regular_file(path, MAX_CONFIG_BYTES)
-    return None if data is None else data.decode(errors="replace")
-
-
-def read_regular_file(path: Path, limit: int) -> bytes | None:
-    """What is in a regular file; None if it is none, or longer. It waits for no named pipe."""
-    try:
-        fd = os.open(path, READ_FLAGS)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
-            return None
-        with open(fd, "rb", closefd=False) as file:
-            return file.read(limit)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.file_view import READ_FLAGS
 from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.workspace.sandbox.found_entry import (
     GIT,
@@ -25,7 +26,6 @@ from treadle.workspace.sandbox.found_entry import (
     UNLISTED,
     FoundEntry,
 )
-from treadle.workspace.sandbox.git_folders import READ_FLAGS
 from treadle.workspace.sandbox.stand_ins import StandIns
 from treadle.workspace.supervisor.set_aside import open_folder
 

@@ -28,10 +28,11 @@ from treadle.lib.files.protected_paths import (
     fold_case,
     is_read_only_name,
 )
+from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.file_denials import FileDenials, HardLinkScanner, NameFilter
+from treadle.workspace.sandbox.file_denials import HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.found_entry import (
     GENERATED,

@@ -16,10 +16,12 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER
+from treadle.lib.git.config import drop_subsection, read_config
+from treadle.lib.git.objects import GitHistory
+from treadle.lib.git.repository import is_git_folder, read_git_link
 from treadle.workspace.sandbox.birth_time import is_born_before
-from treadle.workspace.sandbox.git_folders import is_git_folder, read_git_link, read_settings
-from treadle.workspace.sandbox.git_history import GitHistory
 
 MAX_REPOSITORIES = 100
 MAX_ENTRIES = 2000
@@ -42,7 +44,7 @@ class Repositories:
         """Read the commits of these git folders, once: later, a command could have made them."""
         if self._histories is None:
             gits = [Path(folder) for folder in folders][:MAX_REPOSITORIES]
-            self._histories = {git.parent: GitHistory(git) for git in gits}
+            self._histories = {git.parent: GitHistory(git, self._root) for git in gits}
 
     def has_file(self, path: Path) -> bool:
         """Whether this file came out of a repository."""
@@ -74,7 +76,7 @@ class Repositories:
         if source is not None:
             return source.has_file(path, name)
         is_download = self.had_network and self._is_made(folder)
-        return self._note(path, is_download and GitHistory(git).has_file(path, name))
+        return self._note(path, is_download and GitHistory(git, self._root).has_file(path, name))
 
     def _note(self, path: Path, is_brought: bool) -> bool:
         if is_brought:
@@ -91,7 +93,8 @@ class Repositories:
 
     def _open_source(self, git: Path) -> GitHistory | None:
         """The repository on this machine of which this one is a clone."""
-        urls = [value for key, value in read_settings(git / "config") if key == "remote.url"]
+        config = read_config(LOCAL_FILES, f"{git}/config") or ()
+        urls = [value for key, value in config if drop_subsection(key) == "remote.url"]
         if len(urls) != 1:
             return None
         source = Path(os.path.realpath(urls[0].removeprefix("file://")))
@@ -102,7 +105,7 @@ class Repositories:
         if not self._is_out_of_reach(source):
             return None
         found = [path for path in (source / GIT_FOLDER, source) if is_git_folder(path)]
-        return GitHistory(found[0]) if found else None
+        return GitHistory(found[0], self._root) if found else None
 
     def _is_made(self, folder: Path) -> bool:
         """Whether this session made the folder, or all that is in it."""

@@ -1,28 +1,21 @@
-"""Runs git for the engine: no hooks, no terminal, no variables of another repository.
+"""Runs git with the environment of a command, and without variables of another repository.
 
-Only for folders that the user trusts: the settings of a repository can name programs (filters) that
-git runs. Used by worktrees.py and merge.py.
+Only for folders that the user trusts: see lib/git/run.py. Used by worktrees.py and merge.py, and by
+applications.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import shutil
-import signal
-from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.environment import build_environment, split_search_path
+from treadle.lib.git import run
+from treadle.workspace.environment import build_environment
 
-GIT_TIMEOUT = 300.0
-# The hooks and the file monitor of a repository are programs that nobody asked for here.
-SAFE_SETTINGS = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.quotePath=false")
 IDENTITY = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -103,33 +96,8 @@ async def run_git(
     folder: Path, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> str:
     """The output of git. WorkspaceError if it fails, cannot be run or does not end."""
-    settings = [word for setting in SAFE_SETTINGS for word in ("-c", setting)]
-    environment = build_environment(os.environ, sandboxed=False, extra={"LC_ALL": "C.UTF-8"})
-    safe_path, _ = split_search_path(environment["PATH"], (folder,))
-    program = shutil.which("git", path=safe_path)
-    if program is None:
-        raise WorkspaceError("git is not installed, or not in PATH")
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *settings,
-        *arguments,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        cwd=folder,
-        env={**environment, **(env or {})},
-        start_new_session=True,
-    )
+    environment = build_environment(os.environ, sandboxed=False, extra=env)
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), GIT_TIMEOUT)
-    except TimeoutError:
-        raise WorkspaceError(f"git {arguments[0]} did not end in {GIT_TIMEOUT:g} s") from None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.communicate()
-    if process.returncode != 0:
-        said = err.decode(errors="replace").strip() or f"exit code {process.returncode}"
-        raise WorkspaceError(f"git {arguments[0]}: {said[:500]}")
-    return out.decode(errors="surrogateescape")
+        return await run.run_git(folder, *arguments, environment=environment, stdin=stdin)
+    except run.GitError as error:
+        raise WorkspaceError(str(error)) from error

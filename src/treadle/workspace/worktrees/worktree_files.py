@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.lib.git.repository import list_worktrees, read_path
 from treadle.workspace.worktrees.git import Repository
 
 RECORD_FILE = "treadle.json"  # in the git folder of the worktree
@@ -42,14 +43,8 @@ def remove_old_scratch(folder: Path) -> None:
 
 def find_git_dir(repository: Repository, path: Path) -> Path | None:
     """The git folder of the worktree at this path."""
-    folder = repository.common_dir / "worktrees"
-    if not folder.is_dir():
-        return None
-    for git_dir in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if (git_dir / "gitdir").read_text().strip() == str(path / ".git"):
-                return git_dir
-    return None
+    folders = map(Path, list_worktrees(str(repository.common_dir)))
+    return next((one for one in folders if read_path(one / "gitdir") == path / ".git"), None)
 
 
 def read_record(git_dir: Path) -> WorktreeRecord | None:
@@ -70,15 +65,6 @@ def try_lock(file: Path) -> int | None:
         os.close(fd)
         return None
     return fd
-
-
-def count_index_entries(index: Path) -> int:
-    """How many files the index of git has: bytes 8 to 12 of its head."""
-    try:
-        with index.open("rb") as file:
-            return int.from_bytes(file.read(12)[8:12], "big")
-    except OSError:
-        return 0
 
 
 def find_existing(path: Path) -> Path:

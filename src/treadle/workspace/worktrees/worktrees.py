@@ -25,6 +25,7 @@ import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import make_private_folder
+from treadle.lib.git.index import count_entries
 from treadle.workspace.worktrees import merge
 from treadle.workspace.worktrees.git import Repository, open_repository
 from treadle.workspace.worktrees.merge import WorktreeChange
@@ -33,7 +34,6 @@ from treadle.workspace.worktrees.worktree_files import (
     RECORD_FILE,
     SCRATCH_PREFIX,
     WorktreeRecord,
-    count_index_entries,
     find_existing,
     find_git_dir,
     read_record,
@@ -258,7 +258,7 @@ class Worktrees:
         return Worktree(self, repository, name, git_dir, record)
 
     async def _check_size(self, repository: Repository, commit: str) -> None:
-        count = count_index_entries(repository.git_dir / "index")
+        count = count_entries(repository.git_dir / "index")
         if count > self._max_files:
             raise WorkspaceError(
                 f"the repository has {count:,} files; a worktree is made of at most "

@@ -10,7 +10,7 @@ import pytest
 from tests.apps.program import run as program
 from treadle.apps.assembly import build_agent
 from treadle.apps.cli.commands import prompt
-from treadle.apps.settings.settings import load_settings
+from treadle.apps.settings.load import load_settings
 from treadle.context.prompt import read_section
 from treadle.sessions.library import Library
 from treadle.testing.provider import FakeReply, ProviderServer

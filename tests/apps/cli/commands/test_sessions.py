@@ -22,7 +22,8 @@ from treadle.sessions import Library
 from treadle.sessions.history import list_turns
 from treadle.sessions.log.records import FORMAT_VERSION, JournalHeader, encode_header
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.checkpoints import CheckpointRecorder, Checkpoints
+from treadle.workspace.checkpoints.checkpoints import Checkpoints
+from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def made(own_place: Path) -> str:
                 "Second done.",
             ]
         ),
-        [RecordingTool(answer=write)],
+        [RecordingTool(answer=write, effect="irreversible")],
         hooks=[keeping.hook],
         mutators=[keeping.mutator],
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from treadle.apps.assembly import build_agent
-from treadle.apps.assembly.command_files import CustomCommand
 from treadle.apps.conversation.commands.expansion import expand_command
+from treadle.apps.settings.command_files import CustomCommand
 from treadle.apps.settings.settings import Settings
 from treadle.core.transcript import Text
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.fleet.folders.folder_snapshots import FolderSnapshots
 from treadle.apps.fleet.database import open_database
-from treadle.apps.fleet.folders.workspaces import FolderSnapshots, RunWorkspaces
+from treadle.apps.fleet.folders.workspaces import RunWorkspaces
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError, WorkspaceError
 

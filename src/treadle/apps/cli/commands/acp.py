@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from treadle.apps.assembly.host_session import SessionOptions
+from treadle.apps.assembly.parts import SessionOptions
 from treadle.apps.cli.options import parse_command_line
 from treadle.apps.cli.signals import harden_process, reopen_closed_streams
 from treadle.apps.console import exit_codes

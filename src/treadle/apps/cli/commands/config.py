@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.console.help_option import wants_help
-from treadle.apps.settings import settings as settings_page
-from treadle.apps.settings.settings import SETTINGS, Settings, treadle_home
+from treadle.apps.settings.load import load_settings, project_config_file
+from treadle.apps.settings.rules import is_trusted
+from treadle.apps.settings.settings import (
+    SETTINGS,
+    Settings,
+    find_missing_folders,
+    format_unknown_setting,
+    parse_setting,
+    treadle_home,
+)
 from treadle.apps.settings.writer import read_written_value, write_setting
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import shorten_home
@@ -45,7 +52,7 @@ def _print_config(arguments: list[str]) -> int:
         case [name, "--unset"] if read_written_value(name) is not None:
             _print_written(name, write_setting(name, None), is_unset=True)
             return exit_codes.SUCCESS
-    settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
+    settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
     match arguments:
         case []:
             _print_table(settings, folder)
@@ -58,20 +65,20 @@ def _print_config(arguments: list[str]) -> int:
         case [name] if name.replace("-", "_") in names:
             print_line(settings.format(name.replace("-", "_")))
         case _:
-            raise UsageError(settings_page.format_unknown_setting(arguments[0]))
+            raise UsageError(format_unknown_setting(arguments[0]))
     return exit_codes.SUCCESS
 
 
 def _write(name: str, values: list[str], folder: Path) -> None:
     """Change the user's file; say if another source decides here."""
     is_unset = values == ["--unset"]
-    value = None if is_unset else settings_page.parse_setting(name, values)
+    value = None if is_unset else parse_setting(name, values)
     _print_written(name, write_setting(name, value), is_unset=is_unset)
-    settings = settings_page.load_settings(folder, is_trusted=lambda: is_trusted(folder))
+    settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
     now = escape_invisible(settings.format(name))
     print_line(f"here it is {now} ({escape_invisible(settings.origin(name))})")
     if name == "add_dir":
-        for missing in settings_page.find_missing_folders(settings, folder):
+        for missing in find_missing_folders(settings, folder):
             print_line(f"note: there is no folder {escape_invisible(missing)}")
 
 
@@ -88,7 +95,7 @@ def _print_table(settings: Settings, folder: Path) -> None:
         start = f"{name:{widths[0]}}  {value:{min(widths[1], 30)}}  {origin:{widths[2]}}"
         print_line(escape_invisible(f"{start}  {text}".rstrip()))
     print_line()
-    for file in (treadle_home() / "config.toml", settings_page.project_config_file(folder)):
+    for file in (treadle_home() / "config.toml", project_config_file(folder)):
         if not file.exists():
             print_line(f"{escape_invisible(str(file))} does not exist")
     for note in settings.notes:

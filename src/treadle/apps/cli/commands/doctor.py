@@ -102,9 +102,9 @@ def _check_terminal() -> CheckResult:
 
 
 async def _check_git() -> CheckResult:
-    from treadle.apps.conversation import helper_programs
+    from treadle.lib.files.search_path import find_program
 
-    program = helper_programs.find_program("git", Path.cwd())
+    program = find_program("git", Path.cwd())
     if program is None:
         return CheckResult("note", "git is not installed", "install git to see changes")
     version = await _read_output(program, "--version")
@@ -180,7 +180,7 @@ def _check_keys() -> CheckResult:
 
 
 def _check_settings() -> CheckResult:
-    from treadle.apps.assembly.rules import is_trusted, load_rules
+    from treadle.apps.settings.rules import is_trusted, load_rules
     from treadle.apps.settings.settings import find_missing_folders
 
     folder, settings = Path.cwd(), _load_settings()
@@ -194,8 +194,8 @@ def _check_settings() -> CheckResult:
 
 
 def _load_settings() -> Settings:
-    from treadle.apps.assembly.rules import is_trusted
-    from treadle.apps.settings.settings import load_settings
+    from treadle.apps.settings.load import load_settings
+    from treadle.apps.settings.rules import is_trusted
 
     folder = Path.cwd()
     return load_settings(folder, is_trusted=lambda: is_trusted(folder))

@@ -86,8 +86,8 @@ def _run_command(arguments: list[str]) -> int:
 
 
 def _list_servers() -> int:
-    from treadle.apps.assembly.extensions import discover_extensions
     from treadle.apps.assembly.servers import open_token_store
+    from treadle.apps.settings.extensions import discover_extensions
 
     folder = get_current_folder()
     found = discover_extensions(folder)
@@ -191,8 +191,8 @@ def _check_position(rest: Sequence[str], *, is_url: bool, is_separated: bool) ->
 
 
 def _remove(name: str, *, for_project: bool) -> int:
-    from treadle.apps.assembly.extensions import discover_extensions
     from treadle.apps.console.mcp_definitions import remove_definition
+    from treadle.apps.settings.extensions import discover_extensions
 
     folder = get_current_folder()
     definition = discover_extensions(folder).servers.get(name, {})
@@ -232,7 +232,7 @@ def _get_url(name: str, definition: Mapping[str, Any]) -> str:
 
 
 def _find_definition(name: str) -> Mapping[str, Any]:
-    from treadle.apps.assembly.extensions import discover_extensions
+    from treadle.apps.settings.extensions import discover_extensions
 
     found = discover_extensions(get_current_folder())
     if name in found.servers:
@@ -247,10 +247,10 @@ def _find_definition(name: str) -> Mapping[str, Any]:
 
 
 def _make_servers(names: Sequence[str]) -> McpServers:
-    from treadle.apps.assembly.extensions import discover_extensions, start_objections
     from treadle.apps.assembly.lazy import LazyWorkspace
-    from treadle.apps.assembly.rules import is_trusted
     from treadle.apps.assembly.servers import make_servers, open_token_store
+    from treadle.apps.settings.extensions import discover_extensions, start_objections
+    from treadle.apps.settings.rules import is_trusted
     from treadle.core.extras import require_extra
     from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.workspace.local import WorkspaceOptions

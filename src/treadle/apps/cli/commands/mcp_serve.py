@@ -18,7 +18,8 @@ from treadle.apps.cli.options import CommandLine, parse_command_line
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
 from treadle.apps.console.help_option import wants_help
-from treadle.apps.console.loopback import LOOPBACK, listen_on_loopback
+from treadle.apps.console.loopback import listen_on_loopback
+from treadle.lib.http.local_hosts import LOOPBACK
 
 if TYPE_CHECKING:
     from treadle.apps.console.mcp_service import McpService
@@ -49,9 +50,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _serve(arguments: list[str]) -> int:
-    from treadle.apps.assembly.host_session import SessionOptions
-    from treadle.apps.assembly.rules import is_trusted
-    from treadle.apps.settings.settings import load_settings
+    from treadle.apps.assembly.parts import SessionOptions
+    from treadle.apps.settings.load import load_settings
+    from treadle.apps.settings.rules import is_trusted
     from treadle.core.extras import require_extra
 
     require_extra("mcp")

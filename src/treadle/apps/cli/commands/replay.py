@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.core.contracts.source import ToolSource
     from treadle.core.contracts.workspace import Workspace
-    from treadle.sessions.diff import Difference
-    from treadle.sessions.replay import Recording, ToolMismatch
+    from treadle.sessions.replay import Difference, Recording, ToolMismatch
 
 MAX_LINES = 30
-READ_ONLY_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 
 
 def run(arguments: list[str]) -> int:
@@ -93,7 +91,9 @@ async def _replay_all(session_dir: Path, workspace: LazyWorkspace | None) -> int
             _print_side_by_side(difference, "recorded", "replayed")
             return ERROR
     if workspace is not None:
-        skipped = ", ".join(sorted(names - READ_ONLY_TOOLS))
+        from treadle.tools.builtin import READ_ONLY_TOOLS
+
+        skipped = ", ".join(sorted(names.difference(READ_ONLY_TOOLS)))
         if skipped:
             print(f"not called, because they are not read-only: {skipped}", file=sys.stderr)
     for mismatch in mismatches:
@@ -145,11 +145,9 @@ async def replay_recording(
 
 def _make_live_tools(workspace: Workspace) -> ToolSource:
     """The current tools that only read files: a replay has no effects and no network."""
-    from treadle.tools.builtin import builtin_tools
-    from treadle.tools.federation import StaticSource
+    from treadle.tools.builtin import READ_ONLY_TOOLS, builtin_tools
 
-    tools = builtin_tools(workspace).tools()
-    return StaticSource(tuple(tool for tool in tools if tool.spec.name in READ_ONLY_TOOLS))
+    return builtin_tools(workspace, READ_ONLY_TOOLS)
 
 
 def _make_workspace(folder: Path, session_dir: Path) -> LazyWorkspace:
@@ -182,8 +180,8 @@ def _fork(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from treadle.sessions.diff import find_first_difference
     from treadle.sessions.history import read_state
+    from treadle.sessions.replay import find_first_difference
 
     library = Library()
     left, right = library.find(options.left), library.find(options.right)
@@ -197,7 +195,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _print_side_by_side(difference: Difference, left: str, right: str) -> None:
-    from treadle.sessions.diff import format_item
+    from treadle.sessions.replay import format_item
 
     print(_format_columns(format_item(difference.left), format_item(difference.right), left, right))
 

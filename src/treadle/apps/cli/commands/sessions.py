@@ -113,26 +113,47 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
     return SUCCESS
 
 
+_CAUSES = {
+    "agent": "the agent, in",
+    "undo": "undo of",
+    "redo": "redo of",
+    "rewind": "rewind to before",
+}
+
+
 def _versions(options: argparse.Namespace, library: Library) -> int:
+    """The stored versions of one file, also those that undo and redo do not go back to."""
     import asyncio
 
-    from treadle.apps.console.file_versions import list_versions
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.sessions.file_history import list_file_states
+    from treadle.sessions.history import list_turns
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     session_dir = library.find(options.id)
     folder = Path(library.get_summary(session_dir).folder)
     checkpoints = Checkpoints(folder, library.checkpoint_dir(folder))
     path = os.path.relpath(folder / options.path, folder)
     shown = escape_invisible(strip_escapes(path))
-    versions = asyncio.run(list_versions(checkpoints, session_dir, path))
-    if not versions:
+    states = list_file_states(session_dir)
+    nodes = asyncio.run(checkpoints.find_file([state.tree for state in states], path))
+    if not any(nodes):
         raise StoreError(f"no version of {shown} is stored in this session")
+    versions = [
+        (state, node)
+        for state, node, last in zip(states, nodes, [..., *nodes], strict=False)
+        if node != last
+    ]
     if options.number is None:
-        for one in versions:
-            state = "" if one.node is not None else "  (no file)"
-            print_line(f"{one.number:4}  {_format_time(one.time):8}  {one.describe()}{state}")
+        numbers = {turn.seq: turn.number for turn in list_turns(session_dir)}
+        for number, (state, node) in enumerate(versions, 1):
+            turn = numbers.get(state.seq)
+            name = f"turn {turn}" if turn else "a turn that is not in the conversation"
+            cause = "before" if number == 1 else _CAUSES.get(state.cause)
+            author = f"{cause} {name}" if cause else "you"
+            missing = "" if node is not None else "  (no file)"
+            print_line(f"{number:4}  {_format_time(state.time):8}  {author}{missing}")
         return SUCCESS
-    chosen = [one.node for one in versions if one.number == options.number]
+    chosen = [node for number, (_, node) in enumerate(versions, 1) if number == options.number]
     if not chosen or chosen[0] is None:
         raise StoreError(
             f"there is no version {options.number} of {shown}; see the list without it"
@@ -208,7 +229,7 @@ def _sweep_checkpoints(library: Library) -> int:
     import asyncio
 
     from treadle.sessions.history import list_checkpoint_trees
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     freed = 0
     base = library.checkpoint_dir(Path.cwd()).parent

@@ -47,7 +47,7 @@ def _get_folder(arguments: list[str]) -> Path:
 
 
 def _remove_trust(folder: Path) -> int:
-    from treadle.apps.assembly.rules import open_trust_store
+    from treadle.apps.settings.rules import open_trust_store
 
     open_trust_store().distrust(folder)
     print_line(f"{escape_invisible(str(folder))} is not trusted")
@@ -55,8 +55,8 @@ def _remove_trust(folder: Path) -> int:
 
 
 def _trust(folder: Path, *, approve: bool = False) -> int:
-    from treadle.apps.assembly.extensions import list_extension_files
-    from treadle.apps.assembly.rules import (
+    from treadle.apps.settings.extensions import list_extension_files
+    from treadle.apps.settings.rules import (
         PROJECT_SANDBOX_NOTE,
         load_rules,
         open_trust_store,
@@ -85,7 +85,7 @@ def _trust(folder: Path, *, approve: bool = False) -> int:
 
 def _review_programs(folder: Path, approve: bool) -> None:
     """Show the hooks and servers that need approval, and approve them if the user wants."""
-    from treadle.apps.assembly.extensions import approve_extensions, discover_extensions
+    from treadle.apps.settings.extensions import approve_extensions, discover_extensions
 
     extensions = discover_extensions(folder)
     for note in extensions.notes:

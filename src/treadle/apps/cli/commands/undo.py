@@ -22,7 +22,7 @@ from treadle.sessions.library import Library
 if TYPE_CHECKING:
     from treadle.apps.conversation.undo import PlannedRestore
     from treadle.sessions.log.journal import ResumedSession
-    from treadle.workspace.checkpoints import RestoreResult
+    from treadle.workspace.checkpoints.restore import RestoreResult
 
 UNDO = "undo the file changes of the last turn; again: of the turn before it"
 REDO = "bring back what the last undo or rewind changed; again: the one before it"
@@ -101,25 +101,14 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         _check_included(options, planned)
         include = _agree_on_doubtful(options, planned)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
+        summary = f"{undo.describe_action(planned)}: {undo.list_restored(restored)}"
         if restored.written or restored.removed:
-            action = undo.describe_action(planned)
-            _append_notice(resumed, f"{action}: {undo.list_restored(restored)}")
-            print_line(escape_invisible(f"{action}: {undo.list_restored(restored)}"))
-        else:
-            print_line(escape_invisible(f"{undo.describe_action(planned)}: no files changed"))
+            _append_notice(resumed, summary)
+        print_line(escape_invisible(summary))
         code = _report_skipped(restored)
-        versions = f"`treadle sessions versions {session_dir.name} PATH` lists all"
-        if options.action == "undo" and (earlier := undo.list_earlier_versions(planned)):
-            names = escape_invisible(", ".join(earlier))
-            print_error(
-                f"your version is back: {names}; "
-                f"`treadle undo --include PATH` restores the one before it; {versions}"
-            )
-        if undo.list_left_alone(planned.plan, include):
-            print_error(
-                f"to restore such a file, too: `treadle {options.action} --include PATH`; "
-                f"{versions} versions, also the agent's"
-            )
+        again = f"treadle {options.action} --include PATH"
+        if notes := undo.describe_notes(planned, include, session_dir.name, again):
+            print_error(escape_invisible(notes))
         return code
 
     return _with_session(library, session_dir, work)
@@ -154,7 +143,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
             return ERROR if options.only == "files" else SUCCESS
         _check_included(options, planned)
         lines, include = undo.describe_plan(planned), list(options.include)
-        if planned.plan.by("agent", "both", "command", "unknown"):
+        if planned.plan.by("agent", "both", "unknown"):
             _confirm(options, lines, f"Restore {undo.count_changes(planned.plan)}?")
             include += planned.list_doubtful()
             if not options.yes:
@@ -162,8 +151,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
                 include += filter(_ask_to_include, left_alone)
         else:
             _print_lines(lines)
-        store, named = resumed.journal, options.include
-        restored = await undo.run_restore(checkpoints, store, planned, include, named)
+        restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
         if restored.written or restored.removed:
             _append_notice(resumed, undo.describe_action(planned))
         print_line(escape_invisible(undo.list_restored(restored)))
@@ -182,9 +170,8 @@ def _normalize(paths: list[str]) -> list[str]:
 
 def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> None:
     """Refuse a path that this action would not change in any case."""
-    changes = planned.plan.changes
-    known = {one.path for one in changes if one.author != "user" or one.has_earlier}
-    known.update(one.path for one in planned.plan.skipped)
+    changed = planned.plan.by("agent", "both", "unknown")
+    known = {one.path for one in changed} | {one.path for one in planned.plan.skipped}
     for path in options.include:
         if path not in known:
             shown = escape_invisible(strip_escapes(path))

@@ -49,8 +49,8 @@ async def run_agents(session: HostedSession, arguments: str) -> CommandAnswer:
 
 def list_agents(session: HostedSession) -> list[tuple[str, str]]:
     """Those that can be started, each with its description."""
+    from treadle.agents.agent_definition import BUILTIN_AGENTS
     from treadle.agents.agent_files import read_agent_files
-    from treadle.agents.agent_kinds import BUILTIN_AGENTS
 
     folders = [session.folder] if session.trust.is_given else []
     agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())

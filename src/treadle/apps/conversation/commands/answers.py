@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from treadle.apps.conversation.choices import ChoiceOption
-from treadle.apps.conversation.session.file_undo import FileChange
 from treadle.apps.conversation.state.blocks import Tone
+from treadle.apps.conversation.undo import FileChange
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 

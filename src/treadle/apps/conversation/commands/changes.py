@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from treadle.apps.assembly import rules
-from treadle.apps.console import rule_changes
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_limits import format_limits, parse_budget
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
+from treadle.apps.settings import rule_changes, rules
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 
 GOAL_OFF = "off"

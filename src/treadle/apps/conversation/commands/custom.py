@@ -1,6 +1,6 @@
 """The custom slash commands of a session: those of the user, and of its folder if it is trusted.
 
-assembly/command_files.py reads the files; expansion.py runs what is in them.
+settings/command_files.py reads the files; expansion.py runs what is in them.
 """
 
 from __future__ import annotations

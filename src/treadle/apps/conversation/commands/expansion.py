@@ -13,10 +13,10 @@ from itertools import count
 from pathlib import Path
 
 from treadle.apps.assembly.assemble import AgentSession
-from treadle.apps.assembly.command_files import SHELL_COMMAND, CustomCommand
-from treadle.apps.assembly.extensions import is_command_approved
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.conversation.attachments import attach_mention, find_mentions
+from treadle.apps.settings.command_files import SHELL_COMMAND, CustomCommand
+from treadle.apps.settings.extensions import is_command_approved
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.core.errors import TreadleError

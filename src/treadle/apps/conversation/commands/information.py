@@ -14,7 +14,7 @@ from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.core.errors import ConfigError
-from treadle.lib.text.text import format_count, format_dollars
+from treadle.lib.text.text import format_cost, format_count, format_dollars
 
 
 async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
@@ -29,7 +29,7 @@ async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
         ("written to cache", f"{usage.cache_write:,}"),
         ("output tokens", f"{usage.output:,}{thinking}"),
         ("requests", f"{usage.requests:,}"),
-        ("cost", "unknown" if usage.cost is None else format_dollars(usage.cost)),
+        ("cost", format_cost(usage.cost, usage.known_cost)),
         *[(f"  {purpose}", cost) for purpose, cost in list_purposes(session.driver.session_id)],
     ]
     return CommandAnswer(format_table(rows), is_table=True)

@@ -1,7 +1,7 @@
 """Prompts and resources of MCP servers, as hosts show them: `/server:prompt` and `@server:uri`.
 
 Arguments of a prompt are given by position, as words, or by name, as `topic=looms`; the last one
-takes all that is left. Attaching a resource is assembly/resource_mentions.py.
+takes all that is left. Attaching a resource is assembly/servers.py.
 """
 
 from __future__ import annotations

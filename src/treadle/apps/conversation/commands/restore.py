@@ -10,14 +10,10 @@ from collections.abc import Collection, Sequence
 
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
-from treadle.apps.conversation.session.file_undo import (
-    FileChange,
-    RestoreAction,
-    normalize_paths,
-)
+from treadle.apps.conversation.session.file_undo import RestoreAction, normalize_paths
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.saved_sessions import TurnLine
-from treadle.apps.conversation.undo import describe_changes
+from treadle.apps.conversation.undo import FileChange, describe_changes
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.lib.text.text import format_age, plural
 
@@ -96,13 +92,13 @@ def _list_restore_options(
         options = [ChoiceOption("agent", label, key="n")]
     if doubtful:
         label = _capitalize(describe_changes([*agent, *doubtful]))
-        options.append(ChoiceOption("agent command unknown", label, key="y"))
+        options.append(ChoiceOption("agent unknown", label, key="y"))
     if agent:
         label = f"Only what the agent changed: {describe_changes(agent)}"
         options.append(ChoiceOption("agent", label, key="o"))
     if both:
         label = _capitalize(_name_users_changes(both))
-        options.append(ChoiceOption("agent command unknown both", label, key="a"))
+        options.append(ChoiceOption("agent unknown both", label, key="a"))
     return options
 
 

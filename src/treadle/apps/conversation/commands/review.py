@@ -1,7 +1,7 @@
 """`/review` and `/init`: messages to the model that start a review or write AGENTS.md.
 
 A read-only child agent reviews the working tree, commits, or what a text describes; the model
-starts it (agents/agent_kinds.py) and gives its findings as the answer, so they are part of the
+starts it (agents/agent_definition.py) and gives its findings as the answer, so they are part of the
 session and can be worked on. Policy protects AGENTS.md: what is written is approved first.
 """
 
@@ -85,7 +85,7 @@ async def read_git(session: HostedSession, command: str) -> str | None:
 async def run_git(session: HostedSession, arguments: str) -> CommandResult:
     """Run git: in the sandbox where there is one, and without the hooks and the file monitor of the
     folder, which may not be trusted."""
-    from treadle.workspace.worktrees.git import SAFE_SETTINGS
+    from treadle.lib.git.run import SAFE_SETTINGS
 
     settings = " ".join(f"-c {setting}" for setting in SAFE_SETTINGS)
     return await session.run_command(f"git {settings} --no-pager {arguments}")

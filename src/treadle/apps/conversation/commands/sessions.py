@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
-from treadle.apps.conversation.session.file_undo import FileChange
 from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.undo import FileChange
 from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 from treadle.lib.text.text import format_age, plural

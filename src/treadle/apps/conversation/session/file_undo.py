@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.apps.conversation import undo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
+from treadle.apps.conversation.undo import FileChange
 from treadle.core.errors import StoreError
 from treadle.core.loop.driver import Driver
 from treadle.sessions import history
@@ -20,45 +21,9 @@ from treadle.sessions import history
 if TYPE_CHECKING:
     from treadle.apps.conversation.undo import PlannedRestore
     from treadle.sessions.log.journal import Journal
-    from treadle.workspace.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
 RestoreAction = Literal["undo", "redo"]
-
-
-class FileChange(msgspec.Struct, frozen=True):
-    """What an undo, a redo or a rewind would do to a file, and who changed it.
-
-    It leaves alone what the user changed: alone, or (`both`) after the agent unless included. The
-    agent or the user changed it: `command` (a command of the agent ran), `unknown` (the program was
-    killed). `has_earlier`: there is an earlier version, before a change of the user.
-    """
-
-    path: str
-    kind: Literal["added", "removed", "changed"]
-    author: Literal["agent", "both", "command", "unknown", "user"] = "agent"
-    has_earlier: bool = False
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it is the agent's change or the user's."""
-        return self.author in ("command", "unknown")
-
-    @property
-    def note(self) -> str:
-        notes = {
-            "both": "  (you changed it, too: left alone)",
-            "command": "  (changed while a command of the agent ran: may be your change)",
-            "unknown": "  (changed after the program was killed: may be your change)",
-            "user": f"  (you {self.kind} it: left alone)",
-        }
-        return notes.get(self.author, "  (back to your version)" if self.has_earlier else "")
-
-    @property
-    def sign(self) -> str:
-        """What would happen to the file; the user's own changes, which stay, have no sign."""
-        if self.author == "user":
-            return " "
-        return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
 
 
 class FileUndo:
@@ -81,12 +46,9 @@ class FileUndo:
         include = normalize_paths(include)
         planned = await self._plan(action, include)
         restored = await self._restore(planned, include)
-        earlier = undo.list_earlier_versions(planned) if action == "undo" else []
-        note = f"; for the version before yours: /undo {', '.join(earlier)}" if earlier else ""
-        if earlier or undo.list_left_alone(planned.plan, include):
-            command = f"treadle sessions versions {self._session.driver.session_id} PATH"
-            note += f"; `{command}` lists all versions"
-        return f"{undo.describe_action(planned)}: {restored}{note}"
+        session_id = self._session.driver.session_id
+        notes = undo.describe_notes(planned, include, session_id, f"/{action} PATH")
+        return "; ".join([f"{undo.describe_action(planned)}: {restored}", *filter(None, [notes])])
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         """What a rewind to before this turn would do to files."""
@@ -137,7 +99,7 @@ class FileUndo:
         return "; ".join([undo.list_restored(restored), *undo.list_skipped(restored)[:3]])
 
     def _open_checkpoints(self) -> Checkpoints:
-        from treadle.workspace.checkpoints import Checkpoints
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
         folder = self._session.folder
         return Checkpoints(folder, self._session.library.checkpoint_dir(folder))
@@ -148,7 +110,4 @@ def normalize_paths(paths: Collection[str]) -> list[str]:
 
 
 def _list_changes(planned: PlannedRestore) -> list[FileChange]:
-    return [
-        FileChange(change.path, change.kind, change.author, change.has_earlier)
-        for change in planned.plan.changes
-    ]
+    return [FileChange(**msgspec.structs.asdict(change)) for change in planned.plan.changes]

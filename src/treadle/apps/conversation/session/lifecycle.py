@@ -16,16 +16,17 @@ import msgspec
 
 from treadle.agents.child_agents import ChildAgents
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
-from treadle.apps.assembly.command_files import CustomCommand, find_custom_commands
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
-from treadle.apps.assembly.rules import is_trusted
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.conversation import undo
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.rules import is_trusted
+from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
@@ -74,7 +75,7 @@ class SessionLifecycle:
         self.library = Library()
         self.callbacks = HostCallbacks()
         self.notes: tuple[str, ...] = ()
-        self.children = ChildAgents()
+        self.children: ChildAgents = ChildAgents()
         self.custom_commands: Sequence[CustomCommand] = ()
         self.conversation: Conversation | None = None
         self._agent_session: AgentSession | None = None
@@ -114,8 +115,8 @@ class SessionLifecycle:
             raise ConfigError(busy)
         return conversation
 
-    def load_settings(self) -> settings_page.Settings:
-        settings = settings_page.load_settings(
+    def load_settings(self) -> Settings:
+        settings = load_settings(
             self.folder, self.choices.flags, is_trusted=lambda: is_trusted(self.folder)
         )
         return msgspec.structs.replace(settings, **dict.fromkeys(self.choices.removed_limits))
@@ -188,7 +189,7 @@ class SessionLifecycle:
         agent = agent.replace(services={**agent.config.services, **self._make_services()})
         self._agent_session = session = msgspec.structs.replace(session, agent=agent)
         self._apply_choices(session)
-        self.notes, self.children = session.notes, ChildAgents()
+        self.notes, self.children = session.notes, session.make_children()
         start = partial(session.start, children=self.children)
         # In a thread: the items of a long session are measured, and a host has other sessions.
         is_resumed = session.state is not None

@@ -11,7 +11,6 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.sessions import history
-from treadle.sessions.log_end import read_last_items
 
 MAX_PREVIEW_LINES = 4
 MAX_LINE_CHARS = 300
@@ -72,7 +71,7 @@ class SavedSessions:
 
 def _read_preview(session_dir: Path) -> list[str]:
     """The last messages of the user (`›`) and replies, oldest first."""
-    items = read_last_items(session_dir) or list(history.read_state(session_dir).transcript)
+    items = history.read_last_items(session_dir) or list(history.read_state(session_dir).transcript)
     lines: list[str] = []
     for item in reversed(items):
         if line := _format_item(item):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.settings import changes as settings_changes
-from treadle.apps.settings import settings as settings_page
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import SETTINGS
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.loop.driver import Driver
 
@@ -16,7 +17,7 @@ class SessionSettings:
     def list_settings(self) -> list[tuple[str, str, str]]:
         """Name, value, origin."""
         settings = self._session.load_settings()
-        names = [setting.name for setting in settings_page.SETTINGS]
+        names = [setting.name for setting in SETTINGS]
         return [(name, settings.format(name), settings.origin(name)) for name in names]
 
     def format_values(self) -> dict[str, str]:
@@ -51,6 +52,6 @@ class SessionSettings:
         from treadle.apps.settings.writer import write_setting
 
         file = write_setting(name, value)
-        settings = settings_page.load_settings(self._session.folder)
+        settings = load_settings(self._session.folder)
         overridden = f", but {settings.origin(name)} sets {settings.format(name)}"
         return f"saved in {file}{'' if getattr(settings, name) == value else overridden}"

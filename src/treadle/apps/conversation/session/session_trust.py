@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps.assembly import extensions, rules
+from treadle.apps.settings import extensions, rules
 from treadle.core.errors import ConfigError
 
 

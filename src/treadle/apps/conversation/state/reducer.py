@@ -50,6 +50,7 @@ from treadle.apps.conversation.state.view_state import (
     request_todos,
     update_call,
 )
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.content import Image
@@ -58,7 +59,6 @@ from treadle.core.transcript.usage import Usage
 
 MAX_PROGRESS_CHARS = 4_000
 MAX_CHILD_LINES = 40
-CHILD_TOOL = "task"  # starts a child agent
 _replace = msgspec.structs.replace
 
 
@@ -259,7 +259,7 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
         case events.ToolStarted():
             summary = _format_summary(event.summary)
             children = child.children
-            if event.name == CHILD_TOOL:
+            if get_tool_kind(event.name) == "agent":
                 children = {**children, event.call_id: ChildProgress(title=summary)}
             return _replace(
                 child,

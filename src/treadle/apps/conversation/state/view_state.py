@@ -27,7 +27,7 @@ from treadle.apps.conversation.state.blocks import (
     ViewBlock,
 )
 from treadle.apps.conversation.state.persistent_list import PersistentList
-from treadle.context.compaction.pins import TODO_TOOLS
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.core.transcript import Document, Image, Text, ToolCall, Usage, UserItem
 from treadle.lib.text.text import plural
 
@@ -155,7 +155,7 @@ def update_call(view: ViewState, call_id: str, change: CallChange) -> ViewState:
 
 def request_todos(view: ViewState, call: ToolCall) -> ViewState:
     """Remember the list of a todo call until its result is known."""
-    if call.name.lower() not in TODO_TOOLS or not call.arguments:
+    if get_tool_kind(call.name) != "plan" or not call.arguments:
         return view
     from treadle.tools.builtin.conversation.todo import TodoItem
 

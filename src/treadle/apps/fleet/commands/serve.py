@@ -9,7 +9,8 @@ from treadle.apps.console.console import UsageError, print_line
 from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.fleet.commands.selection import use_database
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.reports.page_server import HOST, PageServer
+from treadle.apps.fleet.reports.page_server import PageServer
+from treadle.lib.http.local_hosts import LOOPBACK
 
 
 def serve_page(options: argparse.Namespace) -> int:
@@ -24,7 +25,7 @@ async def _serve(database: FleetDatabase, port: int) -> int:
         await server.start(port)
     except OSError as error:
         raise UsageError(
-            f"{HOST}:{port} cannot be used: {error.strerror}; use another --port"
+            f"{LOOPBACK}:{port} cannot be used: {error.strerror}; use another --port"
         ) from error
     print_line(f"{server.url}  (ctrl-c ends it; the address is the key: keep it to yourself)")
     try:

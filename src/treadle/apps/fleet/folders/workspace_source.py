@@ -15,20 +15,19 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.exercises import SOLUTION_FOLDER, is_exercise
 from treadle.core.errors import WorkspaceError
+from treadle.lib.git.run import GitError, run_git
 from treadle.workspace.environment import build_environment
 
 GIT_SECONDS = 1800.0
+GIT_SETTINGS = ("gc.auto=0", "advice.detachedHead=false")
 MAX_ARCHIVE_BYTES = 8 << 30
 _COMMIT = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/@^~-]*")
 _USER_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
@@ -61,7 +60,7 @@ async def _clone(repository: str, commit: str, task: FleetTask, target: Path, mi
     try:
         found = await _update_mirror(repository, commit, mirror)
         options = ("--local", "--no-checkout", "--no-tags", "--template=")
-        await _run_git("clone", "-q", *options, "--", str(mirror), str(target))
+        await _run_git("clone", "-q", *options, "--", str(mirror), str(target), cwd=mirrors)
     finally:
         os.close(lock)
     if task.commit:
@@ -80,7 +79,8 @@ async def _update_mirror(repository: str, commit: str, mirror: Path) -> str:
         if not await asyncio.to_thread(mirror.exists):
             partial = mirror.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
-            await _run_git("clone", "-q", "--mirror", "--template=", "--", repository, str(partial))
+            words = ("clone", "-q", "--mirror", "--template=", "--", repository, str(partial))
+            await _run_git(*words, cwd=mirror.parent)
             partial.rename(mirror)
         elif not commit or not await _find_commit(mirror, commit):
             await _run_git("fetch", "-q", "--prune", "origin", cwd=mirror)
@@ -125,46 +125,17 @@ def _lock(path: Path) -> int:
     return descriptor
 
 
-async def _run_git(*words: str, cwd: Path | None = None) -> str:
+async def _run_git(*words: str, cwd: Path) -> str:
     """Standard output; a WorkspaceError with git's last line if it fails."""
-    environment = build_environment(
-        os.environ, sandboxed=False, extra={"LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1"}
-    )
-    process = await asyncio.create_subprocess_exec(
-        "git",
-        *("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "advice.detachedHead=false"),
-        *words,
-        cwd=cwd,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    with _killed_at_exit(process):
-        try:
-            output, errors = await asyncio.wait_for(process.communicate(), GIT_SECONDS)
-        except TimeoutError as error:
-            problem = f"git {words[0]} did not end within {GIT_SECONDS:g} s"
-            raise WorkspaceError(problem) from error
-    if process.returncode:
-        lines = _USER_OF_URL.sub("", errors.decode(errors="replace")).strip().splitlines()
-        reasons = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
-        raise WorkspaceError("; ".join(reasons) or f"git {words[0]} failed")
-    return output.decode(errors="surrogateescape")
-
-
-@contextmanager
-def _killed_at_exit(process: asyncio.subprocess.Process) -> Iterator[None]:
-    """With a cancellation or a time limit, git and what it started end, too."""
+    environment = build_environment(os.environ, sandboxed=False, extra={"GIT_CONFIG_NOSYSTEM": "1"})
     try:
-        yield
-    finally:
-        if process.returncode is None:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        return await run_git(
+            cwd, *words, environment=environment, settings=GIT_SETTINGS, timeout=GIT_SECONDS
+        )
+    except GitError as error:
+        lines = _USER_OF_URL.sub("", error.said).splitlines()
+        reasons = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+        raise WorkspaceError("; ".join(reasons) or str(error)) from error
 
 
 # --- folders and archives ------------------------------------------------------------------

@@ -38,7 +38,7 @@ from treadle.apps.fleet.folders.workspace_snapshot import (
 )
 from treadle.apps.fleet.folders.workspace_source import fill_folder
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.text.text import plural
 from treadle.sessions.library import default_root
@@ -266,32 +266,3 @@ def _remove_tree(path: Path) -> None:
 
     if path.exists():
         shutil.rmtree(path, onerror=make_writable)
-
-
-class FolderSnapshots:
-    """A SnapshotStore in a folder: for one machine, or a folder that all machines share."""
-
-    fleet_id = ""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def put_blob(self, key: str, data: bytes) -> None:
-        await asyncio.to_thread(self._put, self._path(key), data)
-
-    async def get_blob(self, key: str) -> bytes | None:
-        try:
-            return await asyncio.to_thread(self._path(key).read_bytes)
-        except FileNotFoundError:
-            return None
-
-    def _put(self, path: Path, data: bytes) -> None:
-        make_private_folder(path.parent)
-        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-        partial.write_bytes(data)
-        partial.rename(path)
-
-    def _path(self, key: str) -> Path:
-        if any(part in ("", ".", "..") for part in key.split("/")):
-            raise ConfigError(f"{key!r} cannot be a key")
-        return self._folder / key

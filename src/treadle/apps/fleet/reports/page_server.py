@@ -5,100 +5,58 @@
     POST /TOKEN/approvals    an answer: id, decision (allow or deny), reason
 
 Listens on 127.0.0.1 only. The token is new for each start; without it there is no answer, so other
-users and other pages in the browser cannot read or decide anything. No scripts. HTTP/1.1 with one
-request a connection: enough for one person. Used by `treadle fleet serve`.
+users and other pages in the browser cannot read or decide anything. No scripts. Used by `treadle
+fleet serve`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import html
 import secrets
 import time
 from urllib.parse import parse_qs, quote, unquote, urlsplit
-
-import msgspec
 
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.local_session import render_session
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.reports.report_page import render_page
 from treadle.apps.fleet.run_record import FleetApproval
+from treadle.apps.pages.elements import render_section
 from treadle.core.errors import SessionNotFound, StoreError, error_message
+from treadle.lib.http.local_hosts import LOOPBACK
+from treadle.lib.http.loopback_server import LoopbackServer, PageAnswer, PageRequest
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, format_duration, plural
 
-HOST = "127.0.0.1"
-MAX_HEAD_BYTES = 16 << 10
-MAX_BODY_BYTES = 64 << 10
-REQUEST_SECONDS = 10.0
 REFRESH_SECONDS = 5
 
 _FORM = """\
-<form method="post" action="approvals"><input type="hidden" name="id" value="{id}">
+<form class="cause" method="post" action="approvals"><input type="hidden" name="id" value="{id}">
 <p><b>{tool}</b> <small>{about}</small></p><pre>{arguments}</pre>
-<p><button name="decision" value="deny">Deny</button>
+<p><button class="btn no" name="decision" value="deny">Deny</button>
 <input name="reason" placeholder="reason, for the model" size="40">
-<button name="decision" value="allow">Allow</button></p></form>"""
+<button class="btn first" name="decision" value="allow">Allow</button></p></form>"""
 # The enter key presses the first button of a form: it must not allow anything.
 
 
-class PageRequest(msgspec.Struct, frozen=True):
-    """What is needed of an HTTP request."""
-
-    method: str
-    path: str
-    host: str
-    body: str = ""
-
-
-class PageAnswer(msgspec.Struct, frozen=True):
-    """`location` is where the browser goes next."""
-
-    status: str
-    body: str = ""
-    location: str = ""
-
-
-class PageServer:
+class PageServer(LoopbackServer):
     """The page of a fleet; `url` is known after `start`."""
 
     def __init__(self, database: FleetDatabase) -> None:
+        super().__init__(self._answer)
         self._database = database
         self._token = secrets.token_urlsafe(24)
-        self._server: asyncio.Server | None = None
-        self._port = 0
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._port}/{self._token}/"
-
-    async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, HOST, port, limit=MAX_HEAD_BYTES)
-        self._port = self._server.sockets[0].getsockname()[1]
-
-    async def aclose(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-
-    # --- HTTP ------------------------------------------------------------------------------
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                request = await _read_request(reader)
-            answer = await self._answer(request) if request else PageAnswer("400 Bad Request")
-            writer.write(_encode(answer))
-            await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the browser is gone, or sends no request
-        finally:
-            writer.close()
+        return f"http://{LOOPBACK}:{self.port}/{self._token}/"
 
     async def _answer(self, request: PageRequest) -> PageAnswer:
         """A page of another site may reach this port under its own name: the host is checked."""
-        if request.host not in (f"{HOST}:{self._port}", f"localhost:{self._port}"):
+        if request.host not in (
+            f"{LOOPBACK}:{self.port}",
+            f"localhost:{self.port}",
+        ):
             return PageAnswer("403 Forbidden", "use the address that the program printed")
         _, token, *rest = urlsplit(request.path).path.split("/")
         if not secrets.compare_digest(token.encode(), self._token.encode()):
@@ -160,44 +118,9 @@ def _render_waiting(waiting: list[FleetApproval], now: float) -> str:
         )
         for one in waiting
     ]
-    return f"<h2>{count} for approval</h2>{''.join(forms)}"
+    return render_section("w", f"{count} for approval", "".join(forms))
 
 
 def _describe(one: FleetApproval, now: float) -> str:
     limit = f", denied in {format_duration(max(0.0, one.expires - now))}" if one.expires else ""
     return f"run {one.run}, {format_age(now - one.created)}{limit}"
-
-
-async def _read_request(reader: asyncio.StreamReader) -> PageRequest | None:
-    """None if it is not HTTP, or too large."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    first, *lines = head.split("\r\n")
-    words = first.split(" ")
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, colon, value in (line.partition(":") for line in lines)
-        if colon
-    }
-    length = headers.get("content-length", "0")
-    if len(words) != 3 or not words[1].startswith("/") or not length.isdecimal():
-        return None
-    if int(length) > MAX_BODY_BYTES:
-        return None
-    body = (await reader.readexactly(int(length))).decode(errors="replace")
-    return PageRequest(words[0], words[1], headers.get("host", ""), body)
-
-
-def _encode(answer: PageAnswer) -> bytes:
-    body = answer.body.encode(errors="backslashreplace")
-    lines = [
-        f"HTTP/1.1 {answer.status}",
-        "Content-Type: text/html; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        "Cache-Control: no-store",
-        "Referrer-Policy: no-referrer",
-        "X-Content-Type-Options: nosniff",
-        "X-Frame-Options: DENY",
-        "Connection: close",
-    ]
-    lines += [f"Location: {answer.location}"] if answer.location else []
-    return "\r\n".join([*lines, "", ""]).encode() + body

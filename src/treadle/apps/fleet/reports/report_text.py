@@ -13,9 +13,9 @@ from treadle.apps.fleet.reports.report import (
     LabelGroup,
     PassRate,
 )
+from treadle.lib.text.bar_chart import ChartBar, render_bars
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_count, format_dollars, format_duration, plural
-from treadle.observe.bar_chart import ChartBar, render_bars
 
 NAMED_RUNS = 5  # of a group of failures
 EXAMPLE_CHARS = 160

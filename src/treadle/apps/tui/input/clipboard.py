@@ -19,6 +19,7 @@ import msgspec
 from treadle.apps.conversation import helper_programs
 from treadle.core.transcript.content import Image
 from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES
+from treadle.lib.files.search_path import find_program
 from treadle.lib.text.text import format_bytes
 
 TIMEOUT_SECONDS = 5.0  # the owner of the selection may be gone
@@ -49,7 +50,7 @@ async def read_clipboard(environ: Mapping[str, str] = os.environ) -> ClipboardCo
 
 
 def _find_programs(environ: Mapping[str, str]) -> list[str]:
-    names = [name for name in _READERS if helper_programs.find_program(name, Path.cwd(), environ)]
+    names = [name for name in _READERS if find_program(name, Path.cwd(), environ)]
     displays = {"wl-paste": environ.get("WAYLAND_DISPLAY"), "xclip": environ.get("DISPLAY")}
     return sorted(names, key=lambda name: not displays.get(name, "any"))
 
@@ -140,7 +141,7 @@ def _no_content(source: str, stderr: str) -> ClipboardContent:
 
 async def _run_program(*argv: str) -> tuple[int, bytes, str]:
     """Exit code, stdout, stderr."""
-    program = helper_programs.find_program(argv[0], Path.cwd()) or argv[0]
+    program = find_program(argv[0], Path.cwd()) or argv[0]
     return await helper_programs.run_program(
         program,
         *argv[1:],

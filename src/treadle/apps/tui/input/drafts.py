@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.lib.files.locks import is_file_locked
 from treadle.lib.files.private_files import write_private_file
-from treadle.sessions.log.lock import is_file_locked
 
 MAX_DRAFT_CHARS = 1_000_000
 MAX_DRAFT_BYTES = 8 * MAX_DRAFT_CHARS  # of a file

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from treadle.apps.assembly.hook_environment import make_hook_environment
-from treadle.apps.conversation.helper_programs import find_program
+from treadle.apps.assembly.hooks import make_hook_environment
+from treadle.lib.files.search_path import find_program
 from treadle.lib.text.redaction import is_secret
 from treadle.lib.text.text import format_bytes
 

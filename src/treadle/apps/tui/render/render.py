@@ -33,6 +33,7 @@ from treadle.apps.conversation.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.apps.tui.render import diffs, markdown
 from treadle.apps.tui.render.markdown import styled_prefix
 from treadle.apps.tui.render.palette import Palette
@@ -44,7 +45,6 @@ GUTTER_WIDTH = 2
 MAX_DIFF_LINES = 24
 MAX_PROGRESS_LINES = 3
 MAX_PREVIEW_CHARS = 4_000
-COMMAND_TOOLS = frozenset({"bash", "shell", "exec_command", "task_output"})  # previewed when done
 MAX_EXPANDED_CHARS = 200_000
 MAX_FOLDED_LINES = 12
 
@@ -216,8 +216,8 @@ def _render_folded(block: ToolCallBlock, room: int, palette: Palette) -> list[Te
         return diffs.render_diff(block.display, room, palette, MAX_DIFF_LINES)
     if block.state in ("running", "background", "stopped"):
         return _render_last_lines(block.progress, room, palette)
-    is_command = block.name.lower() in COMMAND_TOOLS and block.state in ("done", "failed")
-    if is_command and "\n" in block.result.strip():
+    has_ended = block.state in ("done", "failed") and "\n" in block.result.strip()
+    if has_ended and get_tool_kind(block.name) == "execute":
         return _render_last_lines(block.result, room, palette)
     return []
 

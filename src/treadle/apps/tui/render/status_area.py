@@ -20,13 +20,7 @@ from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
-from treadle.lib.text.text import (
-    format_count,
-    format_dollars,
-    format_duration,
-    plural,
-    shorten_home,
-)
+from treadle.lib.text.text import format_cost, format_count, format_duration, plural, shorten_home
 
 MAX_TODOS = 6
 MAX_QUEUED_SHOWN = 4
@@ -134,8 +128,9 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
         share = view.context_tokens / info.context_window
         style = palette.faint if share < 0.7 else palette.warning
         right.append((3, Text(f"{share:.0%} of {format_count(info.context_window)}", style)))
-    if view.usage.cost:
-        right.append((4, Text(format_dollars(view.usage.cost), palette.faint)))
+    if view.usage.known_cost:
+        cost = format_cost(view.usage.cost, view.usage.known_cost)
+        right.append((4, Text(cost, palette.faint)))
     elif view.usage.total:
         right.append((4, Text(f"{format_count(view.usage.total)} tokens", palette.faint)))
     if info.turn_seconds >= 1:

@@ -19,6 +19,7 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import NONE, THEME_NAMES, Palette, select_palette
 from treadle.apps.tui.terminal import background
 from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.lib.files.search_path import find_program
 
 TIMEOUT_SECONDS = 2.0
 _VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP")
@@ -34,7 +35,7 @@ async def wants_reduced_motion(folder: Path, environ: Mapping[str, str] = os.env
     if environ.get("SSH_CONNECTION"):
         return False
     for (name, *arguments), expected in _QUESTIONS:
-        program = helper_programs.find_program(name, folder, environ)
+        program = find_program(name, folder, environ)
         if program is not None:
             _, output, _ = await helper_programs.run_program(
                 program, *arguments, variables=_VARIABLES, timeout=TIMEOUT_SECONDS

@@ -23,7 +23,7 @@ from treadle.apps.conversation.approval_text import (
 )
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question
-from treadle.apps.conversation.session.file_undo import FileChange
+from treadle.apps.conversation.undo import FileChange
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import (

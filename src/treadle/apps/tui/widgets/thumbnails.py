@@ -13,8 +13,8 @@ from treadle.apps.tui.render.palette import Palette
 from treadle.core.errors import ConfigError
 from treadle.core.extras import is_installed
 from treadle.core.transcript.content import Image
-from treadle.core.transcript.size_estimate import image_size
 from treadle.core.untrusted_files import read_prefix
+from treadle.lib.files.media_size import image_size
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_bytes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.apps.conversation.commands.answers import Question
-from treadle.apps.conversation.session.file_undo import FileChange
 from treadle.apps.conversation.session.session_limits import LimitLine
+from treadle.apps.conversation.undo import FileChange
 from treadle.apps.pages.elements import escape_html
 from treadle.lib.text.sanitize import escape_invisible
 

@@ -21,7 +21,7 @@ from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.pages.elements import CALL_SIGNS, TODO_ICONS, escape_html, render_icon
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.render.questions import render_question
-from treadle.lib.text.text import format_count, format_dollars, plural
+from treadle.lib.text.text import format_cost, format_count, format_dollars, plural
 
 _CHEVRON = render_icon("chev", style="chev sm")
 _FILE_KINDS = {"added": "new", "removed": "deleted"}
@@ -101,8 +101,9 @@ def _render_now(view: ViewState, waits: bool) -> str:
         state = f"{sign}<b>{escape_html(format_activity(view.activity).capitalize())}</b>"
     else:
         return ""
-    cost = view.turn_usage.cost
-    spent = f"<span>{format_dollars(cost)}</span>" if cost else ""
+    used = view.turn_usage
+    cost = format_cost(used.cost, used.known_cost) if used.known_cost else ""
+    spent = f"<span>{cost}</span>" if cost else ""
     return f'{state}{spent}<span class="end"><kbd>Esc</kbd> stops the turn</span>'
 
 
@@ -120,10 +121,11 @@ def _render_queued(queued: tuple[int, str]) -> str:
 
 
 def _render_meters(view: ViewState, facts: SessionFacts) -> str:
-    spent = view.usage.cost
-    cost = "price unknown" if spent is None else format_dollars(spent)
+    spent = view.usage.known_cost
+    is_known = bool(spent) or view.usage.cost is not None
+    cost = format_cost(view.usage.cost, spent) if is_known else "price unknown"
     parts = [f'<span class="meter not-small">{cost}</span>']
-    if facts.max_cost and spent is not None:
+    if facts.max_cost and is_known:
         share = min(1.0, spent / facts.max_cost)
         label = f"{cost} of {format_dollars(facts.max_cost)}"
         parts = [_render_meter(share, label, "not-small", f"Budget: {label}")]

@@ -58,6 +58,7 @@ class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class AskTool(BuiltinTool[AskArguments]):
     name = "ask"
+    kind = "think"
     arguments_type = AskArguments
     timeout = 7 * 24 * 3600.0  # people sleep
     aliases = ("ask_user", "ask_user_question", "request_user_input", "ask_followup_question")

@@ -35,6 +35,7 @@ class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RecallTool(BuiltinTool[RecallArguments]):
     name = "recall"
+    kind = "search"
     arguments_type = RecallArguments
     max_result_chars = 40_000
 

@@ -29,6 +29,7 @@ class TodoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class TodoTool(BuiltinTool[TodoArguments]):
     name = "todo"
+    kind = "plan"
     arguments_type = TodoArguments
     concurrent = False
     aliases = (

@@ -59,6 +59,7 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
     `needs_whole_file`: it changes a file only if the session has seen all of it.
     """
 
+    kind = "edit"
     effect = "verifiable"
     needs_policy = True
     needs_whole_file: ClassVar[bool] = False

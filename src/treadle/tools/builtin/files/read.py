@@ -43,6 +43,7 @@ class ReadTool(BuiltinTool[ReadArguments]):
     """`native_pdf`: the model reads PDFs itself; otherwise their text is extracted."""
 
     name = "read"
+    kind = "read"
     arguments_type = ReadArguments
     aliases = (
         "read_file", "view", "cat", "open_file", "view_file", "file_read", "view_image",

@@ -23,6 +23,7 @@ class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class GlobTool(BuiltinTool[GlobArguments]):
     name = "glob"
+    kind = "search"
     arguments_type = GlobArguments
     aliases = ("find_files", "glob_search", "find", "file_glob", "glob_file_search")
     argument_aliases: ClassVar = {

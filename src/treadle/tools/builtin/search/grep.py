@@ -62,6 +62,7 @@ class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 class GrepTool(BuiltinTool[GrepArguments]):
     name = "grep"
+    kind = "search"
     is_recursive = True
     arguments_type = GrepArguments
     aliases = (

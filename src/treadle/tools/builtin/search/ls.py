@@ -22,6 +22,7 @@ class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class LsTool(BuiltinTool[LsArguments]):
     name = "ls"
+    kind = "read"
     arguments_type = LsArguments
     aliases = ("list", "list_dir", "list_directory", "list_files", "dir", "read_folder")
     argument_aliases: ClassVar = FOLDER_ALIASES

@@ -73,6 +73,7 @@ class BashTool(BuiltinTool[BashArguments]):
     """`detach_after`: seconds after which a command that still runs becomes a background task."""
 
     name = "bash"
+    kind = "execute"
     arguments_type = BashArguments
     effect = "irreversible"
     needs_policy = True

@@ -38,6 +38,7 @@ class TaskInputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 class TaskInputTool(BuiltinTool[TaskInputArguments]):
     name = "task_input"
+    kind = "execute"
     arguments_type = TaskInputArguments
     effect = "irreversible"
     concurrent = False

@@ -25,6 +25,7 @@ class TaskOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 class TaskOutputTool(BuiltinTool[TaskOutputArguments]):
     name = "task_output"
+    kind = "execute"
     arguments_type = TaskOutputArguments
     aliases = ("bash_output", "get_task_output", "read_background_output")
     argument_aliases = TASK_ID_ALIASES

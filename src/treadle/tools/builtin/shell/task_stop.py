@@ -17,6 +17,7 @@ class TaskStopArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 class TaskStopTool(BuiltinTool[TaskStopArguments]):
     name = "task_stop"
+    kind = "execute"
     arguments_type = TaskStopArguments
     effect = "verifiable"
     concurrent = False

@@ -40,6 +40,7 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
     """`fetch` fetches one page without following redirects; the default refuses private hosts."""
 
     name = "web_fetch"
+    kind = "fetch"
     aliases = ("fetch", "fetch_url", "browse", "http_get", "open_url", "read_url")
     argument_aliases: ClassVar = {"uri": "url", "link": "url", "address": "url"}
     arguments_type = WebFetchArguments

@@ -40,6 +40,7 @@ class WebSearchTool(BuiltinTool[WebSearchArguments]):
     """`address` is that of a SearXNG server; `fetch` fetches one page of it."""
 
     name = "web_search"
+    kind = "search"
     arguments_type = WebSearchArguments
     timeout = 60.0
     aliases = ("google_web_search", "google_search", "search_web", "internet_search")

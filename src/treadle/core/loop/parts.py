@@ -1,0 +1,62 @@
+"""What the parts of one driver share: the configuration, the session, the tools, the hooks, …
+
+One value, made by driver.py and given to the tool round, the gateway, the mutators and the side
+questions. It does nothing by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import msgspec
+
+from treadle.core.contracts.task_manager import TaskManager
+from treadle.core.errors import ConfigError
+from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
+from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.hooks import Hooks
+from treadle.core.loop.inbox import Inbox
+from treadle.core.loop.interruption import Interruption
+from treadle.core.loop.loop_session import LoopSession
+from treadle.core.loop.toolbox import Toolbox
+
+
+class Instructions:
+    """Reads the instructions when a turn needs them first. A function is called once a turn: its
+    requests begin with the same text, and the provider's cache holds."""
+
+    def __init__(self, config: DriverConfig, emitter: Emitter, session: LoopSession) -> None:
+        self._given = config.instructions
+        self._deps = config.deps
+        self._emitter = emitter
+        self._session = session
+        self._turn_id: str | None = None
+        self._text = self._given if isinstance(self._given, str) else ""
+
+    async def read(self) -> str:
+        turn_id = self._emitter.turn_id
+        if not isinstance(self._given, str) and self._turn_id != turn_id:
+            self._text = await self._call(self._given, turn_id)
+            self._turn_id = turn_id
+        return self._text
+
+    async def _call(self, make: MakeInstructions, turn_id: str) -> str:
+        turn = self._session.state.turn
+        metadata = turn.metadata if turn is not None else {}
+        made: object = make(RunContext(self._emitter.session_id, turn_id, self._deps, metadata))
+        text = await made if inspect.isawaitable(made) else made
+        if not isinstance(text, str):
+            raise ConfigError(f"instructions returned {type(text).__name__}; they must be a text")
+        return text
+
+
+class DriverParts(msgspec.Struct, frozen=True, eq=False):
+    config: DriverConfig
+    emitter: Emitter
+    session: LoopSession
+    inbox: Inbox
+    toolbox: Toolbox
+    hooks: Hooks
+    tasks: TaskManager
+    interruption: Interruption
+    instructions: Instructions

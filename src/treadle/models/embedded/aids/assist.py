@@ -1,0 +1,167 @@
+"""`Assisted`: the engine's aids around a small model, in a layer of their own.
+
+The folder's page (__init__.py) says what the aids are. assembly/model_choice.py puts this layer
+around small models; the setting `assist` turns it off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+
+from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelTextDelta
+from treadle.core.contracts.wrapped import WrappedModel
+from treadle.core.transcript.content import ENGINE, AssistantContent, Text
+from treadle.core.transcript.items import StopReason
+from treadle.core.transcript.usage import Usage
+from treadle.models.embedded import prompt
+from treadle.models.embedded.aids import answer_template, repair, tool_choice
+from treadle.models.embedded.grammar import ParsedReply
+from treadle.models.embedded.model import (
+    REPEAT_OPTIONS,
+    Embedded,
+    ParsedCompletion,
+    build_call,
+    list_call_events,
+    select_tools,
+    to_usage,
+)
+from treadle.models.embedded.server import CompletionChunk
+from treadle.models.embedded.small_toolset import SmallTool
+
+MAX_SENTENCE_TOKENS = 60
+
+
+class Assisted(WrappedModel):
+    """A small model with the aids of the engine."""
+
+    def __init__(self, model: Embedded) -> None:
+        super().__init__(model)
+        self._embedded = model
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async with contextlib.aclosing(self._stream(request)) as events:
+            async for event in events:
+                yield event
+
+    def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        tools = select_tools(request)
+        if not tools or request.options.output_schema is not None:
+            return self._embedded.stream(request)
+        state = repair.read_repair_state(request.transcript, tools)
+        if state is not None:
+            return self._stream_repair(state)
+        return self._stream_step(request, tools)
+
+    async def _stream_step(
+        self, request: ModelRequest, tools: Sequence[SmallTool]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """One call, or an answer."""
+        must_call = request.options.tool_choice not in ("auto", "none")
+        is_capable = self._embedded.is_capable
+        choose = tool_choice.narrow_tools if is_capable else tool_choice.choose_tools
+        chosen = choose(request.transcript, tools)
+        if must_call:
+            chosen = tool_choice.ToolChoice(tuple(tools), may_answer=False)
+        if chosen.forced_call is not None:
+            for event in self._list_forced_events(*chosen.forced_call):
+                yield event
+            return
+        if not chosen.tools:
+            async with contextlib.aclosing(self._stream_conclusion(request, tools)) as events:
+                async for event in events:
+                    yield event
+            return
+        usage, allowed = Usage(), chosen
+        for _ in range(2):  # after a repeated call, only an answer
+            stream = self._embedded.stream_choice(
+                request, tools, allowed.tools, may_answer=allowed.may_answer, guided=not is_capable
+            )
+            async with contextlib.aclosing(stream) as outputs:
+                async for output in outputs:
+                    if not isinstance(output, ParsedCompletion):
+                        yield output
+            assert isinstance(output, ParsedCompletion)
+            usage = usage + output.usage
+            is_new = must_call or not _is_repeated(request, chosen.tools, output.parsed)
+            if not output.parsed.tool or is_new:
+                for event in self._embedded.list_events(output.parsed, chosen.tools, usage):
+                    yield event
+                return
+            allowed = tool_choice.ToolChoice(())
+
+    def _list_forced_events(self, tool: SmallTool, arguments: dict[str, str]) -> list[ModelEvent]:
+        call = msgspec.structs.replace(build_call(tool, arguments), by=ENGINE)
+        usage = Usage(requests=1, cost=0.0)
+        return [*list_call_events(call), self._embedded.build_reply([call], "tool_use", usage)]
+
+    async def _stream_conclusion(
+        self, request: ModelRequest, tools: Sequence[SmallTool]
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """A weak model's answer: the engine begins it with the results; the model adds a
+        sentence."""
+        turn = tool_choice.read_current_turn(request.transcript)
+        if not turn.results:
+            async with contextlib.aclosing(self._embedded.stream_text(request)) as events:
+                async for event in events:
+                    yield event
+            return
+        template = answer_template.build_answer_template(turn, tools)
+        yield ModelTextDelta(template.start, ENGINE)
+        texts, last = list[str](), CompletionChunk("")
+        if template.continues:
+            chunks = self._embedded.server.complete(
+                prompt.format_turn("user", template.prompt) + prompt.start_reply(template.start),
+                n_predict=MAX_SENTENCE_TOKENS,
+                temperature=0.0,
+                stop=["\n", ". "],
+                **REPEAT_OPTIONS,
+            )
+            async with contextlib.aclosing(chunks):
+                async for last in chunks:
+                    if last.text:
+                        texts.append(last.text)
+                        yield ModelTextDelta(last.text)
+            if not last.is_cut and not "".join([template.start, *texts]).endswith((".", "!", "?")):
+                texts.append(".")
+                yield ModelTextDelta(".")
+        content: list[AssistantContent] = [Text(template.start, ENGINE)]
+        content += [Text("".join(texts))] if texts else []
+        yield self._embedded.build_reply(content, "end_turn", to_usage(last))
+
+    async def _stream_repair(self, state: repair.RepairState) -> AsyncGenerator[ModelEvent, None]:
+        """The next step of a repair: the model writes the lines, the engine does the rest."""
+        usage = Usage(requests=1)
+        async for event in self._embedded.announce_slow_prefix(repair.INSTRUCTION):
+            yield event
+        steps = repair.find_next_step(state, self._embedded.server)
+        async with contextlib.aclosing(steps) as outputs:
+            async for output in outputs:
+                if isinstance(output, CompletionChunk):
+                    usage = usage + msgspec.structs.replace(to_usage(output), requests=0)
+        assert isinstance(output, repair.RepairStep)
+        content: list[AssistantContent] = []
+        if output.text:
+            yield ModelTextDelta(output.text, ENGINE)
+            content.append(Text(output.text, ENGINE))
+        if output.record is not None:
+            content.append(output.record.to_part())
+        for tool, arguments in output.calls:
+            call = msgspec.structs.replace(build_call(tool, arguments), by=ENGINE)
+            content.append(call)
+            for event in list_call_events(call):
+                yield event
+        stop: StopReason = "tool_use" if output.calls else "end_turn"
+        yield self._embedded.build_reply(content, stop, usage)
+
+
+def _is_repeated(request: ModelRequest, tools: Sequence[SmallTool], parsed: ParsedReply) -> bool:
+    """Whether this call was made before, and nothing was changed since."""
+    tool = next((one for one in tools if one.short_name == parsed.tool), None)
+    if tool is None:
+        return False
+    call = build_call(tool, parsed.arguments)
+    earlier = tool_choice.list_calls_since_change(request.transcript)
+    return any((one.name, one.arguments) == (call.name, call.arguments) for one in earlier)

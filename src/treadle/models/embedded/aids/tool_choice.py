@@ -1,0 +1,165 @@
+"""Narrows the tools that a small model may call next, so that its choice is right more often.
+
+For a weak model, the examples most similar to the request vote for the possible calls, and the
+arguments come from the words of the request (argument_values.py). After a result it answers,
+except that a question about a whole folder reads its README first. The state is read from the
+transcript: nothing is kept between requests. Used by model.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
+from treadle.core.transcript.transcript import Transcript
+from treadle.models.embedded.aids.argument_values import constrain_arguments, find_request_files
+from treadle.models.embedded.few_shot import EXAMPLES, extract_features, rank_examples
+from treadle.models.embedded.prompt import find_last_input
+from treadle.models.embedded.small_toolset import SmallTool
+
+MAX_VOTES = 4
+MIN_SCORE = 0.3  # below this no example is similar to the request
+MIN_FILE_SCORE = 0.2
+TOOLS_WITH_EXAMPLES = frozenset(example.tool for example in EXAMPLES)
+MIN_VOTE_SHARE = 0.75  # of the best vote
+
+_FOLDER_QUESTION = re.compile(
+    r"\b(what|which|describe|explain|about|summar\w+|purpose|overview)\b.*"
+    r"\b(folder|directory|project|repo\w*|code ?base|program|app)\b"
+    r"|\b(folder|directory|project|repo\w*|code ?base)\b.*\b(about|is|does|for)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_SEARCH_REQUEST = re.compile(
+    r"\b(where|which|search|find|mentions?|uses?|used|imports?)\b", re.IGNORECASE
+)
+_README = re.compile(r"(?im)^(?:\S*[\s/])?(README(?:\.\w+)?)\s*$")
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """The possible calls. A `forced_call` is the only one: the model is not asked."""
+
+    tools: tuple[SmallTool, ...]
+    may_answer: bool = True
+    forced_call: tuple[SmallTool, dict[str, str]] | None = None
+
+
+class CurrentTurn(msgspec.Struct, frozen=True):
+    """The user's request of the current turn, the calls since, and their results."""
+
+    user_text: str
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResultItem, ...]
+
+
+def read_current_turn(transcript: Transcript) -> CurrentTurn:
+    start = find_last_input(transcript)
+    first = transcript[start] if start >= 0 else None
+    items = transcript[start + 1 :]
+    return CurrentTurn(
+        first.text if isinstance(first, UserItem) else "",
+        tuple(call for item in items if isinstance(item, AssistantItem) for call in item.calls),
+        tuple(item for item in items if isinstance(item, ToolResultItem)),
+    )
+
+
+def choose_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoice:
+    """The possible calls for a weak model."""
+    turn = read_current_turn(transcript)
+    if turn.results:
+        return ToolChoice((), forced_call=_find_readme_call(turn, tools))
+    if matching := _match_descriptions(turn.user_text, tools):
+        return ToolChoice(matching)
+    return _vote_for_tools(turn.user_text, tuple(tools))
+
+
+def _match_descriptions(user_text: str, tools: Sequence[SmallTool]) -> tuple[SmallTool, ...]:
+    """Tools without examples whose name or description shares a word with the request."""
+    words = extract_features(user_text).keys()
+    return tuple(
+        tool
+        for tool in tools
+        if tool.short_name not in TOOLS_WITH_EXAMPLES
+        and words & extract_features(f"{tool.short_name} {tool.description}").keys()
+    )
+
+
+def narrow_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoice:
+    """The possible calls for a model that chooses well by itself.
+
+    Asked about a file that it has not read, it must neither answer nor search for the name.
+    """
+    turn = read_current_turn(transcript)
+    can_read = any(tool.short_name == "read" for tool in tools)
+    if turn.calls or not can_read or not find_request_files(turn.user_text):
+        return ToolChoice(tuple(tools))
+    out = {"ls", "glob"} if _SEARCH_REQUEST.search(turn.user_text) else {"ls", "glob", "grep"}
+    return ToolChoice(tuple(tool for tool in tools if tool.short_name not in out), may_answer=False)
+
+
+def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
+    named = bool(find_request_files(user_text))
+    # With a file name, the request is about that file; without one, no file can be the target.
+    out = ("", "ls", "glob") if named else ("read", "edit", "write")
+    ranked = rank_examples(user_text, frozenset(tool.short_name for tool in tools))
+    near = [pair for pair in ranked if pair[1].tool not in out][:MAX_VOTES]
+    if not named and _FOLDER_QUESTION.search(user_text):
+        near = [pair for pair in near if pair[1].tool == "ls"] or near
+    if not near or near[0][0] < (MIN_FILE_SCORE if named else MIN_SCORE):
+        # No similar example: read the file that is named, or answer.
+        readers = tuple(tool for tool in tools if named and tool.short_name == "read")
+        possible = tuple(constrain_arguments(tool, user_text) for tool in readers)
+        return ToolChoice(possible, may_answer=not readers)
+    votes: dict[str, float] = {}
+    for score, example in near:
+        votes[example.tool] = votes.get(example.tool, 0.0) + score * score
+    best = max(votes, key=lambda word: votes[word])
+    if not best:
+        return ToolChoice(())
+    chosen = {word for word, vote in votes.items() if word and vote >= MIN_VOTE_SHARE * votes[best]}
+    voted = [tool for tool in tools if tool.short_name in chosen]
+    possible = tuple(constrain_arguments(tool, user_text) for tool in voted)
+    return ToolChoice(possible, may_answer=False, forced_call=_find_single_call(possible))
+
+
+def _find_single_call(tools: Sequence[SmallTool]) -> tuple[SmallTool, dict[str, str]] | None:
+    """The call, if only one is possible."""
+    if len(tools) != 1 or any(len(field.choices) != 1 for field in tools[0].fields):
+        return None
+    return tools[0], {field.short_name: field.choices[0] for field in tools[0].fields}
+
+
+def _find_readme_call(
+    turn: CurrentTurn, tools: Sequence[SmallTool]
+) -> tuple[SmallTool, dict[str, str]] | None:
+    """The call that reads the README of a listing, if the user asks what the folder is."""
+    last = turn.results[-1]
+    readme = _README.search(last.text)
+    if len(turn.calls) != 1 or last.is_error or readme is None:
+        return None
+    if not _FOLDER_QUESTION.search(turn.user_text):
+        return None
+    for tool in tools:
+        if tool.short_name == "read" and tool.real_name != turn.calls[0].name:
+            return tool, {"path": readme[1]}
+    return None
+
+
+def list_calls_since_change(transcript: Transcript) -> list[ToolCall]:
+    """The calls of this turn after the last one that may have changed something."""
+    calls = list(read_current_turn(transcript).calls)
+    for index in range(len(calls) - 1, -1, -1):
+        if not _READ_ONLY_TOOL.search(calls[index].name.lower()) and not _is_listing(calls[index]):
+            return calls[index + 1 :]
+    return calls
+
+
+_READ_ONLY_TOOL = re.compile(r"^(read|view|grep|glob|ls|list|search|find)")
+
+
+def _is_listing(call: ToolCall) -> bool:
+    command = (call.arguments or {}).get("command", "")
+    return isinstance(command, str) and command.startswith("ls ")
