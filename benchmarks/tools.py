@@ -31,7 +31,8 @@ from treadle.core.contracts.tool import ToolContext
 from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.tools.builtin import STANDARD_TOOLS, BuiltinSource, builtin_tools
 from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 MOST_MORE = {"off": 20.0, "auto": 40.0}
 MOST_TIMES = 1.3

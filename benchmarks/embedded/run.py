@@ -4,7 +4,7 @@
     python benchmarks/embedded/run.py repair MODEL [NAME…]   one-line bugs, with a check
     python benchmarks/embedded/run.py ask MODEL "prompt"     one prompt in the present folder
 
-With --plain the model works without the aids of the engine (models/embedded/aids/assist.py). A repair
+With --plain the model works without the aids of the engine (models/embedded/aids). A repair
 ends after 60 rounds, or as many as --rounds=N says.
 Real agents, real tool calls, real files in a fresh copy of each project.
 """

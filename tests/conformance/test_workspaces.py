@@ -8,7 +8,8 @@ from tests.workspace.helpers import BOTH
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.workspace import Workspace
 from treadle.testing import check_workspace
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 
 @pytest.mark.parametrize("sandbox", BOTH)

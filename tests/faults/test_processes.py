@@ -270,7 +270,8 @@ async def test_cancellation_kills_the_tree_at_once(folder: Path, sandbox: bool) 
 AGENT = """
     import asyncio, sys
     from pathlib import Path
-    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+    from treadle.workspace.local import LocalWorkspace
+    from treadle.workspace.options import WorkspaceOptions
 
     async def main():
         options = WorkspaceOptions(sandbox=sys.argv[3])

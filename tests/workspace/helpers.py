@@ -19,7 +19,8 @@ import pytest
 from treadle.core.contracts.workspace import CommandResult
 from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.restore import RestoreResult
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"

@@ -17,7 +17,8 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.policy.ruleset.path_patterns import compile_path_pattern
 from treadle.workspace.command_limits import FileDenials
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.sandbox.found_entry import HIDDEN
 from treadle.workspace.sandbox.mounts import MAX_DENIED
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths

@@ -190,7 +190,8 @@ async def test_a_file_of_unknown_size_is_read_up_to_the_limit(folder: Path) -> N
 KILLED = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+    from treadle.workspace.local import LocalWorkspace
+    from treadle.workspace.options import WorkspaceOptions
 
     async def main():
         workspace = await LocalWorkspace.open(Path(sys.argv[1]), WorkspaceOptions(sandbox="off"))

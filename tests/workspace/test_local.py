@@ -11,7 +11,8 @@ import pytest
 from tests.workspace.helpers import BOTH, alive, marker, opened, seen
 from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.processes import trailer_fd
 from treadle.workspace.scratch_dir import ScratchDir
 

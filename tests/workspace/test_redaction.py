@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.processes import HEAD_BYTES
 from treadle.workspace.supervisor.output_buffer import REDACTED, OutputBuffer, StreamRedactor
 

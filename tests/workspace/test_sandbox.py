@@ -27,7 +27,8 @@ from tests.workspace.helpers import (
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import command_limits as limits
 from treadle.workspace import landlock
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.sandbox import seccomp
 from treadle.workspace.sandbox.found_entry import FoundEntry
 from treadle.workspace.sandbox.tree_scan import MakeListable, TreeScanner
@@ -253,7 +254,8 @@ async def test_sockets_of_the_host_anywhere_are_out_of_reach(folder: Path) -> No
     script = f"""
 import asyncio, pathlib, socket, sys
 sys.path[:] = {sys.path}
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 async def main():
     server = socket.socket(socket.AF_UNIX)

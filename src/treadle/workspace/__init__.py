@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.recorder import CheckpointRecorder
     from treadle.workspace.container import ContainerOptions, ContainerWorkspace
-    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+    from treadle.workspace.local import LocalWorkspace
+    from treadle.workspace.options import WorkspaceOptions
     from treadle.workspace.worktrees.worktrees import Worktrees
 
 __all__ = [
@@ -48,7 +49,7 @@ __getattr__, __dir__ = lazy_exports(
         "ContainerOptions": "container",
         "ContainerWorkspace": "container",
         "LocalWorkspace": "local",
-        "WorkspaceOptions": "local",
+        "WorkspaceOptions": "options",
         "Worktrees": "worktrees.worktrees",
     },
 )

@@ -66,6 +66,11 @@ def _check_usable(folder: Path) -> str:
         trial.rmdir()
 
 
+def get_thread_limit(max_processes: int) -> int:
+    """RLIMIT_NPROC of a command; 0 where a cgroup counts its processes."""
+    return 0 if find_pids_cgroup() else count_user_threads(os.getuid()) + max_processes
+
+
 def count_user_threads(uid: int) -> int:
     """The number of the user's threads: RLIMIT_NPROC counts them all."""
     total = 0

@@ -36,7 +36,8 @@ from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.container_mounts import ContainerMounts
 from treadle.workspace.environment import FIXED_VARIABLES
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 ContainerProgram = Literal["podman", "docker"]
 PROGRAMS: tuple[ContainerProgram, ...] = ("podman", "docker")

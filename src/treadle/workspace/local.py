@@ -1,7 +1,7 @@
 """The workspace on this machine: the contract, made of files, processes and sandbox.
 
 It is not a policy: it does what it is asked, inside the sandbox. Tools use it through the contract;
-it uses `files.py`, `processes.py` and `sandbox/`.
+it uses `workspace_files.py`, `processes.py`, `command_result.py` and `sandbox/`.
 """
 
 from __future__ import annotations
@@ -13,31 +13,28 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from treadle.core.contracts.workspace import (
     CommandInput,
     CommandResult,
-    FileContent,
     ProgramResult,
 )
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import find_state_dir, make_private_folder
-from treadle.lib.files.protected_paths import find_aliased_part
 from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
-from treadle.workspace import command_limits, environment, files, read_only
+from treadle.workspace import command_limits, environment, read_only
 from treadle.workspace.background_command import BackgroundCommand, open_input
-from treadle.workspace.command_limits import FileDenials
-from treadle.workspace.output import decode_output, join_head_tail
+from treadle.workspace.command_result import OutputReport, make_command_result, raise_if_not_started
+from treadle.workspace.workspace_files import WorkspaceFiles
+from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
-    CapturedStream,
     CommandSpec,
     ForkServerClient,
     Process,
@@ -51,47 +48,11 @@ if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
     from treadle.workspace.sandbox.removal import Removal
 
-SandboxMode = Literal["auto", "required", "off"]
 Env = Mapping[str, str] | None  # further variables of a command
 _T = TypeVar("_T")
 
 
-class WorkspaceOptions(msgspec.Struct, frozen=True):
-    """How a local workspace is set up.
-
-    extra_roots      folders beside the root that may be read and written
-    readable         folders that may be read only
-    sandbox          auto: if it can be built · required: or run nothing · off
-    network          whether sandboxed commands can use the network
-    protected        further paths in the root that stay read-only
-    denials          deny rules about files, which hold for sandboxed commands too
-    env_passthrough  further environment variables that commands get
-    env              variables that commands get, with their values; never a secret
-    state_dir        the agent's own folder for what must survive a crash
-    outputs_dir      where long outputs are kept; by default only until closing
-    max_processes    how many processes a command may have at once
-    max_memory       bytes that a command may use; by default three quarters of the machine's
-    grace            seconds between TERM and KILL for a command that timed out
-    secrets          values that are redacted from the output of commands
-    """
-
-    extra_roots: tuple[Path, ...] = ()
-    readable: tuple[Path, ...] = ()
-    sandbox: SandboxMode = "auto"
-    network: bool = False
-    protected: tuple[str, ...] = ()
-    denials: FileDenials = FileDenials()
-    env_passthrough: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    state_dir: Path | None = None
-    outputs_dir: Path | None = None
-    max_processes: int = command_limits.DEFAULT_MAX_PROCESSES
-    max_memory: int | None = None
-    grace: float = 2.0
-    secrets: tuple[str, ...] = ()
-
-
-class LocalWorkspace:
+class LocalWorkspace(WorkspaceFiles):
     """Files and processes of this machine: `await LocalWorkspace.open(root)`.
 
     Without `open` it can be used at once: files need nothing more, and commands wait for `prepare`.
@@ -102,18 +63,18 @@ class LocalWorkspace:
     def __init__(self, root: Path, options: WorkspaceOptions) -> None:
         if not root.is_dir():
             raise WorkspaceError(f"{root} is not a folder; choose another one", kind="not_folder")
-        self._root = root.resolve()
         self._options = options
-        self._roots = (self._root, *(folder.resolve() for folder in options.extra_roots))
         self._max_memory = options.max_memory or command_limits.get_default_memory()
         self._scratch = ScratchDir()
         self.temp_dir = self._scratch.temp_dir
         self.outputs_dir = (options.outputs_dir or self._scratch.outputs_dir).resolve()
         make_private_folder(self.outputs_dir)
-        self._readable = (*self._roots, *(p.resolve() for p in options.readable), self.outputs_dir)
         state_dir = options.state_dir or find_state_dir()
-        self._temp_files = TempFiles(state_dir / "temps")
-        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        super().__init__(
+            (root.resolve(), *(folder.resolve() for folder in options.extra_roots)),
+            (*(folder.resolve() for folder in options.readable), self.outputs_dir),
+            TempFiles(state_dir / "temps"),
+        )
         self._secrets = tuple(text.encode(errors="surrogateescape") for text in options.secrets)
         self._output_names = (f"{secrets.token_hex(4)}-{n}.txt" for n in itertools.count(1))
         path = os.environ.get("PATH", DEFAULT_PATH)
@@ -192,67 +153,9 @@ class LocalWorkspace:
         is_known = self._preparing is not None and self._preparing.done()
         return is_known and self._options.sandbox != "off" and not self.sandboxed
 
-    @property
-    def root(self) -> Path:
-        return self._root
-
-    # Files
-
-    def resolve(self, path: str, *, for_write: bool = False) -> Path:
-        root, rest = files.locate(self._readable, self._root, path)
-        if for_write:
-            self._refuse_aliased_protected(path, root / rest)
-        return root / rest
-
-    def _refuse_aliased_protected(self, path: str, real: Path) -> None:
-        """A protected file may be changed only under its own name: the target of a symlink may
-        have changed since the approval."""
-        named = os.path.normpath(self._root / Path(path).expanduser())
-        if named != str(real) and find_aliased_part(str(real)):
-            raise WorkspaceError(f"{path} resolves to {real}, which is protected; use that path")
-
-    async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        root, rest = files.locate(self._readable, self._root, path)
-        return await asyncio.to_thread(files.read, root, rest, limit)
-
-    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
-        """A file anywhere, which a policy has allowed to read."""
-        real = self.resolve_outside(path)
-        return await asyncio.to_thread(files.read, Path("/"), str(real.relative_to("/")), limit)
-
-    def resolve_outside(self, path: str) -> Path:
-        """The real path. Not through the folders that commands can write, where a symlink may have
-        changed since the approval; not what differs by process."""
-        given = self._root / Path(path).expanduser()
-        named, real = os.path.normpath(given), Path(os.path.realpath(given))
-        is_plain = os.path.realpath(named) == str(real)
-        if not is_plain or any(Path(named).is_relative_to(root) for root in self._roots):
-            raise WorkspaceError(f"{path} resolves to {real}, outside of the folder; use that path")
-        if any(real.is_relative_to(top) for top in ("/proc", "/sys", "/dev", "/run")):
-            raise WorkspaceError(f"{path} is not a file on disk; read it with bash")
-        return real
-
-    async def write(
-        self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
-    ) -> FileContent:
-        """`expected` is the digest it was read with, or "" for a file that must be new."""
-        root, rest = files.locate(self._roots, self._root, path)
-        self._refuse_aliased_protected(path, root / rest)
-        async with self._file_lock(root / rest):
-            if self._sandbox is not None:
-                self._sandbox.accept(root / rest)
-            return await _run_uncancelled(
-                lambda: files.write(root, rest, data, self._temp_files, expected, mode)
-            )
-
-    async def remove(self, path: str, *, expected: str | None = None) -> None:
-        root, rest = files.locate(self._roots, self._root, path, follow=False)
-        self._refuse_aliased_protected(path, root / rest)
-        async with self._file_lock(root / rest):
-            await _run_uncancelled(lambda: files.remove(root, rest, expected=expected))
-
-    def _file_lock(self, path: Path) -> asyncio.Lock:
-        return self._locks.setdefault(path, asyncio.Lock())
+    def _before_write(self, path: Path) -> None:
+        if self._sandbox is not None:
+            self._sandbox.accept(path)
 
     # Processes
 
@@ -281,7 +184,11 @@ class LocalWorkspace:
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        removal = self._parse_removal(command, cwd) if inside else None
+        removal = None
+        if inside:
+            from treadle.workspace.sandbox.removal import parse_removal
+
+            removal = parse_removal(command, str(self._root / (cwd or ".")))
         argv = self._shell_argv(command) if removal is None else removal.argv
         spec = self._make_command(argv, cwd, env, inside, timeout)
         output = None if on_output is None else OutputReport(on_output)
@@ -293,8 +200,7 @@ class LocalWorkspace:
                 if output is not None and not process.exited.exception():
                     output.report_rest(process.exited.result().stream)
                 raise
-        offline = self._is_offline(inside, network)
-        return self._make_completed(ended, timeout, inside=inside, offline=offline)
+        return self._make_result(ended, timeout, inside, network)
 
     async def start(
         self,
@@ -324,12 +230,8 @@ class LocalWorkspace:
             ending = stack.pop_all()
         process.exited.add_done_callback(lambda _: ending.close())
         output_file = Path(spec.output_file)
-        offline = self._is_offline(inside, network)
         return BackgroundCommand(
-            process,
-            output_file,
-            lambda end: self._make_completed(end, None, inside=inside, offline=offline),
-            given,
+            process, output_file, lambda end: self._make_result(end, None, inside, network), given
         )
 
     async def execute(
@@ -384,7 +286,7 @@ class LocalWorkspace:
             program = self._find_program(program)
             sandboxed = None if self._is_writable(program) else False
         restricted = readable if read_only and sandboxed is False else ()
-        with self._read_only_ruleset(program, restricted) as ruleset:
+        with self._limit_reads(program, restricted) as ruleset:
             if read_only and ruleset is None:
                 sandboxed = None
             inside = await self._resolve_sandboxed(sandboxed)
@@ -413,7 +315,7 @@ class LocalWorkspace:
                 is_truncated=out.is_truncated or err.is_truncated,
             )
         if inside:
-            _raise_if_not_started(ended, done.stderr)
+            raise_if_not_started(ended, done.stderr)
         return done
 
     async def spawn(
@@ -453,19 +355,14 @@ class LocalWorkspace:
         real = Path(os.path.realpath(program))
         return any(real.is_relative_to(root) for root in self._roots)
 
-    @contextmanager
-    def _read_only_ruleset(self, program: str, readable: tuple[Path, ...]) -> Iterator[int | None]:
+    def _limit_reads(
+        self, program: str, readable: tuple[Path, ...]
+    ) -> AbstractContextManager[int | None]:
         """The Landlock ruleset for a program that only reads these paths; None if it has to run in
         the sandbox."""
-        if not readable or self._options.sandbox == "required":
-            yield None
-            return
-        ruleset = read_only.make_ruleset(program, readable, os.environ.get("HOME", ""))
-        try:
-            yield ruleset
-        finally:
-            if ruleset is not None:
-                os.close(ruleset)
+        is_possible = readable and self._options.sandbox != "required"
+        home = os.environ.get("HOME", "")
+        return read_only.limit_reads(program, readable, home) if is_possible else nullcontext()
 
     async def _resolve_sandboxed(self, sandboxed: bool | None) -> bool:
         if sandboxed is False:
@@ -476,11 +373,6 @@ class LocalWorkspace:
         if sandboxed and not self.sandboxed:
             raise WorkspaceError(f"there is no sandbox for this command: {self.sandbox_problem}")
         return self.sandboxed
-
-    def _parse_removal(self, command: str, cwd: str | None) -> Removal | None:
-        from treadle.workspace.sandbox.removal import parse_removal
-
-        return parse_removal(command, str(self._root / (cwd or ".")))
 
     def _shell_argv(self, command: str) -> tuple[str, ...]:
         trap = exit_trap() if self._shell.endswith("bash") else ""
@@ -498,16 +390,14 @@ class LocalWorkspace:
             timeout=timeout,
             grace=self._options.grace,
             output_file=str(self.outputs_dir / next(self._output_names)),
-            nproc=self._nproc,
+            nproc=self._thread_limit,
             max_memory=self._max_memory,
             secrets=self._secrets,
         )
 
     @cached_property
-    def _nproc(self) -> int:
-        if command_limits.find_pids_cgroup():
-            return 0
-        return command_limits.count_user_threads(os.getuid()) + self._options.max_processes
+    def _thread_limit(self) -> int:
+        return command_limits.get_thread_limit(self._options.max_processes)
 
     @contextmanager
     def _wrap_in_sandbox(
@@ -526,87 +416,15 @@ class LocalWorkspace:
         with self._sandbox.wrap(command, network=network, removal=removal) as wrapped:
             yield wrapped
 
-    def _is_offline(self, inside: bool, network: bool | None) -> bool:
-        return inside and not (self._options.network if network is None else network)
-
-    def _make_completed(
-        self, ended: ProcessExit, timeout: float | None, *, inside: bool, offline: bool
+    def _make_result(
+        self, ended: ProcessExit, timeout: float | None, inside: bool, network: bool | None
     ) -> CommandResult:
-        """The contract's result of a command. `inside`: it ran in the sandbox."""
-        stream = ended.stream
-        _raise_if_not_started(ended, stream.head)
-        head, tail = stream.head, stream.tail
-        output = join_head_tail(head, tail, stream.total, stream.path, stream.spilled)
-        notes = [*self._describe_exit(ended, timeout)]
-        hidden_files: tuple[str, ...] = ()
-        if self._sandbox is not None:
-            notes += self._sandbox.take_notes()
-            if inside:
-                notes += self._sandbox.describe_limits(head + tail)
-                hidden_files = self._sandbox.hidden_files
-        if offline:
-            from treadle.workspace.sandbox.network_errors import NO_NETWORK_NOTE, mentions_network
-
-            if mentions_network(output, failed=ended.exit_code != 0):
-                notes.append(NO_NETWORK_NOTE)
-        return CommandResult(
-            exit_code=ended.exit_code,
-            output=output,
-            signal=ended.signal,
-            timed_out=ended.timed_out,
-            total_bytes=stream.total,
-            full_output=stream.path,
-            cwd=ended.cwd,
-            note="; ".join(notes),
-            hidden_files=hidden_files,
+        is_online = self._options.network if network is None else network
+        return make_command_result(
+            ended,
+            timeout,
+            self._sandbox,
+            inside=inside,
+            offline=inside and not is_online,
+            max_memory=self._max_memory,
         )
-
-    def _describe_exit(self, ended: ProcessExit, timeout: float | None) -> Iterator[str]:
-        """Notes on the end of a command that its output does not show."""
-        if ended.timed_out:
-            yield f"it did not end within {timeout:g} s and was killed" if timeout else "timed out"
-        if ended.memory_exceeded:
-            limit = f"{self._max_memory >> 20:,} MB of memory"
-            yield f"it was killed because it used more than {limit} (setting command_memory)"
-        elif ended.out_of_memory:
-            yield "the kernel killed it because it ran out of memory"
-        if ended.core_dumped:
-            yield "it dumped core"
-        if ended.leftovers and not ended.timed_out:
-            yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
-
-
-def _raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
-    """Raise an error if bubblewrap failed before the command ran. Only its output tells that."""
-    if output.startswith(b"bwrap: ") and ended.exit_code == 1 and not ended.cwd:
-        problem = decode_output(output)[:300].strip().removeprefix("bwrap: ")
-        if problem.startswith("execvp "):
-            raise WorkspaceError(f"cannot run {problem.removeprefix('execvp ')}")
-        raise WorkspaceError(f"the sandbox failed: {problem}")
-
-
-class OutputReport:
-    """Passes the output of a command on as text, while it runs; what is left if it is cancelled."""
-
-    def __init__(self, on_output: Callable[[str], None]) -> None:
-        self._on_output = on_output
-        self._total = 0
-
-    def __call__(self, fresh: bytes, total: int) -> None:
-        self._total = total
-        self._on_output(decode_output(fresh))
-
-    def report_rest(self, stream: CapturedStream) -> None:
-        rest = stream.total - self._total
-        if rest > 0:
-            self((stream.head + stream.tail)[-rest:], stream.total)
-
-
-async def _run_uncancelled(work: Callable[[], _T]) -> _T:
-    """Run in a thread and wait for it even if cancelled, so that writes are never partial."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise

@@ -8,6 +8,8 @@ sandbox of mounts would cost ten. Used by `local.py`.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -24,13 +26,19 @@ IGNORE_FILES = (".gitignore", ".ignore", ".rgignore", ".git/info/exclude")
 """Ignore files of a search; those in the folders above the root apply as well."""
 
 
-def make_ruleset(program: str, roots: tuple[Path, ...], home: str) -> int | None:
-    """A Landlock ruleset for one run of `program`, closed by the caller; None if not possible."""
+@contextmanager
+def limit_reads(program: str, roots: tuple[Path, ...], home: str) -> Iterator[int | None]:
+    """A Landlock ruleset for one run of `program`; None if it is not possible."""
     runnable = (os.path.realpath(program), *_find_system(home))
     try:
-        return landlock.make_read_only_ruleset(_find_readable(roots, home), runnable)
+        ruleset = landlock.make_read_only_ruleset(_find_readable(roots, home), runnable)
     except OSError:
-        return None
+        ruleset = None
+    try:
+        yield ruleset
+    finally:
+        if ruleset is not None:
+            os.close(ruleset)
 
 
 @lru_cache(maxsize=64)

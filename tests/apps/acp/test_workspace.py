@@ -16,7 +16,7 @@ from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.errors import WorkspaceError
 from treadle.testing.conformance.workspace import check_workspace
 from treadle.testing.provider import FakeReply, ProviderServer
-from treadle.workspace.local import WorkspaceOptions
+from treadle.workspace.options import WorkspaceOptions
 
 DONE = FakeReply("It is done.")
 

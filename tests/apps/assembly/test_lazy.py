@@ -8,7 +8,7 @@ import pytest
 
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.local import WorkspaceOptions
+from treadle.workspace.options import WorkspaceOptions
 
 UNKNOWN = "it has not been checked yet"
 

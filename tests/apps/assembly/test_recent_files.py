@@ -7,7 +7,8 @@ from treadle.policy.policy import RulePolicy, build_policy_context
 from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.builtin.session import SeenFile
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 
 async def test_a_file_that_a_rule_denies_to_read_is_not_shown_again(tmp_path: Path):

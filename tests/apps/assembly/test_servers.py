@@ -23,7 +23,7 @@ from treadle.core.contracts.hook import HookInput
 from treadle.policy.trust import TrustStore
 from treadle.tools.mcp import McpStatus
 from treadle.tools.mcp.server import McpServer, McpState
-from treadle.workspace.local import WorkspaceOptions
+from treadle.workspace.options import WorkspaceOptions
 
 
 def heard(*states: McpState) -> list[str]:

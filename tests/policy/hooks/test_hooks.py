@@ -42,7 +42,8 @@ from treadle.policy.hooks.protocol import encode_input, parse_output
 from treadle.policy.trust import TrustStore
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 
 @asynccontextmanager

@@ -12,7 +12,8 @@ from treadle.policy.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.builtin.search import ripgrep
 from treadle.tools.builtin.session import FindDenied
-from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
 
 
 @pytest.fixture

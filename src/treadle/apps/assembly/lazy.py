@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
-    from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+    from treadle.workspace.local import LocalWorkspace
+    from treadle.workspace.options import WorkspaceOptions
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from treadle.policy.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.container import ContainerOptions
-    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.options import WorkspaceOptions
 
 PROVIDER_SEARCH = "provider"  # the value of the setting web_search for the provider's own
 MAX_BYTES = 4 * MAX_FILE_CHARS  # of a file that is shown again
 
 
 def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOptions:
-    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.options import WorkspaceOptions
 
     claude, own, settings = Path.home() / ".claude", treadle_home(), parts.settings
     user_folders = (own / "skills", own / "hooks", claude / "skills", claude / "hooks")

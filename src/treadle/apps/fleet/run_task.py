@@ -361,7 +361,8 @@ async def _check(task: FleetTask, workspace: Workspace | None, folder: Path) -> 
         return None
     own = None
     if workspace is None:
-        from treadle.workspace.local import LocalWorkspace, WorkspaceOptions
+        from treadle.workspace.local import LocalWorkspace
+        from treadle.workspace.options import WorkspaceOptions
 
         workspace = own = LocalWorkspace(folder, WorkspaceOptions())
     try:

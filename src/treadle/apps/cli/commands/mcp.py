@@ -253,7 +253,7 @@ def _make_servers(names: Sequence[str]) -> McpServers:
     from treadle.apps.settings.rules import is_trusted
     from treadle.core.extras import require_extra
     from treadle.tools.mcp.client_options import McpClientOptions
-    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.options import WorkspaceOptions
 
     require_extra("mcp")
     folder = get_current_folder().resolve()

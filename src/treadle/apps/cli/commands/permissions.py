@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treadle.policy.evaluation.ruling import PolicyFinding
     from treadle.policy.modes import PermissionMode
     from treadle.policy.ruleset.rules import RuleSet
-    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.options import WorkspaceOptions
 
 _OK, _FAILED = exit_codes.SUCCESS, exit_codes.ERROR
 _MARKS = {"allow": "+", "ask": "?", "deny": "-"}
@@ -99,7 +99,7 @@ def _has_sandbox(settings: Settings, folder: Path, rules: RuleSet) -> bool:
     import asyncio
 
     from treadle.apps.settings.rules import make_file_denials
-    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.options import WorkspaceOptions
 
     if settings.sandbox != "auto":
         return settings.sandbox == "required"  # where it is missing, a run does not start

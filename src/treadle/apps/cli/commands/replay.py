@@ -153,7 +153,7 @@ def _make_live_tools(workspace: Workspace) -> ToolSource:
 def _make_workspace(folder: Path, session_dir: Path) -> LazyWorkspace:
     """The folder of the session as it is now, and the long outputs of the session."""
     from treadle.apps.assembly.lazy import LazyWorkspace
-    from treadle.workspace.local import WorkspaceOptions
+    from treadle.workspace.options import WorkspaceOptions
 
     return LazyWorkspace(folder, lambda: WorkspaceOptions(readable=(session_dir / "outputs",)))
 

@@ -1,0 +1,49 @@
+"""How a local workspace is set up. Used by local.py, and by everything that makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from treadle.workspace import command_limits
+from treadle.workspace.command_limits import FileDenials
+
+SandboxMode = Literal["auto", "required", "off"]
+
+
+class WorkspaceOptions(msgspec.Struct, frozen=True):
+    """How a local workspace is set up.
+
+    extra_roots      folders beside the root that may be read and written
+    readable         folders that may be read only
+    sandbox          auto: if it can be built · required: or run nothing · off
+    network          whether sandboxed commands can use the network
+    protected        further paths in the root that stay read-only
+    denials          deny rules about files, which hold for sandboxed commands too
+    env_passthrough  further environment variables that commands get
+    env              variables that commands get, with their values; never a secret
+    state_dir        the agent's own folder for what must survive a crash
+    outputs_dir      where long outputs are kept; by default only until closing
+    max_processes    how many processes a command may have at once
+    max_memory       bytes that a command may use; by default three quarters of the machine's
+    grace            seconds between TERM and KILL for a command that timed out
+    secrets          values that are redacted from the output of commands
+    """
+
+    extra_roots: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    sandbox: SandboxMode = "auto"
+    network: bool = False
+    protected: tuple[str, ...] = ()
+    denials: FileDenials = FileDenials()
+    env_passthrough: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    state_dir: Path | None = None
+    outputs_dir: Path | None = None
+    max_processes: int = command_limits.DEFAULT_MAX_PROCESSES
+    max_memory: int | None = None
+    grace: float = 2.0
+    secrets: tuple[str, ...] = ()
