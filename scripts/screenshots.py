@@ -24,10 +24,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.apps.tui.harness import PatientClock, RunningApp  # noqa: E402
 from treadle.apps.assembly import SessionOptions  # noqa: E402
-from treadle.apps.conversation.local_host import LocalHost  # noqa: E402
+from treadle.apps.conversation.session.hosted_session import HostedSession  # noqa: E402
 from treadle.apps.tui.app import TerminalApp  # noqa: E402
 from treadle.apps.tui.options import TerminalOptions  # noqa: E402
-from treadle.apps.tui.tour.app import TourApp, make_tour_host  # noqa: E402
+from treadle.apps.tui.tour.app import TourApp, make_tour_session  # noqa: E402
 from treadle.apps.tui.tour.main import temporary_home  # noqa: E402
 from treadle.core.contracts.model import ModelCard, ModelRequest  # noqa: E402
 from treadle.core.transcript.usage import Usage  # noqa: E402
@@ -192,14 +192,14 @@ SCENES: tuple[Scene, ...] = (
 async def open_scene(scene: Scene, folder: Path) -> AsyncIterator[RunningApp]:
     options = TerminalOptions(theme="dark")
     if scene.is_tour:
-        app: TerminalApp = TourApp(make_tour_host(folder), options, PatientClock())
+        app: TerminalApp = TourApp(make_tour_session(folder), options, PatientClock())
     else:
         prepare_folder(folder)
         model = Scripted(scene.replies, name=CARD.name, card=CARD)
         flags = {"sandbox": "off", "permission_mode": scene.mode}
-        host = LocalHost(folder, flags, SessionOptions(model=model))
-        host.trust()
-        app = TerminalApp(host, options, PatientClock())
+        session = HostedSession(folder, flags, SessionOptions(model=model))
+        session.trust.give()
+        app = TerminalApp(session, options, PatientClock())
     async with app.run_test(size=scene.size) as pilot:
         running = RunningApp(app, pilot, folder)
         await running.until(lambda: app._conversation is not None, "the session")

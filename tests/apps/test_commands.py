@@ -21,7 +21,7 @@ from treadle.apps.cli.options import OPTIONS, CliOption, parse_command_line
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError
 from treadle.apps.conversation.attachments import find_mentions
-from treadle.apps.peer_names import PEER_SUBCOMMANDS
+from treadle.apps.conversation.commands.peer_names import PEER_SUBCOMMANDS
 from treadle.sessions import Library
 from treadle.workspace.command_limits import get_default_memory
 

@@ -15,12 +15,17 @@ from treadle.apps.cli.main import COMMANDS as PROGRAMS
 from treadle.apps.cli.main import SESSION_COMMANDS
 from treadle.apps.cli.options import OPTIONS_BY_LETTER, OPTIONS_BY_NAME
 from treadle.apps.conversation.approval_text import list_approval_options
-from treadle.apps.conversation.custom_commands import describe_unknown_command
-from treadle.apps.conversation.local_host import SELECTABLE_MODES
-from treadle.apps.peer_names import PEER_COMMANDS, PEER_OPTIONS, PEER_SUBCOMMANDS, Equivalent
+from treadle.apps.conversation.commands.custom import describe_unknown_command
+from treadle.apps.conversation.commands.peer_names import (
+    PEER_COMMANDS,
+    PEER_OPTIONS,
+    PEER_SUBCOMMANDS,
+    Equivalent,
+)
+from treadle.apps.conversation.commands.table import ALIASES, COMMANDS
+from treadle.apps.conversation.session.session_permissions import SELECTABLE_MODES
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
-from treadle.apps.tui.app import TerminalApp
-from treadle.apps.tui.commands import ALIASES, COMMANDS, KEY_DESCRIPTIONS
+from treadle.apps.tui.app import KEY_DESCRIPTIONS, TerminalApp
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.core.contracts.policy import Risk
 from treadle.core.steps import PendingApproval

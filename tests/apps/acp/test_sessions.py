@@ -27,11 +27,11 @@ from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
 from tests.apps.tui.harness import scripted, use
 from tests.tools.mcp.helpers import RAW, raw
-from treadle.apps.acp.servers import define_servers
+from treadle.apps.acp.agent import define_servers
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
-from treadle.apps.conversation.host import HostCallbacks
-from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.session.callbacks import HostCallbacks
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
 from treadle.models import Say
@@ -104,7 +104,7 @@ async def test_always_is_remembered_for_the_folder():
     async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
         session = await on.new()
         await on.prompt(session, "Make one")
-        assert editor.permissions[0][1][2].name.startswith("Always allow ")
+        assert editor.permissions[0][1][2].name.startswith("Yes, and always allow: ")
         assert editor.get_call("touch one")["kind"] == "execute"
         saved = json.loads(Path(".treadle/settings.local.json").read_text())
         assert "touch" in str(saved["permissions"]["allow"])
@@ -116,7 +116,7 @@ async def test_what_is_allowed_in_this_session_is_asked_once_and_not_saved():
     async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
         session = await on.new()
         await on.prompt(session, "Make one")
-        assert editor.permissions[0][1][1].name == "Allow Bash(touch one) in this session"
+        assert editor.permissions[0][1][1].name == "Yes, and allow it in this session"
         await on.prompt(session, "Make it again")
         assert len(editor.permissions) == 1
         assert not Path(".treadle/settings.local.json").exists()
@@ -238,12 +238,12 @@ async def test_slash_commands_are_offered_and_run():
         assert (await on.prompt(session, "/undo")).stop_reason == "end_turn"
         assert not Path("d.txt").exists()
         await on.prompt(session, "/cost")
-        assert "Cost of this session" in on.editor.text
+        assert "read from cache" in on.editor.text
         await on.prompt(session, "/greet you")
         assert "Say hello to you." in server.requests[-1].body.decode()
         count = len(server.requests)
         await on.prompt(session, "/gret you")
-        assert "There is no command /gret. Did you mean /greet?" in on.editor.text
+        assert "unknown command /gret; did you mean /greet?" in on.editor.text
         assert len(server.requests) == count
 
 
@@ -444,7 +444,7 @@ async def test_a_child_that_was_at_work_when_the_editor_died_is_an_interrupted_c
     await asyncio.wait([prompt])
     again = open_here()
     await again.open(resume=session.id)
-    [result] = [item for item in again.host.driver.history if isinstance(item, ToolResultItem)]
+    [result] = [item for item in again.session.driver.history if isinstance(item, ToolResultItem)]
     await again.aclose()
     assert (result.outcome, result.is_error) == ("interrupted", True)
 
@@ -461,14 +461,10 @@ async def test_two_servers_of_the_same_name_are_told(monkeypatch):
     definitions, problems = define_servers(of_editor)
     assert definitions["raw"]["args"][-1] == "one"
     assert "the editor has two MCP servers with the name raw" in problems[0]
-    host = LocalHost(Path.cwd(), {"sandbox": "off"}, SessionOptions(servers=definitions))
-    await host.open(HostCallbacks(no_decision, no_decision, print))
-    await host.aclose()
-    assert [note for note in host.notes if "there are two MCP servers with the name raw" in note]
-
-
-async def no_decision(question: object) -> None:
-    return None
+    session = HostedSession(Path.cwd(), {"sandbox": "off"}, SessionOptions(servers=definitions))
+    await session.open(HostCallbacks())
+    await session.aclose()
+    assert [note for note in session.notes if "there are two MCP servers with the name raw" in note]
 
 
 async def test_a_resumed_turn_has_the_tools_of_the_servers(monkeypatch):
@@ -479,8 +475,8 @@ async def test_a_resumed_turn_has_the_tools_of_the_servers(monkeypatch):
     use(monkeypatch, model)
     session = open_here()
     await session.open()
-    session.host.driver.submit("Make a file")
-    assert isinstance(await session.host.driver.next(), ApprovalRequest)
+    session.session.driver.submit("Make a file")
+    assert isinstance(await session.session.driver.next(), ApprovalRequest)
     await session.aclose()  # with the call unanswered
     again = open_here()
     await again.open(resume=session.id)

@@ -6,7 +6,7 @@ import pytest
 
 import treadle
 from tests.tools.mcp.helpers import raw, served
-from treadle.apps.conversation.mcp_prompts import (
+from treadle.apps.conversation.commands.mcp_prompts import (
     expand_prompt,
     list_prompt_commands,
     list_resource_mentions,
@@ -35,7 +35,7 @@ async def test_prompts_are_commands_and_resources_are_completed(own_place: Path)
         early = await expand_prompt([server], "raw:poem", "rain", 600)  # it is still starting
         assert early is not None
         assert early.text == "A poem about rain."
-        assert list_prompt_commands([server]) == [("raw:poem", "topic Writes a poem.")]
+        assert list_prompt_commands([server]) == [("raw:poem", "topic Writes a poem.", "topic")]
         assert list_resource_mentions([server]) == ["raw:memo://1"]
         message = await expand_prompt([server], "raw:poem", "looms", 600)
         assert message is not None

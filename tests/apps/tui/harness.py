@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.patience import PATIENCE
-from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.settings import Settings
 from treadle.apps.tui import frontend
 from treadle.apps.tui.app import TerminalApp
@@ -155,9 +155,9 @@ async def running_app(
     folder = Path.cwd()
     use(monkeypatch, model or scripted(["Hello."]))
     monkeypatch.setattr(frontend, "CLOSE_TIMEOUT", PATIENCE)  # a busy machine may close slowly
-    host = LocalHost(folder, {"sandbox": "off", **(flags or {})})
+    session = HostedSession(folder, {"sandbox": "off", **(flags or {})})
     if trusted:
-        host.trust()
+        session.trust.give()
     options = TerminalOptions(
         resume=resume,
         theme=theme,
@@ -166,7 +166,7 @@ async def running_app(
         has_vim_keys=has_vim_keys,
         picks_session=picks_session,
     )
-    app = TerminalApp(host, options, clock or PatientClock())
+    app = TerminalApp(session, options, clock or PatientClock())
     async with app.run_test(size=size) as pilot:
         running = RunningApp(app, pilot, folder)
         if trusted and not picks_session:

@@ -147,7 +147,7 @@ async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(mo
         assert "$0.3" in on.screen().splitlines()[-1]  # the status line
         await on.send("/cost")
         await on.sees("requests          4")
-        session = on.app.host.driver.session_id
+        session = on.app.session.driver.session_id
     async with running_app(monkeypatch, resume=session) as on:
         await on.send("/cost")
         await on.sees("requests          4")
@@ -176,7 +176,7 @@ async def test_an_agent_in_the_background_that_is_stopped_is_told_as_stopped(mon
         assert "[stopped before it was done: stopped by the user]" in report
         assert ") finished" not in on.screen()
         await on.idle()
-        session = on.app.host.driver.session_id
+        session = on.app.session.driver.session_id
     async with running_app(monkeypatch, resume=session) as on:
         await on.sees(") was stopped")
         assert "◦ task look around  stopped" in on.screen()
@@ -224,7 +224,7 @@ async def test_a_resumed_session_tells_which_tasks_died_with_their_process(monke
         await on.send("go")
         await on.sees("Begun.")
         await on.idle()
-        session = on.app.host.driver.session_id
+        session = on.app.session.driver.session_id
         (log,) = list_segments(Library().find(session))
         size = log.stat().st_size
     os.truncate(log, size)  # what a killed process leaves

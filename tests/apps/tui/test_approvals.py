@@ -21,8 +21,8 @@ from treadle.apps.conversation.approval_text import (
     list_risk_lines,
     open_network,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.tui.input.numbered_answers import parse_call_answer
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.tui.plain_questions import parse_call_answer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.palette import DARK, NONE
 from treadle.core.contracts.policy import Risk
@@ -83,8 +83,8 @@ def test_a_command_that_needs_the_network_can_be_run_with_it():
 async def test_o_runs_a_command_with_the_network(monkeypatch):
     model = scripted([Say(calls=[bash("gh --nonsense a; true")]), "Done."])
     async with running_app(monkeypatch, model, flags={"sandbox": "auto"}) as on:
-        if on.app.host.sandbox_problem:
-            pytest.skip(f"no sandbox here: {on.app.host.sandbox_problem}")
+        if on.app.session.sandbox_problem:
+            pytest.skip(f"no sandbox here: {on.app.session.sandbox_problem}")
         await on.send("go")
         await on.sees("Yes, with the network for this command")
         await on.press("o")
@@ -202,7 +202,7 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         await on.until(lambda: "   1   line 1\n" not in on.screen())
         await on.press("t")
         await on.sees("Done.")
-        assert on.app.host.mode == "accept-edits"
+        assert on.app.session.permissions.mode == "accept-edits"
     assert [read_file(f"{n}.txt").count("\n") for n in "abc"] == [40, 40, 40]
     assert "C" in read_file("c.txt")
 
@@ -217,11 +217,11 @@ async def test_shift_tab_in_an_edit_question_allows_edits_in_this_session(monkey
         await on.press("shift+tab")  # too early to have read it: only the mode changes
         await on.sees("accept-edits")
         assert on.app.dialogs.is_open
-        on.app.host.change_mode("ask")
+        on.app.session.permissions.change_mode("ask")
         clock.now += 10
         await on.press("shift+tab")
         await on.sees("Done.")
-        assert on.app.host.mode == "accept-edits"
+        assert on.app.session.permissions.mode == "accept-edits"
     assert "A\n" in read_file("a.txt")
 
 

@@ -47,7 +47,7 @@ async def test_the_branch_of_an_interrupted_agent_is_told_and_known_after_a_resu
     async with running_app(monkeypatch, first, size=(120, 40), flags=bypass) as on:
         await on.send("go")
         await pause.reached.wait()
-        session = on.app.host.driver.session_id
+        session = on.app.session.driver.session_id
         if not plain_quit:
             await on.press("ctrl+c")
             await on.sees("git apply")

@@ -11,27 +11,9 @@ from tests.apps.tui.harness import (
     use,
     write_file,
 )
-from treadle.apps.conversation.local_host import LocalHost
-from treadle.apps.tui import commands
+from treadle.apps.conversation.commands import agents
 from treadle.core.contracts.model import ModelCard
 from treadle.models.scripted import Pause, Say, Scripted, ScriptElement
-
-
-def test_every_command_says_what_it_does_and_needs_what_a_host_can_name():
-    names = [command.name for command in commands.COMMANDS]
-    assert len(names) == len(set(names))
-    assert all(command.summary for command in commands.COMMANDS)
-    host = LocalHost(Path.cwd())
-    assert commands.list_commands(host) == list(commands.COMMANDS)
-
-
-def test_commands_that_the_host_does_not_support_are_not_listed():
-    class Poor(LocalHost):
-        abilities = frozenset()
-
-    names = {command.name for command in commands.list_commands(Poor(Path.cwd()))}
-    assert not names & {"rewind", "undo", "sessions", "compact", "model"}
-    assert "help" in names
 
 
 async def test_commands_that_show_information(monkeypatch):
@@ -81,7 +63,7 @@ async def test_a_choice_starts_at_the_current_value(monkeypatch):
 
 async def test_a_fault_in_a_command_does_not_end_the_session(monkeypatch):
     async with running_app(monkeypatch, scripted(["Still here."])) as on:
-        monkeypatch.setattr(LocalHost, "list_agents", lambda self: 1 / 0)
+        monkeypatch.setattr(agents, "list_agents", lambda session: 1 / 0)
         await on.send("/agents")
         await on.sees("/agents failed: ZeroDivisionError")
         await on.send("hello")
@@ -128,19 +110,19 @@ async def test_a_session_is_left_found_again_and_forked(monkeypatch):
     async with running_app(monkeypatch, scripted(["one", "two"])) as on:
         await on.send("count")
         await on.idle()
-        first = on.app.host.driver.session_id
+        first = on.app.session.driver.session_id
         await on.send("/clear")
         await on.until(lambda: "› count" not in on.screen(), "an empty screen")
         await on.idle()
-        assert on.app.host.driver.session_id != first
+        assert on.app.session.driver.session_id != first
         await on.send("/sessions")
         await on.sees("Resume a session")
         await on.press("enter")
         await on.sees("› count")
-        assert on.app.host.driver.session_id == first
+        assert on.app.session.driver.session_id == first
         await on.send("/fork")
         await on.sees(f"this session is a fork of {first}")
-        assert on.app.host.driver.session_id != first
+        assert on.app.session.driver.session_id != first
         await on.send("again")
         await on.sees("two")
 
@@ -149,10 +131,10 @@ async def test_a_session_that_is_not_there_leaves_one_where_one_was(monkeypatch)
     async with running_app(monkeypatch, scripted(["one", "two"])) as on:
         await on.send("count")
         await on.idle()
-        first = on.app.host.driver.session_id
+        first = on.app.session.driver.session_id
         await on.send("/resume nowhere")
         await on.sees("there is no session 'nowhere'")
-        assert on.app.host.driver.session_id == first
+        assert on.app.session.driver.session_id == first
         await on.send("go on")
         await on.sees("two")
 
@@ -312,7 +294,7 @@ async def test_a_command_of_ones_own_with_arguments(monkeypatch):
     write_file(".treadle/commands/git/log.md", "Show the log.")
     model = scripted(["fixed", "shown"])
     async with running_app(monkeypatch, model) as on:
-        await on.until(lambda: len(on.app.custom_commands) == 2, "the commands")
+        await on.until(lambda: len(on.app.session.custom_commands) == 2, "the commands")
         await on.send("/fix 12 now")
         await on.sees("fixed")
         await on.idle()
@@ -327,8 +309,8 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
         await on.sees("Do you trust")
         await on.press("n")
         await on.sees("/help lists")
-        assert on.app.custom_commands == []
-        assert not on.app.host.is_trusted
+        assert on.app.session.custom_commands == []
+        assert not on.app.session.trust.is_given
 
 
 async def test_quitting_the_trust_dialog_quits_the_program(monkeypatch):
@@ -441,10 +423,10 @@ async def test_a_bare_goal_shows_it_and_off_removes_it(monkeypatch):
         await on.sees("goal set: every turn continues until this succeeds: true")
         await on.send("/goal")
         await on.sees("/goal off removes it")
-        assert on.app.host.goal == "true"
+        assert on.app.session.limits.goal == "true"
         await on.send("/goal off")
         await on.sees("there is no goal any more")
-        assert on.app.host.goal == ""
+        assert on.app.session.limits.goal == ""
         assert on.screen().count("scripted: says") == 1  # the notes of the start are not repeated
 
 

@@ -13,8 +13,7 @@ from textual.strip import Strip
 from tests.apps.tui import harness
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal, needs_tmux
-from treadle.apps.tui.inline import InlineApp
-from treadle.apps.tui.render.inline_update import ScrollbackUpdate, count_rows_above, trim_strip
+from treadle.apps.tui.inline import InlineApp, ScrollbackUpdate, count_rows_above, trim_strip
 from treadle.apps.tui.render.markdown import CONSOLE
 from treadle.core.events import (
     Event,

@@ -55,10 +55,10 @@ async def test_up_and_down_walk_through_what_was_typed(monkeypatch):
 
 async def test_shift_tab_changes_the_mode(monkeypatch):
     async with running_app(monkeypatch) as on:
-        seen = [on.app.host.mode]
+        seen = [on.app.session.permissions.mode]
         for _ in range(4):
             await on.press("shift+tab")
-            seen.append(on.app.host.mode)
+            seen.append(on.app.session.permissions.mode)
         assert seen == ["ask", "accept-edits", "plan", "auto", "ask"]
         await on.sees("asks before every action")
 

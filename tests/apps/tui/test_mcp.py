@@ -23,7 +23,10 @@ def configure() -> None:
 
 
 async def wait_up(on: RunningApp) -> None:
-    await on.until(lambda: any(": up" in line for line in on.app.host.list_servers()), "the server")
+    await on.until(
+        lambda: any(one.status.state == "up" for one in on.app.session.servers.list_servers()),
+        "the server",
+    )
 
 
 async def test_prompts_are_commands_and_resources_are_completed(monkeypatch):

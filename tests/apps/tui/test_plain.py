@@ -25,7 +25,7 @@ from tests.apps.tui.harness import exists, write_file
 from tests.apps.tui.tmux import PROGRAM
 from tests.patience import PATIENCE
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState, close_stream
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
@@ -305,15 +305,15 @@ async def test_a_reply_with_code_is_printed_as_it_is_however_it_arrives():
     for text in (CODE, "word " * 1_500 + "end\n"):
         for size in (1, 2, 3, 7, 50, 100_000):
             out = StringIO()
-            plain = PlainFrontend(LocalHost(Path.cwd()), TerminalOptions(), out)
+            plain = PlainFrontend(HostedSession(Path.cwd()), TerminalOptions(), out)
             state = SimpleNamespace(view=ViewState(), questions=[], is_idle=False)
-            plain._conversation = cast(Conversation, state)
+            plain.session.conversation = cast(Conversation, state)
             for start in range(0, len(text), size):
                 delta = (TextDelta, text[start : start + size])
                 state.view = after(delta, view=state.view)
-                plain._on_change()
+                plain.mark_changed()
             state.view = close_stream(state.view)
-            plain._on_change()
+            plain.mark_changed()
             assert out.getvalue() == text
 
 

@@ -14,8 +14,8 @@ import pytest
 from tests.apps.tui.harness import make_editor, scripted, use
 from tests.apps.tui.test_agents_view import BYPASS, make_background_model
 from tests.patience import PATIENCE
-from treadle.apps.conversation.local_host import LocalHost
 from treadle.apps.conversation.plans import find_accepted_plan
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui import plain as plain_mode
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
@@ -78,10 +78,10 @@ async def running_plain(
     """The plain mode in the current folder, which is trusted."""
     use(monkeypatch, model)
     monkeypatch.setattr(plain_mode, "LineReader", Keyboard)
-    host = LocalHost(Path.cwd(), {"sandbox": "off", **(flags or {})})
-    host.trust()
+    session = HostedSession(Path.cwd(), {"sandbox": "off", **(flags or {})})
+    session.trust.give()
     screen = Screen()
-    frontend = PlainFrontend(host, TerminalOptions(), screen)
+    frontend = PlainFrontend(session, TerminalOptions(), screen)
     frontend._is_tty = True
     running = asyncio.ensure_future(frontend.run())
     try:
@@ -176,7 +176,7 @@ async def test_a_question_of_an_agent_is_answered_by_the_user(monkeypatch):
     async with running_plain(monkeypatch, model, BYPASS) as on:
         await on.type("go", "Which one? 1 to 3")
         await on.type("2", "It is done.")
-        session = on.frontend.host.driver.session_id
+        session = on.frontend.session.driver.session_id
     begun, asked, answered, _ = model.requests
     assert session not in (asked.session_id, answered.session_id)
     assert answered.transcript[-1].text == "The user answered: blue"

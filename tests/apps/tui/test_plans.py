@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.tui.harness import exists, make_editor, running_app, scripted
-from treadle.apps.conversation.host import PlanAnswer
+from treadle.apps.conversation.choices import PlanAnswer
 from treadle.apps.conversation.plans import (
     find_accepted_plan,
     make_plan_question,
@@ -75,7 +75,7 @@ async def test_a_plan_is_sent_back_edited_and_accepted(monkeypatch):
         await on.sees("Renamed.")
         await on.idle()
         assert exists("a.py")
-        assert on.app.host.mode == "accept-edits"
+        assert on.app.session.permissions.mode == "accept-edits"
         await on.send("/plan")
         await on.sees("# Rename it")
         session = on.app.conversation.driver.session_id
@@ -101,7 +101,7 @@ async def test_a_plan_that_is_not_accepted_changes_nothing(monkeypatch):
         await on.sees("The plan is ready.")
         await on.press("escape")
         await on.sees("I wait.")
-        assert on.app.host.mode == "plan"
+        assert on.app.session.permissions.mode == "plan"
     assert not list(Path.cwd().glob("*.py"))
 
 

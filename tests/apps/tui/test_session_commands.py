@@ -117,7 +117,7 @@ async def test_a_side_question_is_answered_in_a_panel_and_is_not_in_the_next_req
         await on.until(lambda: not on.app.dialogs.is_open, "the end of the panel")
         await ask(on, "and of Italy?", "Rome.")
         assert "where is that?" not in str(list(model.requests[-1].transcript))
-        assert on.app.conversation.view.usage.cost == on.app.host.driver.usage.cost
+        assert on.app.conversation.view.usage.cost == on.app.session.driver.usage.cost
 
 
 async def test_esc_stops_a_side_question_and_the_work_continues(monkeypatch):
@@ -136,7 +136,7 @@ async def test_esc_stops_a_side_question_and_the_work_continues(monkeypatch):
         await on.press("escape")
         await on.sees("the side question is stopped: $0.0")
         assert not on.app.dialogs.is_open
-        assert on.app.conversation.view.usage.cost == on.app.host.driver.usage.cost
+        assert on.app.conversation.view.usage.cost == on.app.session.driver.usage.cost
         assert not on.app.conversation.driver.is_interrupted
         work.release()
         await on.sees("is done.")

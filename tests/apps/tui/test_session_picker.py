@@ -1,7 +1,7 @@
 """`treadle --resume` without an id: a list of the sessions, by title, with a preview."""
 
 from tests.apps.tui.harness import running_app, scripted
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.tui.render.palette import DARK
 from treadle.apps.tui.widgets.choices import Choices
 

@@ -205,7 +205,7 @@ async def test_a_picker_does_not_take_the_enter_that_opened_it_twice(monkeypatch
         await on.press("enter")
         assert on.app.dialogs.is_open
         await on.press("down", "enter")
-        await on.until(lambda: on.app.host.mode == "accept-edits", "the mode")
+        await on.until(lambda: on.app.session.permissions.mode == "accept-edits", "the mode")
 
 
 async def test_browsing_the_transcript_answers_nothing(monkeypatch):
@@ -270,4 +270,4 @@ async def test_a_menu_waits_until_both_steps_of_an_open_approval_are_done(monkey
         await on.pass_time(1)
         await on.press("enter")
         await on.sees("Permission mode")
-        assert on.app.host.mode == "ask"
+        assert on.app.session.permissions.mode == "ask"

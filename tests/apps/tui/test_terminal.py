@@ -14,13 +14,13 @@ from textual.filter import Monochrome, NoColor
 
 from tests.apps.tui.harness import running_app, scripted
 from tests.apps.tui.tmux import PROGRAM
-from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.input.keyboard import PasteParser
 from treadle.apps.tui.render.palette import THEMES
 from treadle.apps.tui.terminal.background import BackgroundReport, BackgroundReported
-from treadle.apps.tui.terminal.motion import wants_reduced_motion
 from treadle.apps.tui.terminal.sequences import detect_terminal, format_notification, format_title
 from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.apps.tui.terminal.terminal_screen import wants_reduced_motion
 from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Say
 
@@ -248,7 +248,7 @@ def read_until(fd: int, text: bytes) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--inline",)])
 async def test_a_program_that_is_told_to_end_leaves_the_terminal_as_it_was(flags: tuple[str, ...]):
-    LocalHost(Path.cwd()).trust()
+    HostedSession(Path.cwd()).trust.give()
     outer, inner = pty.openpty()
     env = {"ANTHROPIC_API_KEY": "k", "TERM": "xterm-256color", "TERM_PROGRAM": "ghostty"}
     given = ("--model=claude-sonnet-4-5", "--sandbox=off", *flags)

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from treadle.apps.tui import frontend
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.tour import main
-from treadle.apps.tui.tour.app import TourApp, make_tour_host
+from treadle.apps.tui.tour.app import TourApp, make_tour_session
 from treadle.apps.tui.tour.steps import BROKEN, FILE, FIXED, STEPS, Tour, TourFacts
 
 
@@ -23,7 +23,7 @@ async def running_tour(
 ) -> AsyncIterator[RunningApp]:
     monkeypatch.setattr(frontend, "CLOSE_TIMEOUT", PATIENCE)
     with main.temporary_home() as folder:
-        app = TourApp(make_tour_host(folder), TerminalOptions(theme="dark"), PatientClock())
+        app = TourApp(make_tour_session(folder), TerminalOptions(theme="dark"), PatientClock())
         async with app.run_test(size=size) as pilot:
             running = RunningApp(app, pilot, folder)
             await running.until(lambda: app._conversation is not None, "the session")

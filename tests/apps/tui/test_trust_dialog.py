@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.tui.harness import RunningApp, exists, read_file, running_app, scripted, write_file
-from treadle.apps.conversation.trust_dialog import describe_allow_rules
+from treadle.apps.conversation.commands.trust import describe_allow_rules
 from treadle.apps.settings.extensions import discover_extensions
 from treadle.apps.settings.rules import is_trust_declined, is_trusted
 
@@ -30,7 +30,7 @@ async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatc
         await on.sees("AGENTS.md, .treadle/commands")
         await on.press("y")
         await begun(on)
-        assert [one.name for one in on.app.custom_commands] == ["fix"]
+        assert [one.name for one in on.app.session.custom_commands] == ["fix"]
         await on.send("hi")
         await on.sees("Hello.")
         assert "- be brief" in str(model.requests[-1].system)
@@ -46,7 +46,7 @@ async def test_the_allow_rules_that_a_yes_accepts_are_shown_the_widest_first(mon
         assert "Sandbox(off)" not in screen
         assert "Bash: this allows every command" in screen
         assert screen.index("Bash: this") < screen.index("Edit(src/*)") < screen.index("make a0")
-        rules = on.app.host.list_project_rules()
+        rules = on.app.session.trust.list_rules()
         assert "and 2 more, which are in the settings files" in describe_allow_rules(rules)
         await on.press("n")
         await begun(on)
@@ -72,12 +72,12 @@ async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
     async with running_app(monkeypatch, trusted=False) as on:
         await begun(on)
         await on.sees("/trust changes that")
-        assert not on.app.custom_commands
+        assert not on.app.session.custom_commands
         await on.send("/trust")
         await on.sees("Do you trust")
         await on.press("y")
         await on.sees("take effect now")
-        assert [one.name for one in on.app.custom_commands] == ["fix"]
+        assert [one.name for one in on.app.session.custom_commands] == ["fix"]
     assert is_trusted(folder())
     assert not is_trust_declined(folder())
 

@@ -68,7 +68,7 @@ async def test_a_task_with_approval_undo_and_fork(site: Site, project: Path):
 
         await page.click("[data-ask=undo]")
         await page.wait_for_selector("dialog >> text=duration.py")
-        await page.click("dialog [data-do=restore]")
+        await page.click("dialog [data-files]")
         await page.wait_for_selector("#toast:visible")
         toast, form = [await page.locator(name).bounding_box() for name in ("#toast", "#form")]
         assert toast is not None

@@ -195,14 +195,12 @@ async def test_undo_and_redo_name_the_files_first(site: Site, tmp_path: Path):
     async with site.open_tab(session) as tab:
         await tab.send(do="send", text="write it", id="1")
         await tab.wait_until(lambda one: "the file is there" in one.text and not one.regions["now"])
-        await tab.send(do="ask", dialog="undo")
-        assert "a.txt" in (await tab.wait_for("dialog"))["html"]
+        assert "a.txt" in await open_dialog(tab, "/undo")
         assert (tmp_path / "a.txt").exists()
-        await tab.send(do="restore", action="undo")
-        await tab.wait_for("message")
+        await choose(tab, include=[])
         assert not (tmp_path / "a.txt").exists()
-        await tab.send(do="restore", action="redo")
-        await tab.wait_for("message")
+        assert "a.txt" in await open_dialog(tab, "/redo")
+        await choose(tab, include=[])
         assert (tmp_path / "a.txt").exists()
 
 
@@ -325,12 +323,9 @@ async def test_changed_files_are_those_that_commands_made_and_that_are_not_undon
         await tab.wait_until(lambda one: "made.txt" in one.regions["panels"])
         assert "a.txt" in tab.regions["panels"]
         for turn, words in ((2, "Make it"), (1, "Write it")):
-            await tab.send(do="ask", dialog="undo")
             title = f"Undo the file changes of turn {turn} ({words})"
-            assert title in (await tab.wait_for("dialog"))["html"]
-            include = ["made.txt"] if turn == 2 else []
-            await tab.send(do="restore", action="undo", include=include)
-            await tab.wait_for("message")
+            assert title in await open_dialog(tab, "/undo")
+            await choose(tab, include=["made.txt"] if turn == 2 else [])
             await tab.wait_until(lambda one: "made.txt" not in one.regions["panels"])
         await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
 
@@ -341,15 +336,6 @@ async def test_undo_of_a_file_that_the_user_changed_too_needs_a_choice_and_can_b
     session = await site.create(tmp_path, FakeReply(calls=(WRITE,)), FakeReply(text="one"))
     both = tmp_path / "a.txt"
 
-    async def restore(action: str, **more: object) -> str:
-        tab.messages.clear()
-        await tab.send(do="restore", action=action, **more)
-        return str((await tab.wait_for("message"))["text"])
-
-    async def open_undo(line: str = "/undo") -> str:
-        await tab.send(do="command", line=line)
-        return str((await tab.wait_for("dialog"))["html"])
-
     async with site.open_tab(session) as tab:
         await tab.send(do="command", line="/mode accept-edits")
         await tab.send(do="send", text="Write it", id="1")
@@ -357,18 +343,19 @@ async def test_undo_of_a_file_that_the_user_changed_too_needs_a_choice_and_can_b
             lambda one: "a.txt" in one.regions["panels"] and not one.regions["now"]
         )
         both.write_text("new\nmine\n")
-        assert "you changed it, too" in await open_undo()
-        assert "select the files" in await restore("undo")
-        assert "you changed it, too" in await open_undo()  # nothing counts as undone
-        assert "removed a.txt" in await restore("undo", include=["a.txt"])
+        assert "you changed it, too" in await open_dialog(tab, "/undo")
+        assert "select the files" in await choose(tab, include=[])
+        assert "you changed it, too" in await open_dialog(tab, "/undo")  # nothing is undone
+        assert "removed a.txt" in await choose(tab, include=["a.txt"])
         await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
-        await restore("redo")
+        await open_dialog(tab, "/redo")
+        await choose(tab, include=[])
         assert both.read_text() == "new\nmine\n"
-        assert "you changed it, too" in await open_undo()  # the redo brought it back
-        assert "not restored: a.txt" in await restore("undo", is_skipped=True)
+        assert "Skip this turn" in await open_dialog(tab, "/undo")  # the redo brought it back
+        assert "not restored: a.txt" in await choose(tab, value="agent")
         await tab.wait_until(lambda one: "a.txt" in one.regions["panels"])
-        assert 'data-include="a.txt" checked' in await open_undo("/undo ./a.txt")
-        assert "removed a.txt" in await restore("undo", include=["a.txt"])
+        assert 'data-include="a.txt" checked' in await open_dialog(tab, "/undo ./a.txt")
+        assert "removed a.txt" in await choose(tab, include=["a.txt"])
         await tab.wait_until(lambda one: "a.txt" not in one.regions["panels"])
     assert not both.exists()
 
@@ -389,6 +376,21 @@ async def test_a_fork_has_a_title_and_a_cost_of_its_own(site: Site, tmp_path: Pa
         await tab.send(do="send", text="Another way", id="2")
         await tab.wait_until(lambda one: "two" in one.text and not one.regions["now"])
         assert "<h1>Another way</h1>" in tab.regions["head"]
+
+
+async def open_dialog(tab: TabClient, line: str) -> str:
+    """The dialog that a command opens."""
+    tab.messages.clear()
+    await tab.send(do="command", line=line)
+    return str((await tab.wait_for("dialog"))["html"])
+
+
+async def choose(tab: TabClient, **answer: object) -> str:
+    """Answer the question of the last dialog; the message that follows."""
+    html = [one["html"] for one in tab.messages if one["kind"] == "dialog"][-1]
+    question = int(html.partition('data-question="')[2].partition('"')[0])
+    await tab.send(do="choose", question=question, **answer)
+    return str((await tab.wait_for("message"))["text"])
 
 
 async def wait_for_question(tab: TabClient) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
-from treadle.apps.conversation.host import PlanAnswer
+from treadle.apps.conversation.choices import PlanAnswer
 from treadle.core.contracts.policy import AllowAll
 from treadle.core.transcript.items import Item, ToolResultItem, to_user_item
 from treadle.models import Say, Scripted

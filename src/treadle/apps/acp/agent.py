@@ -10,7 +10,7 @@ import asyncio
 import functools
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -19,16 +19,19 @@ import msgspec
 from acp import PROTOCOL_VERSION, RequestError
 from acp.interfaces import Client
 from acp.schema import (
+    AcpMcpServer,
     AgentCapabilities,
     AuthenticateResponse,
     ClientCapabilities,
     CloseSessionResponse,
     ForkSessionResponse,
+    HttpMcpServer,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
     McpCapabilities,
+    McpServerStdio,
     NewSessionResponse,
     PromptCapabilities,
     PromptResponse,
@@ -42,11 +45,11 @@ from acp.schema import (
     SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
+    SseMcpServer,
 )
 
 from treadle._version import __version__
 from treadle.apps.acp.prompt import PromptBlock
-from treadle.apps.acp.servers import EditorServer, define_servers
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.redaction import redact_for_display
@@ -333,3 +336,50 @@ def _parse_cursor(cursor: str | None) -> int:
     if not cursor.isdecimal():
         raise ConfigError(f"{cursor!r} is not a cursor of session/list: begin without one")
     return int(cursor)
+
+
+EditorServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+
+
+def define_servers(
+    servers: Iterable[EditorServer],
+) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+    """The definitions by name, and a line for each server that cannot be used."""
+    definitions: dict[str, Mapping[str, Any]] = {}
+    problems: list[str] = []
+    for server in servers:
+        if isinstance(server, AcpMcpServer):
+            problems.append(
+                f"MCP server {server.name} is not started: Treadle does not support MCP over ACP; "
+                "configure it as a command or with a URL"
+            )
+            continue
+        definition = _define(server)
+        try:
+            _check(server.name, definition)
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        if server.name in definitions:
+            problems.append(
+                f"the editor has two MCP servers with the name {server.name}; only the first is "
+                "started: rename the other in its settings"
+            )
+        definitions.setdefault(server.name, definition)
+    return definitions, problems
+
+
+def _define(server: HttpMcpServer | SseMcpServer | McpServerStdio) -> dict[str, Any]:
+    if isinstance(server, McpServerStdio):
+        variables = {variable.name: variable.value for variable in server.env}
+        return {"command": server.command, "args": list(server.args), "env": variables}
+    headers = {header.name: header.value for header in server.headers}
+    return {"type": server.type, "url": server.url, "headers": headers}
+
+
+def _check(name: str, definition: Mapping[str, Any]) -> None:
+    from treadle.tools.mcp.config import parse_server_config
+
+    if not name:
+        raise ConfigError("an MCP server of the editor has no name and is not started")
+    parse_server_config(name, definition)

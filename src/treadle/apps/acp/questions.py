@@ -7,7 +7,7 @@ permission request. No answer is never a yes. Used by session.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from itertools import count
 
 from acp import RequestError
@@ -31,18 +31,24 @@ from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
 from treadle.apps.conversation.approval_text import (
-    describe_session_scope,
+    list_approval_options,
     list_risk_lines,
     open_network,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.host import ModelQuestion
+from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion
+from treadle.apps.conversation.commands.answers import Question
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
-ONCE, NETWORK, SESSION, ALWAYS, DENY = "once", "network", "session", "always", "deny"
+_KINDS: Mapping[str, PermissionOptionKind] = {
+    "once": "allow_once",
+    "network": "allow_once",
+    "session": "allow_always",
+    "always": "allow_always",
+    "deny": "reject_once",
+}
 _DENIED = "The user denied this call."
-_REJECTING = frozenset({"no", "never", "deny", "skip"})
+_REJECTING = frozenset({"", "no", "never", "deny", "skip"})
 
 
 class EditorQuestions:
@@ -72,35 +78,24 @@ class EditorQuestions:
     async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         """The user's decision on a call. If the editor cannot ask, the call is denied."""
         is_child = approval.session_id not in ("", self._session_id)
-        options = [_make_option(ONCE, "Allow", "allow_once")]
-        opened = None if is_child else open_network(approval)
-        if opened is not None:
-            options.append(_make_option(NETWORK, "Allow with the network", "allow_once"))
-        rules = escape_invisible(", ".join(approval.rules))
-        if approval.wider_mode and not is_child:
-            scope = describe_session_scope(approval).capitalize()
-            options.append(_make_option(SESSION, scope, "allow_always"))
-        elif rules and not is_child:
-            options.append(_make_option(SESSION, f"Allow {rules} in this session", "allow_always"))
-        if rules and not is_child:
-            options.append(_make_option(ALWAYS, f"Always allow {rules}", "allow_always"))
-        options.append(_make_option(DENY, "Reject", "reject_once"))
+        offered = list_approval_options(approval, is_child=is_child)
+        options = [
+            _make_option(one.value, "No" if one.value == "deny" else one.label, _KINDS[one.value])
+            for one in offered
+            if one.value in _KINDS
+        ]
         try:
             answer = await self._request(self._describe_call(approval, is_child), options)
         except (RequestError, ConnectionError) as error:
             return Denial(f"The editor could not ask the user: {error}", "headless")
         if answer is None:
             self._interrupt()
+        if answer == "deny" or answer not in [one.option_id for one in options]:
             return Denial(_DENIED)
-        if answer == ONCE:
-            return Approval()
-        if answer == NETWORK and opened is not None:
-            return Approval(arguments=opened)
-        if answer in (SESSION, ALWAYS) and answer in [one.option_id for one in options]:
-            if answer == SESSION:
-                self._allow_for_session(approval)
-            return Approval(always=answer == ALWAYS)
-        return Denial(_DENIED)
+        if answer == "session":
+            self._allow_for_session(approval)
+        opened = open_network(approval) if answer == "network" else None
+        return Approval(opened, always=answer == "always")
 
     def _describe_call(self, approval: PendingApproval, is_child: bool) -> ToolCallUpdate:
         call, cwd = approval.call, approval.access.cwd or self._updates.cwd
@@ -123,29 +118,24 @@ class EditorQuestions:
             raw_input=call.arguments,
         )
 
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        message: str = "",
-        by_user: bool = True,
-    ) -> str | None:
+    async def choose(self, question: Question) -> str | None:
         """The value of the chosen option; None if the user chose none."""
         kinds: dict[bool, PermissionOptionKind] = {True: "reject_once", False: "allow_once"}
         given = [
             _make_option(option.value, _label(option), kinds[option.value in _REJECTING])
-            for option in options
+            for option in question.options
         ]
-        question = ToolCallUpdate(
+        changes = [f"- {one.sign} {one.path}{one.note}" for one in question.changes]
+        message = question.message or "\n".join(changes)
+        asked = ToolCallUpdate(
             tool_call_id=f"question-{next(self._numbers)}",
-            title=title,
+            title=question.title,
             kind="other",
             status="pending",
             content=[tool_calls.make_text(message)] if message else [],
         )
         try:
-            return await self._request(question, given)
+            return await self._request(asked, given)
         except (RequestError, ConnectionError):
             return None
 
@@ -157,7 +147,7 @@ class EditorQuestions:
             return None  # the tool tells the model to decide itself and to say what it assumed
         options = [ChoiceOption(label, label, text) for label, text in question.choices]
         skip = ChoiceOption("skip", "None of these")
-        answer = await self.choose(question.text, [*options, skip], message=question.plan)
+        answer = await self.choose(Question(question.text, [*options, skip], message=question.plan))
         return None if answer == "skip" else answer
 
     async def _ask_form(self, question: ModelQuestion) -> str | None:

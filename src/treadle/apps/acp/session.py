@@ -1,4 +1,4 @@
-"""One session of an editor: a LocalHost, its updates and its questions.
+"""One session of an editor: an HostedSession, its updates and its questions.
 
 A prompt runs one turn to its end; a second prompt meanwhile is refused. Opened by agent.py.
 """
@@ -27,23 +27,24 @@ from acp.schema import (
 from acp.schema import Usage as PromptUsage
 
 from treadle.apps.acp import commands, session_options
-from treadle.apps.acp.editor_files import ClientFiles
 from treadle.apps.acp.outbox import Outbox, SessionUpdate
 from treadle.apps.acp.prompt import PromptBlock, read_prompt
 from treadle.apps.acp.questions import EditorQuestions
 from treadle.apps.acp.terminals import ClientTerminals
 from treadle.apps.acp.updates import SessionUpdates
-from treadle.apps.acp.workspace import EditorWorkspace
+from treadle.apps.acp.workspace import ClientFiles, EditorWorkspace
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.conversation.host import HostCallbacks, ModelQuestion
-from treadle.apps.conversation.local_host import LocalHost
-from treadle.apps.conversation.trust_dialog import DECLINED_NOTE
-from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.conversation.choices import ModelQuestion
+from treadle.apps.conversation.commands.answers import CommandAnswer
+from treadle.apps.conversation.commands.trust import DECLINED_NOTE
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.session.callbacks import HostCallbacks
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.state.blocks import Tone
 from treadle.core.errors import InputBlocked
 from treadle.core.events import TerminalReason, TurnResult
-from treadle.core.loop.driver import Driver
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript import AskModel, RunTools, pending
 from treadle.core.transcript.content import Text, UserContent
@@ -59,8 +60,11 @@ _STOP_REASONS: Mapping[TerminalReason, StopReason] = {
 }
 
 
-class EditorSession:
+class EditorSession(HostCallbacks):
     """A session that is open in the editor. `notes` are lines for the user about it."""
+
+    kind = "editor"
+    runs_turns = False
 
     def __init__(
         self,
@@ -78,14 +82,16 @@ class EditorSession:
         if capabilities.terminal:
             self._terminals = ClientTerminals(client, self._on_terminal)
         options = msgspec.structs.replace(options, wrap_workspace=self._wrap_workspace)
-        self.host = LocalHost(folder, flags, options)
+        self.session = HostedSession(folder, flags, options)
         self._notes = list(notes)
-        self._custom: list[CustomCommand] = []
         self._shown_commands: list[AvailableCommand] = []
         self._server_wait: asyncio.Task[None] | None = None
         self._outbox = Outbox(self._send)
         self._updates = SessionUpdates(
-            self._outbox, str(self.host.folder), self._get_usage, lambda: self.host.model.window
+            self._outbox,
+            str(self.session.folder),
+            self._get_usage,
+            lambda: self.session.model.card.window,
         )
         self._questions: EditorQuestions | None = None
         self._is_idle = asyncio.Event()
@@ -100,39 +106,36 @@ class EditorSession:
     # --- open and close ------------------------------------------------------------------
 
     async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
-        callbacks = HostCallbacks(
-            self._ask_approval, self._ask_user, self._show_note, self._show_mode
-        )
-        driver = await self.host.open(callbacks, resume=resume, fork=fork)
+        await self.session.open(self, resume=resume, fork=fork)
+        if not self.session.trust.is_given and self.session.trust.list_files():
+            self._notes.append(DECLINED_NOTE)
+
+    def prepare_conversation(self, conversation: Conversation, notes: Sequence[str]) -> None:
+        self._notes += notes[1:]  # the first one is about the model, which editors show
+
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
+        """Watch the driver: of a new session, or of one that was opened again."""
+        driver = conversation.driver
         self.id = self._files.session_id = driver.session_id
         if self._terminals is not None:
             self._terminals.session_id = self.id
         self._questions = EditorQuestions(
             *(self._client, self._capabilities, self.id, self._outbox, self._updates),
             interrupt=self.cancel,
-            allow_for_session=self.host.allow_for_session,
+            allow_for_session=self.session.permissions.allow_for_session,
         )
-        if not self.host.is_trusted and self.host.list_extension_files():
-            self._notes.append(DECLINED_NOTE)
-        self._notes += self.host.notes[1:]  # the first one is about the model, which editors show
-        self._attach(driver)
-
-    def _attach(self, driver: Driver) -> None:
-        """Watch the driver: of a new session, or of one that was opened again."""
         driver.watch(self._updates)
         self._stop_server_wait()
-        if self.host.list_servers():
+        if self.session.servers.list_servers():
             self._server_wait = asyncio.get_running_loop().create_task(self._wait_for_servers())
-        self._custom, problems = commands.find_custom(self.host)
-        self._notes += problems
 
     async def show_history(self) -> None:
-        self._updates.replay(self.host.driver.history)
+        self._updates.replay(self.session.driver.history)
         await self._outbox.flush()
 
     def show_commands(self) -> None:
         """To be called last: the update comes after the response that names the session."""
-        available = commands.list_available(self.host, self._custom)
+        available = commands.list_available(self.session)
         if available == self._shown_commands:
             return
         self._shown_commands = available
@@ -144,7 +147,7 @@ class EditorSession:
 
     async def _wait_for_servers(self) -> None:
         """Offer the prompts of MCP servers once these are up."""
-        await self.host.wait_for_servers()
+        await self.session.servers.wait()
         self.show_commands()
 
     def _stop_server_wait(self) -> None:
@@ -158,7 +161,7 @@ class EditorSession:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), STOP_SECONDS)
         try:
-            await self.host.aclose()
+            await self.session.aclose()
         finally:
             await self._outbox.aclose()
 
@@ -176,27 +179,27 @@ class EditorSession:
             await self._outbox.flush()
 
     async def _run_prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
-        added = self.host.list_added_folders()
-        message = read_prompt(blocks, self.host.folder, added)
+        added = self.session.list_added_folders()
+        message = read_prompt(blocks, self.session.folder, added)
         self._show_notes()
         first = message[0].text.strip() if message and isinstance(message[0], Text) else ""
         if first.startswith("/"):
             answer = await self._run_command(first)
-            if answer is not None and not answer.message:
-                self._updates.show_text(answer.text)
+            if answer is not None and answer.message is None:
+                self._updates.show_text(redact_for_display(answer.note))
                 return PromptResponse(stop_reason="cancelled" if self._is_cancelled else "end_turn")
-            if answer is not None:
-                message = (*answer.message, *message[1:])
+            if answer is not None and answer.message is not None:
+                message = (*answer.message.content, *message[1:])
         return await self._run_turn(message)
 
     async def _run_turn(self, message: tuple[UserContent, ...]) -> PromptResponse:
         if self._is_cancelled:
             return PromptResponse(stop_reason="cancelled")
-        driver = self.host.driver
+        driver = self.session.driver
         if not driver.submit(message):
             raise RequestError(INVALID_REQUEST, "the prompt is empty: write a message")
         try:
-            result = await self.host.finish_turn()
+            result = await self.session.finish_turn()
         except InputBlocked as error:
             self._updates.show_note(f"a hook blocked this message: {error}")
             return PromptResponse(stop_reason="refusal")
@@ -208,16 +211,19 @@ class EditorSession:
             self._updates.show_note(f"the turn ended: {detail}")
         return PromptResponse(stop_reason=_get_stop_reason(result), usage=_make_usage(result))
 
-    async def _run_command(self, line: str) -> commands.CommandAnswer | None:
+    async def _run_command(self, line: str) -> CommandAnswer | None:
         assert self._questions is not None, "an open session can ask"
-        answer = await commands.run_command(line, self.host, self._questions, self._custom)
-        if answer is not None and answer.is_reopened:
-            self._attach(self.host.driver)
-            self.show_commands()
+        before = self.list_options()
+        answer = await commands.run_command(line, self.session, self._questions)
+        options = self.list_options()
+        if options != before:
+            self._outbox.put(
+                ConfigOptionUpdate(session_update="config_option_update", config_options=options)
+            )
         return answer
 
     def _show_notes(self) -> None:
-        if isinstance(pending(self.host.driver.transcript), AskModel | RunTools):
+        if isinstance(pending(self.session.driver.transcript), AskModel | RunTools):
             self._notes.append(UNFINISHED_NOTE)
         notes, self._notes = self._notes, []
         for note in notes:
@@ -227,7 +233,7 @@ class EditorSession:
         """Stop the turn, if one runs; asked twice, it is stopped once."""
         if self.is_busy and not self._is_cancelled:
             self._is_cancelled = True
-            self.host.driver.interrupt()
+            self.session.driver.interrupt()
 
     def check_idle(self, action: str) -> None:
         if self.is_busy:
@@ -240,31 +246,24 @@ class EditorSession:
 
     @property
     def modes(self) -> SessionModeState:
-        return session_options.describe_modes(self.host)
+        return session_options.describe_modes(self.session)
 
     def list_options(self) -> list[session_options.ConfigOption]:
-        return session_options.list_options(self.host)
+        return session_options.list_options(self.session)
 
     async def change_option(self, option: str, value: object) -> None:
         if option != session_options.MODE:
             self.check_idle(f"change the {option}")
-        driver, mode = self.host.driver, self.host.mode
-        try:
-            await session_options.change_option(self.host, option, value)
-        finally:
-            if self.host.driver is not driver:
-                self._attach(self.host.driver)
-        if self.host.mode != mode:
-            self._show_mode()
+        await session_options.change_option(self.session, option, value)
 
-    def _show_mode(self) -> None:
-        update = CurrentModeUpdate(
-            session_update="current_mode_update", current_mode_id=self.host.mode
+    def show_mode(self) -> None:
+        mode = self.session.permissions.mode
+        self._outbox.put(
+            CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
         )
-        self._outbox.put(update)
 
     def change_mode(self, mode: str) -> None:
-        self.host.change_mode(mode)
+        self.session.permissions.change_mode(mode)
         options = self.list_options()
         self._outbox.put(
             ConfigOptionUpdate(session_update="config_option_update", config_options=options)
@@ -276,29 +275,31 @@ class EditorSession:
         await self._client.session_update(session_id=self.id, update=update)
 
     def _get_usage(self) -> Usage:
-        return self.host.driver.total_usage
+        return self.session.driver.total_usage
 
     def _on_terminal(self, command: str, terminal_id: str) -> None:
         self._updates.attach_terminal(command, terminal_id)
 
-    def _show_note(self, text: str) -> None:
+    def show_message(self, text: str, tone: Tone = "plain") -> None:
         if self.is_busy:
             self._updates.show_note(redact_for_display(text))
         else:
             self._notes.append(text)  # shown with the next prompt
 
-    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+    async def ask_approval(
+        self, conversation: Conversation, approval: PendingApproval
+    ) -> Approval | Denial | None:
         assert self._questions is not None, "an open session can ask"
         return await self._questions.ask_approval(approval)
 
-    async def _ask_user(self, question: ModelQuestion) -> str | None:
+    async def ask_user(self, conversation: Conversation, question: ModelQuestion) -> str | None:
         assert self._questions is not None, "an open session can ask"
         return await self._questions.ask_user(question)
 
     def _wrap_workspace(self, workspace: LazyWorkspace) -> EditorWorkspace | None:
         if not self._files.can_read and not self._files.can_write and self._terminals is None:
             return None
-        folders = (self.host.folder, *self.host.list_added_folders())
+        folders = (self.session.folder, *self.session.list_added_folders())
         run = self._terminals.run if self._terminals is not None else None
         return EditorWorkspace(workspace, self._files, folders, run)
 

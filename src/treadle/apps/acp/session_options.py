@@ -16,8 +16,8 @@ from acp.schema import (
     SessionModeState,
 )
 
-from treadle.apps.conversation.local_host import LocalHost
-from treadle.apps.conversation.modes import MODE_DESCRIPTIONS
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.core.errors import ConfigError
 
@@ -27,26 +27,28 @@ EFFORT_DESCRIPTIONS = {"auto": "as the model's maker recommends", "none": "as li
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
-def describe_modes(host: LocalHost) -> SessionModeState:
+def describe_modes(session: HostedSession) -> SessionModeState:
     modes = [
         SessionMode(id=mode, name=mode, description=MODE_DESCRIPTIONS.get(mode))
-        for mode in host.modes
+        for mode in session.permissions.modes
     ]
-    if host.mode not in host.modes:  # from a settings file
-        modes.append(SessionMode(id=host.mode, name=host.mode))
-    return SessionModeState(current_mode_id=host.mode, available_modes=modes)
+    current = session.permissions.mode
+    if current not in session.permissions.modes:  # from a settings file
+        modes.append(SessionMode(id=current, name=current))
+    return SessionModeState(current_mode_id=current, available_modes=modes)
 
 
-def list_options(host: LocalHost) -> list[ConfigOption]:
-    modes = [(mode.id, mode.description or "") for mode in describe_modes(host).available_modes]
+def list_options(session: HostedSession) -> list[ConfigOption]:
+    modes = [(mode.id, mode.description or "") for mode in describe_modes(session).available_modes]
+    model, thinking = session.model.card.name, session.model.thinking
     return [
-        _make_select(MODE, "Mode", "mode", host.mode, modes),
-        _make_select(MODEL, "Model", "model", host.model.name, list_usable_models(host)),
-        _make_select(THINKING, "Thinking", "thought_level", host.thinking, _list_efforts(host)),
+        _make_select(MODE, "Mode", "mode", session.permissions.mode, modes),
+        _make_select(MODEL, "Model", "model", model, list_usable_models(session)),
+        _make_select(THINKING, "Thinking", "thought_level", thinking, _list_efforts(session)),
     ]
 
 
-async def change_option(host: LocalHost, option: str, value: object) -> None:
+async def change_option(session: HostedSession, option: str, value: object) -> None:
     """ConfigError if there is no such option, or it cannot have this value."""
     if option not in (MODE, MODEL, THINKING):
         known = f"{MODE}, {MODEL}, {THINKING}"
@@ -54,36 +56,38 @@ async def change_option(host: LocalHost, option: str, value: object) -> None:
     if not isinstance(value, str):
         raise ConfigError(f"the option {option!r} has a text as its value, not {value!r}")
     if option == MODE:
-        host.change_mode(value)
+        session.permissions.change_mode(value)
     elif option == MODEL:
-        await host.change_model(value)
+        await session.model.change(value)
     else:
-        efforts = [name for name, _ in _list_efforts(host)]
+        efforts = [name for name, _ in _list_efforts(session)]
         if value not in efforts:
             raise ConfigError(f"thinking cannot be {value!r}; it is one of {', '.join(efforts)}")
-        await host.change_thinking(value)
+        await session.model.change_thinking(value)
 
 
-def list_usable_models(host: LocalHost) -> list[tuple[str, str]]:
+def list_usable_models(session: HostedSession) -> list[tuple[str, str]]:
     """The model of the session, then the models whose providers have a key here."""
     from treadle.models.registry import KNOWN_PROVIDERS, find_key
     from treadle.models.registry.default_model import describe_card
 
-    card = host.model
+    card = session.model.card
     usable = {
         provider.name
         for provider in KNOWN_PROVIDERS.values()
         if provider.needs_key and find_key(provider, os.environ)
     }
-    rows = [(name, text) for name, text in host.list_models() if name.split("/")[0] in usable]
+    rows = [
+        (name, text) for name, text in session.model.list_names() if name.split("/")[0] in usable
+    ]
     return [(card.name, describe_card(card)), *(row for row in rows if row[0] != card.name)]
 
 
-def _list_efforts(host: LocalHost) -> list[tuple[str, str]]:
+def _list_efforts(session: HostedSession) -> list[tuple[str, str]]:
     names = SETTINGS_BY_NAME["thinking"].choices
     efforts = [(effort, EFFORT_DESCRIPTIONS.get(effort, "")) for effort in names]
-    if host.thinking not in names:  # a number of tokens
-        efforts.append((host.thinking, "tokens"))
+    if session.model.thinking not in names:  # a number of tokens
+        efforts.append((session.model.thinking, "tokens"))
     return efforts
 
 

@@ -19,6 +19,10 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
+from acp import RequestError
+from acp.interfaces import Client
+from acp.schema import ClientCapabilities
+from pydantic import ValidationError
 
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.core.contracts.workspace import (
@@ -31,6 +35,41 @@ from treadle.core.contracts.workspace import (
 from treadle.core.contracts.wrapped import WrappedWorkspace
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import find_protected_part
+
+READ_SECONDS = 20.0
+WRITE_SECONDS = 60.0
+
+
+class ClientFiles:
+    """The files of one session; `session_id` is known when the session is open."""
+
+    def __init__(self, client: Client, capabilities: ClientCapabilities) -> None:
+        self._client = client
+        self.session_id = ""
+        self.can_read = bool(capabilities.fs and capabilities.fs.read_text_file)
+        self.can_write = bool(capabilities.fs and capabilities.fs.write_text_file)
+
+    async def read(self, path: Path) -> str | None:
+        request = self._client.read_text_file(session_id=self.session_id, path=str(path))
+        try:
+            return (await asyncio.wait_for(request, READ_SECONDS)).content
+        except (RequestError, ConnectionError, ValidationError, TimeoutError):
+            return None
+
+    async def write(self, path: Path, text: str) -> bool:
+        request = self._client.write_text_file(
+            session_id=self.session_id, path=str(path), content=text
+        )
+        try:
+            await asyncio.wait_for(request, WRITE_SECONDS)
+        except RequestError:
+            return False
+        except (ConnectionError, ValidationError, TimeoutError) as error:
+            raise WorkspaceError(
+                f"the editor did not confirm that it wrote {path}; read the file to see what it has"
+            ) from error
+        return True
+
 
 MAX_EDITOR_BYTES = 8 << 20  # a larger file is not asked of the editor
 NEW_FILE_MODE = 0o644

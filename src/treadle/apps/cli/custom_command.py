@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.apps.assembly import AgentSession
 from treadle.apps.console.console import UsageError, print_error
-from treadle.apps.conversation.command_expansion import UNAPPROVED, expand_command
+from treadle.apps.conversation.commands.expansion import UNAPPROVED, expand_command
 from treadle.apps.settings.claude_settings import translate_model
 from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
 from treadle.apps.settings.extensions import is_command_approved
@@ -37,16 +37,10 @@ class NamedCommand(msgspec.Struct, frozen=True):
 
     async def expand(self, session: AgentSession, settings: Settings) -> tuple[UserContent, ...]:
         """Its message; what it allows is allowed for this turn."""
-        is_approved = is_command_approved(self.folder, self.command)
-        if not is_approved:
+        if not is_command_approved(self.folder, self.command):
             print_error(f"treadle: /{self.command.name}: {UNAPPROVED}")
         added = list_added_folders(settings, self.folder)
-        message = await expand_command(
-            session, self.command, self.arguments, is_approved=is_approved, added_folders=added
-        )
-        if is_approved:
-            session.policy.grant(self.command.allowed_tools)
-        return message.content
+        return (await expand_command(session, self.command, self.arguments, added)).content
 
 
 async def expand_server_prompt(
@@ -62,7 +56,7 @@ async def expand_server_prompt(
         if _is_file_name(name):
             return prompt
         raise UsageError(_describe_unknown(name))
-    from treadle.apps.conversation.mcp_prompts import expand_prompt
+    from treadle.apps.conversation.commands.mcp_prompts import expand_prompt
 
     await session.agent.config.source.open()
     wait = settings.server_wait

@@ -120,7 +120,7 @@ def _describe_peer_command(word: str, rest: list[str]) -> str:
     prompt without quotes."""
     if word.startswith("-") or " " in word or not word:
         return ""
-    from treadle.apps.peer_names import PEER_SUBCOMMANDS
+    from treadle.apps.conversation.commands.peer_names import PEER_SUBCOMMANDS
 
     is_command = not rest or rest[0].startswith("-") or " " in rest[0]
     return PEER_SUBCOMMANDS[word].describe() if is_command and word in PEER_SUBCOMMANDS else ""

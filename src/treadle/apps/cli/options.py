@@ -156,7 +156,7 @@ def _find_short_option(letter: str) -> CliOption:
 
 def _describe_peer_option(name: str) -> str:
     """What an option of Claude Code or Codex is here; "" if it is none of theirs."""
-    from treadle.apps.peer_names import PEER_OPTIONS
+    from treadle.apps.conversation.commands.peer_names import PEER_OPTIONS
 
     return f"; {PEER_OPTIONS[name].describe()}" if name in PEER_OPTIONS else ""
 

@@ -8,7 +8,8 @@ from typing import Literal
 import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.conversation import Conversation, PendingQuestion
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
 from treadle.core.steps import PendingApproval
@@ -116,6 +117,35 @@ def open_network(approval: PendingApproval) -> Arguments | None:
     if all(risk.kind != "no_network" for risk in approval.risks):
         return None
     return {**(approval.call.arguments or {}), "sandbox": "network"}
+
+
+def answer_approval(
+    conversation: Conversation,
+    question: PendingQuestion,
+    answer: str | None,
+    text: str = "",
+    arguments: Arguments | None = None,
+) -> bool:
+    """Pass an answer to the conversation: `text` is the reason of a no, `arguments` are edited
+    ones. False if it is none of ApprovalAnswer that decides."""
+    approval = question.approval
+    given = (approval.call.arguments or {}) if approval is not None else {}
+    match answer:
+        case "once":
+            conversation.approve(question)
+        case "network" if approval is not None:
+            conversation.approve(question, arguments=open_network(approval))
+        case "session":
+            conversation.approve_for_session(question)
+        case "always":
+            conversation.approve(question, always=True)
+        case "edit":
+            conversation.approve(question, arguments={**given, **(arguments or {})})
+        case "deny":
+            conversation.deny(question, text.strip())
+        case _:
+            return False
+    return True
 
 
 def has_whole_file(approval: PendingApproval) -> bool:

@@ -7,25 +7,33 @@ frontends; knows nothing about terminals.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import msgspec
 
 from treadle.apps.conversation.child_views import ChildViews
+from treadle.apps.conversation.choices import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.context_usage import estimate_change
-from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.state.background_tasks import end_task
-from treadle.apps.conversation.state.blocks import IDLE, Activity, NoteBlock, Tone, ViewBlock
+from treadle.apps.conversation.state.blocks import (
+    IDLE,
+    Activity,
+    NoteBlock,
+    ThinkingBlock,
+    Tone,
+    ViewBlock,
+)
 from treadle.apps.conversation.state.from_transcript import apply_item, build_view
 from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
 from treadle.apps.conversation.state.view_state import (
     ViewState,
     add_block,
+    iterate_blocks,
     replace_block,
     set_queued_messages,
 )
-from treadle.apps.conversation.thought_clock import ThoughtClock
-from treadle.core.events import Event, InputAccepted, RunFailed, WarningRaised
+from treadle.core.events import Event, InputAccepted, RunFailed, ThinkingDelta, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import (
     Approval,
@@ -39,6 +47,37 @@ from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, User
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
+
+
+class ThoughtClock:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = 0.0
+        self._index: int | None = None  # of the first block of the thinking that goes on
+
+    def update(self, view: ViewState, event: Event) -> ViewState:
+        """The view after an event; complete thinking gets its number of words and its time."""
+        if isinstance(event, ThinkingDelta):
+            if self._index is None:
+                self._index, self._started = view.stream_index, self._clock()
+            return view
+        growing = None if view.stream_index is None else view.blocks[view.stream_index]
+        if self._index is None or isinstance(growing, ThinkingBlock):
+            return view
+        index, self._index = self._index, None
+        first = view.blocks[index] if index < len(view.blocks) else None
+        if not isinstance(first, ThinkingBlock):
+            return view  # the reply was discarded
+        words = len(first.text.split())
+        for block in iterate_blocks(view, index + 1):
+            if not isinstance(block, ThinkingBlock) or not block.is_continuation:
+                break
+            words += len(block.text.split())
+        seconds = self._clock() - self._started
+        return replace_block(
+            view, index, msgspec.structs.replace(first, words=words, seconds=seconds)
+        )
+
 
 QuestionAnswer = Approval | Denial | PlanAnswer | str | None
 

@@ -1,7 +1,7 @@
 """What a new session shows before its first message: where it is, what applies, how to begin.
 
 A value, built from the host in a thread: it reads the folder and the list of sessions. The terminal
-renders it (render/first_screen.py), or prints it in words.
+renders it (render/render.py), or prints it in words.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.conversation.host import Host, SessionLine
-from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.session.saved_sessions import SessionLine
+from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.core.contracts.model import ModelCard
 from treadle.lib.text.text import format_age, plural, shorten_home
 
@@ -72,17 +73,16 @@ class FirstScreen(msgspec.Struct, frozen=True):
     ideas: tuple[str, ...]
 
 
-def build_first_screen(host: Host, session_id: str) -> FirstScreen:
+def build_first_screen(session: HostedSession, session_id: str) -> FirstScreen:
     """Reads files: for a thread. Without the session that is open."""
-    has_sessions = "sessions" in host.abilities
-    sessions = host.list_sessions(limit=MAX_SESSIONS + 1) if has_sessions else []
-    settings = {name: value for name, value, _ in host.list_settings()}
+    sessions = session.saved.list_sessions(limit=MAX_SESSIONS + 1)
+    settings = session.settings.format_values()
     return FirstScreen(
-        is_trusted=host.is_trusted,
-        files=tuple(host.list_extension_files()),
+        is_trusted=session.trust.is_given,
+        files=tuple(session.trust.list_files()),
         sandbox=settings.get("sandbox", ""),
         sessions=tuple(one for one in sessions if one.id != session_id)[:MAX_SESSIONS],
-        ideas=choose_ideas(_list_names(host.folder)),
+        ideas=choose_ideas(_list_names(session.folder)),
     )
 
 
@@ -94,14 +94,14 @@ class Fact(msgspec.Struct, frozen=True):
     is_warning: bool = False
 
 
-def list_facts(screen: FirstScreen, host: Host) -> list[Fact]:
+def list_facts(screen: FirstScreen, session: HostedSession) -> list[Fact]:
     """What applies now: it may have changed since the screen was built."""
     return [
-        Fact("folder", shorten_home(host.folder)),
+        Fact("folder", shorten_home(session.folder)),
         Fact("trust", _describe_trust(screen), not screen.is_trusted),
-        Fact("model", _describe_model(host.model)),
-        Fact("mode", describe_mode(host.mode)),
-        _describe_sandbox(screen, host),
+        Fact("model", _describe_model(session.model.card)),
+        Fact("mode", describe_mode(session.permissions.mode)),
+        _describe_sandbox(screen, session),
     ]
 
 
@@ -112,14 +112,14 @@ def describe_session(session: SessionLine) -> tuple[str, str]:
     return title, f"{age}, {plural(session.turns, 'turn')}"
 
 
-def format_first_screen(screen: FirstScreen, host: Host) -> str:
+def format_first_screen(screen: FirstScreen, session: HostedSession) -> str:
     """The whole of it in words, for a terminal that only prints lines."""
-    facts = list_facts(screen, host)
+    facts = list_facts(screen, session)
     lines = [f"{fact.label.capitalize()}: {fact.text}" for fact in facts]
     if screen.sessions:
         lines.append("Last sessions here; a number and enter continues one:")
-    for number, session in enumerate(screen.sessions, 1):
-        lines.append(f"  {number} {', '.join(describe_session(session))}")
+    for number, one in enumerate(screen.sessions, 1):
+        lines.append(f"  {number} {', '.join(describe_session(one))}")
     lines += ["Things to try:", *(f"  {idea}" for idea in screen.ideas)]
     return "\n".join([*lines, "/help lists the commands."])
 
@@ -138,10 +138,10 @@ def _describe_model(card: ModelCard) -> str:
     return f"{card.name}, {prices}"
 
 
-def _describe_sandbox(screen: FirstScreen, host: Host) -> Fact:
+def _describe_sandbox(screen: FirstScreen, session: HostedSession) -> Fact:
     if screen.sandbox == "off":
         return Fact("sandbox", "off: commands can reach all that you can", True)
-    if problem := host.sandbox_problem:
+    if problem := session.sandbox_problem:
         return Fact("sandbox", f"none: {problem}", True)
     return Fact("sandbox", "on: commands write only in this folder")
 

@@ -1,15 +1,14 @@
 """The plan of plan mode: the question about it, the answers, and the plan that was accepted.
 
 All hosts ask it as a question of the model (`ModelQuestion.plan`); the terminal also lets the user
-edit the plan. Used by local_host.py, which gives the tool `present_plan` the user's answer.
+edit the plan. hosted_session.py gives the tool `present_plan` the user's answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
+from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion, PlanAnswer
 from treadle.context.compaction.pins import get_accepted_plan
 from treadle.core.transcript.items import Item, ToolResultItem
 

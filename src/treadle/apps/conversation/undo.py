@@ -23,7 +23,6 @@ from treadle.sessions.history import TurnInfo, fork, list_turns
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
-    from treadle.apps.conversation.host import FileChange
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
     from treadle.workspace.checkpoints.restore import RestoreResult
     from treadle.workspace.checkpoints.restore_plan import (
@@ -36,6 +35,46 @@ if TYPE_CHECKING:
 _RESTORABLE: tuple[Author, ...] = ("agent", "both", "unknown")
 _VERBS = {"added": "bring back", "removed": "delete", "changed": "change"}
 MAX_LISTED_PATHS = 20
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What an undo, a redo or a rewind would do to a file, and who changed it.
+
+    It leaves alone what the user changed: alone, or (`both`) after the agent, in the same lines,
+    unless included. `unknown`: the agent or the user changed it; `doubt` says why. `has_earlier`:
+    there is an earlier version, before a change of the user. `is_merged`: the user changed other
+    lines since, which are kept.
+    """
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    author: Literal["agent", "both", "unknown", "user"] = "agent"
+    has_earlier: bool = False
+    is_merged: bool = False
+    doubt: str = ""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is the agent's change or the user's."""
+        return self.author == "unknown"
+
+    @property
+    def note(self) -> str:
+        notes = {
+            "both": "  (you changed it, too: left alone)",
+            "unknown": f"  ({self.doubt}: may be your change)",
+            "user": f"  (you {self.kind} it: left alone)",
+        }
+        if self.author == "agent" and self.is_merged:
+            return "  (your changes are kept)"
+        return notes.get(self.author, "  (back to your version)" if self.has_earlier else "")
+
+    @property
+    def sign(self) -> str:
+        """What would happen to the file; the user's own changes, which stay, have no sign."""
+        if self.author == "user":
+            return " "
+        return {"added": "+", "removed": "-", "changed": "~"}[self.kind]
 
 
 class NothingButUsersFiles(StoreError):

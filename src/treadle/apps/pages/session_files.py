@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from treadle.apps.conversation.commands.answers import CommandAnswer
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError
 from treadle.sessions.export import read_blocks, render_json, render_markdown
 from treadle.sessions.library import Library
@@ -29,6 +31,12 @@ def encode_session(kind: FileFormat, session_dir: Path) -> bytes:
         return render_session_html(summary, session_dir).encode(errors="backslashreplace")
     text = render_markdown(summary, read_blocks(session_dir))
     return text.encode(errors="backslashreplace")
+
+
+async def export_session(session: HostedSession, name: str) -> CommandAnswer:
+    """`/export NAME`."""
+    target = write_session(await session.flush(), session.folder, name)
+    return CommandAnswer(f"exported to {target}")
 
 
 def write_session(session_dir: Path, folder: Path, name: str) -> Path:

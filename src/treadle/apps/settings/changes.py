@@ -1,6 +1,6 @@
 """Changes a setting in the user's file and says what it was, for `/config KEY VALUE`.
 
-The value is checked first; nothing is written if it is wrong. Used by conversation/local_host.py.
+The value is checked first; nothing is written if it is wrong. Used by conversation/session.
 """
 
 from __future__ import annotations

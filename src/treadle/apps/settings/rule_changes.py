@@ -1,7 +1,7 @@
 """Adds and removes permission rules in settings files, for `/permissions`.
 
 Only files of Treadle are written, never those of Claude Code. A rule that the user adds to a file
-of the project is accepted at once. Used by conversation/local_host.py.
+of the project is accepted at once. Used by conversation/session.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The interactive terminal: full screen or line by line, over one conversation.
 
-    state/     what is shown, a pure function of events    conversation   runs one driver
-    render/    the state as lines of text                  commands       the slash commands
-    widgets/   the Textual widgets                         frontend       base of the two frontends
-    input/     keys, completion, history, clipboard        app, screen    the full screen
-    host       what the frontends need; local_host is it   plain          line by line
+    render/    the state as lines of text                  frontend       base of the two frontends
+    widgets/   the Textual widgets                         app, screen    the full screen
+    input/     keys, history, clipboard, drafts            plain          line by line
+    vim/       vim keys of the prompt                      questions      asks what the agent asks
+
+The session and the slash commands are apps/conversation.
 
 Imported only when the user starts a terminal.
 """

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from treadle.apps.conversation.child_views import ChildWork
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.agents import list_agents, steer_work, stop_work
+from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.tui.agent_commands import steer_work, stop_work
 from treadle.apps.tui.widgets.agent_list import AgentList, WatchLine
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class AgentsView:
 
     async def _choose(self) -> str | None:
         palette = self._screen.palette
-        rows = self._screen.host.list_agents()
+        rows = list_agents(self._screen.session)
         footer = [Text(f"{name}  {text}", palette.faint) for name, text in rows]
         if footer:
             footer.insert(0, Text("agents that can be started", palette.faint))
@@ -99,13 +100,13 @@ class AgentsView:
             return
         text = await self._screen.dialogs.ask_text(f"Message to {work.title}")
         if text and text.strip():
-            self._screen.show_hint(steer_work(self._screen.host, work, text))
+            self._screen.show_hint(steer_work(self._screen.session, work, text))
 
     async def _stop(self, work: ChildWork) -> None:
         if not work.is_running:
             self._screen.show_hint("it has ended already")
             return
         no, yes = ChoiceOption("no", "No", key="n"), ChoiceOption("yes", "Stop it", key="y")
-        if await self._screen.choose(f"Stop {work.title}?", [no, yes]) != "yes":
+        if await self._screen.dialogs.choose(Question(f"Stop {work.title}?", [no, yes])) != "yes":
             return
-        self._screen.show_hint(await stop_work(self._screen.host, work))
+        self._screen.show_hint(await stop_work(self._screen.session, work))

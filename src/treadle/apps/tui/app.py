@@ -1,7 +1,6 @@
 """The app: the full screen (screen.py) with its key bindings.
 
-Each action calls the conversation, the transcript or a dialog. The table of keys that `/help` shows
-is commands.KEY_DESCRIPTIONS.
+Each action calls the conversation, the transcript or a dialog. `/help` shows KEY_DESCRIPTIONS.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from textual import events, on
 from textual.binding import Binding
 from textual.widget import Widget
 
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
@@ -30,11 +30,32 @@ FOREGROUND_HINT = (
 MAX_SEARCH_CHARS = 1_000
 KEY_SECONDS = 1.0  # a key waits at most so long for those before it
 QUIT_SECONDS = 3.0  # for the second ctrl+c
+KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
+    ("enter", "send; shift+enter, or \\ at the end of the line, starts a new line"),
+    ("@ ! /", "mention a file, run a shell command, run a slash command"),
+    ("ctrl+v", "paste text or an image from the clipboard"),
+    ("shift+tab", "next permission mode"),
+    ("esc", "interrupt; clear the prompt; twice on an empty prompt: rewind"),
+    ("up", "earlier messages; with a queued message: edit it"),
+    ("ctrl+r", "search in earlier messages; again: an older one, enter takes it"),
+    ("ctrl+g", "write the message in your editor (VISUAL or EDITOR); also ctrl+x ctrl+e"),
+    ("?", "on an empty prompt: show these keys"),
+    ("ctrl+c", "interrupt or clear the prompt; twice: quit"),
+    ("ctrl+o", "expand or fold the last call"),
+    ("tab", "select blocks above: enter expands, c copies (code first), o opens a link"),
+    ("pgup pgdn", "scroll; ctrl+end returns to the end"),
+    ("ctrl+f", "search; then n and N for more matches"),
+    ("ctrl+y", "copy the last reply"),
+    ("ctrl+t", "show the todo list"),
+    ("ctrl+b", "show the agents at work: watch one, send it a message, stop it"),
+    ("ctrl+z", "suspend"),
+)
 
 
 class TerminalApp(PromptScreen):
     """The screen with its keys."""
 
+    key_descriptions = KEY_DESCRIPTIONS
     BINDINGS = [  # noqa: RUF012 - textual's form
         Binding(MODE_KEY, "next_mode", "mode", priority=True, show=False),
         Binding("escape", "escape", "stop", show=False),
@@ -135,7 +156,7 @@ class TerminalApp(PromptScreen):
             self._last_key = ""  # it had its effect: it is not the first of two
         elif self._conversation is None:
             return
-        elif self._previous_key == "escape" and "rewind" in self.host.abilities:
+        elif self._previous_key == "escape":
             self.status_area.hint = ""
             self.run_command("/rewind")
         else:
@@ -204,10 +225,10 @@ class TerminalApp(PromptScreen):
     def action_next_mode(self) -> None:
         if self._conversation is None:
             return
-        modes = self.host.modes
-        current = modes.index(self.host.mode) if self.host.mode in modes else -1
-        self.host.change_mode(modes[(current + 1) % len(modes)])
-        self.show_mode()
+        permissions = self.session.permissions
+        modes, mode = permissions.modes, permissions.mode
+        current = modes.index(mode) if mode in modes else -1
+        permissions.change_mode(modes[(current + 1) % len(modes)])
 
     def action_unfold(self) -> None:
         self.transcript.toggle_last()
@@ -263,7 +284,7 @@ class TerminalApp(PromptScreen):
         if len(event.parts) > 1 and not self.dialogs.is_open:
             options = [ChoiceOption(str(n), one[:200]) for n, one in enumerate(event.parts)]
             title = "Copy which code?" if event.action == "copy" else "Open which link?"
-            chosen = await self.choose(title, options)
+            chosen = await self.dialogs.choose(Question(title, options))
             self.transcript.focus()
             if chosen is None:
                 return

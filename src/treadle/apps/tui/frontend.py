@@ -1,98 +1,44 @@
-"""Base of the two frontends: opening, switching and closing sessions, input, questions, rewind.
+"""Base of the two frontends: opening and closing sessions, input, commands and their questions.
 
-Subclassed by screen.py (full screen) and plain.py (line by line); commands.py uses it. Draws
-nothing itself. Not an ABC: Textual's App has a metaclass of its own.
+Subclassed by screen.py (full screen) and plain.py (line by line). Draws nothing itself. Not an ABC:
+Textual's App has a metaclass of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from treadle.apps.conversation import trust_dialog
 from treadle.apps.conversation.attachments import Attachments
-from treadle.apps.conversation.child_views import ChildWork
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import begins_with_path, find_host_commands
-from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
-from treadle.apps.conversation.host import (
-    FileChange,
-    Host,
-    HostCallbacks,
-    ModelQuestion,
-    PlanAnswer,
-    TurnLine,
+from treadle.apps.conversation.block_text import format_table
+from treadle.apps.conversation.commands import sessions, table, trust
+from treadle.apps.conversation.commands.answers import (
+    CommandAnswer,
+    Question,
+    ScreenChange,
+    ask_questions,
+    catch_errors,
 )
-from treadle.apps.conversation.limits import LimitReport
-from treadle.apps.conversation.shell_commands import ShellCommands
-from treadle.apps.conversation.state.blocks import NoteBlock, Tone
-from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.conversation.undo import describe_changes
-from treadle.apps.settings.command_files import CustomCommand
-from treadle.apps.tui import agent_commands, questions, queue_menu
+from treadle.apps.conversation.commands.custom import begins_with_path
+from treadle.apps.conversation.commands.shell import ShellCommands
+from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
+from treadle.apps.conversation.session.callbacks import HostCallbacks
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.state.blocks import NoteBlock
+from treadle.apps.tui import questions
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
 from treadle.core.errors import TreadleError
-from treadle.core.loop.driver import Driver
-from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.items import UserItem
-from treadle.lib.text.text import format_age, plural
 
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
 COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
 MEMORY_HINT = "# begins a message here; /remember TEXT adds a line to AGENTS.md or CLAUDE.md"
-
-REWIND_SCOPES = (
-    ChoiceOption("both", "Conversation and files", key="b"),
-    ChoiceOption("conversation", "Conversation only", key="c"),
-)
-
-
-def rewind_scopes(changes: Sequence[FileChange]) -> tuple[ChoiceOption, ...]:
-    """With a choice for the files that the agent and then the user changed, by their names. What
-    changes no file of the user comes first."""
-    both = [change for change in changes if change.author == "both"]
-    may_be_users = any(change.is_doubtful for change in changes)
-    scopes = REWIND_SCOPES[::-1] if both or may_be_users else REWIND_SCOPES
-    if not both:
-        return scopes
-    label = f"Conversation and files, and {_name_users_changes(both)}"
-    return (*scopes, ChoiceOption("all", label, key="a"))
-
-
-def restore_options(action: str, changes: Sequence[FileChange]) -> list[ChoiceOption]:
-    """Which files an undo or redo restores: values are authors, separated by spaces. The first one
-    changes nothing: files of the user are concerned. If there are no others, it counts as done."""
-    both = [change for change in changes if change.author == "both"]
-    doubtful = [change for change in changes if change.is_doubtful]
-    agent = [change for change in changes if change.author == "agent"]
-    options = [ChoiceOption("", "Change nothing", key="n")]
-    if not (doubtful or agent):
-        label = f"Change nothing; the next /{action.lower()} goes on to another turn"
-        options = [ChoiceOption("agent", label, key="n")]
-    if doubtful:
-        label = _capitalize(describe_changes([*agent, *doubtful]))
-        options.append(ChoiceOption("agent unknown", label, key="y"))
-    if agent:
-        label = f"Only what the agent changed: {describe_changes(agent)}"
-        options.append(ChoiceOption("agent", label, key="o"))
-    if both:
-        label = _capitalize(_name_users_changes(both))
-        options.append(ChoiceOption("agent unknown both", label, key="a"))
-    return options
-
-
-def _name_users_changes(changes: Sequence[FileChange]) -> str:
-    contain = "it contains" if len(changes) == 1 else "they contain"
-    return f"{describe_changes(changes)} too ({contain} your changes)"
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]
+NO_SESSION = "there is no session in this folder yet; this is a new one"
 
 
 def format_resume_hint(conversation: Conversation | None) -> str:
@@ -102,29 +48,24 @@ def format_resume_hint(conversation: Conversation | None) -> str:
     return f"to continue this session: treadle --resume {conversation.driver.session_id}"
 
 
-class Frontend:
+class Frontend(HostCallbacks):
     """Shows the session to the user. `key_descriptions` are its keys, for `/help`."""
 
     key_descriptions: Sequence[tuple[str, str]] = ()
 
     def __init__(
         self,
-        host: Host,
+        session: HostedSession,
         options: TerminalOptions,
         question_view: questions.QuestionView,
         dialog_lock: DialogLock,
     ) -> None:
-        self.host = host
+        self.session = session
         self.options = options
-        self.custom_commands: Sequence[CustomCommand] = ()
-        self.callbacks = HostCallbacks(
-            self._ask_approval, self._ask_user, lambda text: self.show_message(text, "faint")
-        )
-        self.attachments = Attachments(host.folder, host.list_added_folders)
-        self.shell_commands = ShellCommands(host)
+        self.attachments = Attachments(session.folder, session.list_added_folders)
+        self.shell_commands = ShellCommands(session)
         self._question_view = question_view
         self.dialog_lock = dialog_lock
-        self._conversation: Conversation | None = None
         self._shown_question: PendingQuestion | None = None
         self._question_task: asyncio.Task[None] | None = None
         self._is_question_hidden = False
@@ -134,36 +75,18 @@ class Frontend:
         self.unshown_messages: list[str] = []
 
     @property
+    def _conversation(self) -> Conversation | None:
+        return self.session.conversation
+
+    @property
     def conversation(self) -> Conversation:
         assert self._conversation is not None, "a session is open"
         return self._conversation
 
     # --- for the frontends to fill in ----------------------------------------------------
 
-    def show_message(self, text: str, tone: Tone = "plain") -> None:
-        """Show lines to the user; they are not part of the session."""
-        raise NotImplementedError
-
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        filterable: bool = False,
-        message: str = "",
-        current: str = "",
-        by_user: bool = True,
-    ) -> str | None:
-        """The value of the chosen option, or None if the user cancels. `message` is shown above
-        the options; `current` is the value to start at; `by_user`: the user has just opened it."""
-        raise NotImplementedError
-
-    def run_command(self, line: str) -> None:
-        """Run a slash command."""
-        raise NotImplementedError
-
-    def _is_command(self, name: str) -> bool:
-        """Whether there is a slash command of this name."""
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it beside the work of the frontend, which shows its errors."""
         raise NotImplementedError
 
     def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
@@ -172,20 +95,6 @@ class Frontend:
 
     def change_theme(self, name: str) -> None:
         raise NotImplementedError
-
-    def show_mode(self) -> None:
-        raise NotImplementedError
-
-    def show_hint(self, text: str) -> None:
-        """Show a line until something else happens; "" removes it."""
-
-    async def show_panel(self, title: str, text: str, note: str) -> None:
-        """Show Markdown until the user closes it; it is not part of the session."""
-        self.show_message(f"{title}\n{text}\n{note}")
-
-    async def run_in_terminal(self, *argv: str) -> bool:
-        """Run a program in the terminal, in place of this one; False if that is not possible."""
-        return False
 
     @contextmanager
     def _release_terminal(self) -> Iterator[None]:
@@ -200,10 +109,10 @@ class Frontend:
         problem: EditorError | asyncio.CancelledError | None = None
         self._is_editor_open = True
         try:
-            command = find_editor(self.host.folder)
+            command = find_editor(self.session.folder)
             with self._release_terminal():
                 try:  # Textual takes the screen back only if nothing is raised
-                    return await edit_text(text, command, self.host.folder), ""
+                    return await edit_text(text, command, self.session.folder), ""
                 except (EditorError, asyncio.CancelledError) as error:
                     problem = error
             raise problem
@@ -212,18 +121,7 @@ class Frontend:
         finally:
             self._is_editor_open = False
 
-    def apply_settings(self) -> None:
-        """The settings of the user have changed."""
-
     def quit(self) -> None:
-        raise NotImplementedError
-
-    def _on_change(self) -> None:
-        """The view has changed."""
-        raise NotImplementedError
-
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
-        """Another session is open."""
         raise NotImplementedError
 
     def _exit_with(self, code: int, message: str = "") -> None:
@@ -235,103 +133,55 @@ class Frontend:
     def _notify_user(self, message: str) -> None:
         """Something needs attention; the user may be looking at another window."""
 
-    async def choose_with_preview(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        preview: Callable[[str], Awaitable[Sequence[str]]],
-    ) -> str | None:
-        """A choice that shows lines about the marked option, where that is possible."""
-        return await self.choose(title, options, filterable=True)
-
-    async def show_agents(self) -> None:
-        """Show the agents at work, then those that can be started."""
-        self.show_message(agent_commands.format_agents(self.conversation.children, self.host))
-
-    def watch_agent(self, work: ChildWork | None) -> str:
-        """Show what an agent does from now on; None: no more. Returns a message."""
-        return "ctrl+b shows the agents; enter watches one"
-
-    async def _choose_turn(
-        self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
-    ) -> str | None:
-        return await self.choose("Rewind to before this message", options, filterable=True)
-
-    async def _choose_for_files(
-        self, title: str, changes: Sequence[FileChange], options: Sequence[ChoiceOption]
-    ) -> str | None:
-        """A choice below a list of files."""
-        lines = [f"{change.sign} {change.path}{change.note}" for change in changes]
-        return await self.choose(title, options, message="\n".join(lines))
-
-    # --- sessions ------------------------------------------------------------------------
+    # --- start and end -------------------------------------------------------------------
 
     async def _start_up(self) -> bool:
         """Ask for trust, open the session, send the first message; False if it exits."""
         try:
-            if not await trust_dialog.ask_at_start(self.host, self.choose):
-                self._exit_with(0)
-                return False
+            answer = await ask_questions(trust.ask_at_start(self.session), self._ask)
         except (TreadleError, OSError) as error:
-            self._exit_with(EXIT_USAGE, f"treadle: {error}")
+            answer = CommandAnswer(str(error), "error")
+        if answer is None or answer.screen is not None:
+            self._exit_with(0)
+            return False
+        if answer.tone == "error":
+            self._exit_with(EXIT_USAGE, f"treadle: {answer.note}")
             return False
         resume = self.options.resume
         if self.options.picks_session:
             resume = await self._pick_first_session()
-        if not await self._open_session(resume):
+        try:
+            await self.session.open(self, resume=resume)
+        except (TreadleError, OSError) as error:
+            self._exit_with(EXIT_USAGE, f"treadle: {error}")
             return False
         if self.options.prompt:
             self._send(self.options.prompt)
         return True
 
     async def _pick_first_session(self) -> str | None:
-        from treadle.apps.tui.session_picker import NO_SESSION, list_session_options, pick_session
-
-        options = list_session_options(self.host)
-        if not options:
+        title = "Resume a session (esc starts a new one)"
+        asked = sessions.ask_for_session(self.session, title)
+        if asked is None:
             self.unshown_messages.append(NO_SESSION)
             return None
-        title = "Resume a session (esc starts a new one)"
-        return await pick_session(self, options, title)
+        answer = await ask_questions(asked, self._ask)
+        return answer.screen.resume if answer is not None and answer.screen is not None else None
 
-    async def _open_session(self, resume: str | None) -> bool:
-        try:
-            driver = await self.host.open(self.callbacks, resume=resume)
-        except (TreadleError, OSError) as error:
-            self._exit_with(EXIT_USAGE, f"treadle: {error}")
-            return False
-        self._attach_driver(driver)
-        return True
-
-    def _attach_driver(
-        self, driver: Driver, *, has_notes: bool = True, view: ViewState | None = None
-    ) -> None:
-        """Show a session; `view` is what the user sees of it already."""
-        self.custom_commands, problems = find_host_commands(self.host)
-        conversation = Conversation(
-            driver, self._on_change, self.edit_messages, view, self.host.allow_for_session
-        )
-        if "budget" in self.host.abilities:
-            driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
-        if has_notes and self.host.is_trust_declined and not self.host.is_trusted:
-            conversation.show_block(NoteBlock(trust_dialog.DECLINED_NOTE))
-        for note in (*self.host.notes, *problems) if has_notes else ():
-            conversation.show_block(NoteBlock(note))
+    def prepare_conversation(self, conversation: Conversation, notes: Sequence[str]) -> None:
+        if notes and self.session.trust.is_declined and not self.session.trust.is_given:
+            conversation.show_block(NoteBlock(trust.DECLINED_NOTE))
         unshown, self.unshown_messages = self.unshown_messages, []
-        for text in unshown:
-            conversation.show_block(NoteBlock(text))
+        super().prepare_conversation(conversation, (*notes, *unshown))
         if conversation.has_unfinished_turn:
             unfinished = "the last turn is not finished; press enter to continue it"
             conversation.show_note(unfinished, "warning")
-        self._conversation = conversation
-        conversation.start()
-        self._on_session_attached(conversation, is_shown=view is not None)
 
     async def _load_first_screen(self, conversation: Conversation) -> bool:
         """Set `first_screen`; False if that is not possible, or another session is open."""
         session_id = conversation.driver.session_id
         try:
-            loaded = await asyncio.to_thread(build_first_screen, self.host, session_id)
+            loaded = await asyncio.to_thread(build_first_screen, self.session, session_id)
         except (TreadleError, OSError):
             return False  # the work does not depend on it
         if conversation is self._conversation:
@@ -346,36 +196,6 @@ class Frontend:
         self.run_command(f"/resume {listed[number - 1].id}")
         return True
 
-    async def reopen_session(
-        self, open_driver: Callable[[], Awaitable[Driver]], *, has_notes: bool = True
-    ) -> bool:
-        """The same for the same session, whose messages and notes stay on the screen."""
-        return await self.switch_session(open_driver, has_notes=has_notes, keeps_view=True)
-
-    async def switch_session(
-        self,
-        open_driver: Callable[[], Awaitable[Driver]],
-        *,
-        has_notes: bool = True,
-        keeps_view: bool = False,
-    ) -> bool:
-        """Close the session and open another one. If that fails, show the error, reopen the first
-        session and return False. Without `has_notes` the user has seen the notes of the session."""
-        conversation, driver = self.conversation, self.conversation.driver
-        previous = driver.session_id if len(driver.history) else None
-        self._conversation = None  # no input and no drawing without a session
-        await conversation.aclose()
-        try:
-            driver = await open_driver()
-        except (TreadleError, OSError) as error:
-            if await self._open_session(previous):
-                self.show_message(str(error), "error")
-            return False
-        keeps_view = keeps_view and not conversation.view.is_busy
-        view = conversation.view if keeps_view else None
-        self._attach_driver(driver, has_notes=has_notes, view=view)
-        return True
-
     async def _close_session(self, conversation: Conversation | None) -> None:
         task = self._question_task
         if task is not None and task is not asyncio.current_task():
@@ -384,7 +204,7 @@ class Frontend:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 if conversation is not None:
                     await conversation.aclose()
-                await self.host.aclose()
+                await self.session.aclose()
         except TimeoutError:
             pass  # the journal is append-only: it is valid at any point
 
@@ -402,10 +222,10 @@ class Frontend:
                 self.conversation.resume()
         elif line in COMMAND_WORDS:
             self.run_command(f"/{line}")
-        elif line.startswith("/") and not self._is_path(line):
+        elif line.startswith("/") and not begins_with_path(line, self.list_summaries()):
             self.run_command(line)
         elif line.startswith("!") and len(line) > 1:
-            self._track_task(self.shell_commands.start(self.conversation, line[1:].strip()))
+            self._track_task(self.shell_commands.start(line[1:].strip()))
         else:
             self.first_screen = None
             item = self.attachments.build_item(text.rstrip())
@@ -414,28 +234,88 @@ class Frontend:
             if line.startswith("# ") and "\n" not in line:
                 self.show_message(MEMORY_HINT)
 
-    def _is_path(self, line: str) -> bool:
-        return begins_with_path(line, self._is_command)
+    def list_summaries(self) -> dict[str, str]:
+        """What each slash command does, by its name."""
+        return dict(table.list_summaries(self.session))
 
-    def edit_messages(self, items: Sequence[UserItem]) -> None:
+    def return_messages(self, items: Sequence[UserItem]) -> None:
         """Put messages that were queued back into the prompt."""
         self.set_prompt_text("\n".join(self.attachments.restore(item) for item in items))
 
-    async def edit_queue(self) -> None:
-        """Let the user edit, move or remove queued messages."""
-        await queue_menu.edit_queue(self)
+    # --- commands ------------------------------------------------------------------------
 
-    def toggle_vim_keys(self) -> str:
-        """Turn the vim keys of the prompt on or off; a message about it."""
-        return "vim keys work only on the full screen"
+    def run_command(self, line: str) -> None:
+        """Run a slash command."""
+        self.start_task(self._run_command(line))
+
+    async def _run_command(self, line: str) -> None:
+        async with self.dialog_lock.sequence():
+            answer = await table.run_command(self.session, line)
+            while answer.screen is None or not await self.change_screen(answer.screen):
+                if answer.note:
+                    self.show_message(answer.note, answer.tone)
+                if answer.message is not None:
+                    self.conversation.submit(answer.message)
+                asked = await ask_questions(answer, self._ask)
+                if answer.question is None or asked is None:
+                    break
+                answer = asked
+        if not self.session.is_open and answer.tone == "error":
+            self._exit_with(EXIT_USAGE, f"treadle: {answer.note}")
+
+    async def change_screen(self, change: ScreenChange) -> bool:
+        """Whether it shows all of the answer; otherwise its note follows."""
+        match change.name:
+            case "session":
+                return await self._show_session(change)
+            case "prompt":
+                self.set_prompt_text(change.value, is_selected=True)
+            case "theme":
+                self.change_theme(change.value)
+            case "help":
+                parts = (format_table(change.rows), format_table(self.key_descriptions))
+                self.show_message("\n\n".join(parts))
+                return True
+            case "export":
+                from treadle.apps.pages.session_files import export_session
+
+                self._show_note(await catch_errors(export_session(self.session, change.value)))
+                return True
+            case "quit":
+                self.quit()
+        return False
+
+    def _show_note(self, answer: CommandAnswer) -> None:
+        self.show_message(answer.note, answer.tone)
+
+    async def _show_session(self, change: ScreenChange) -> bool:
+        session = self.session
+        try:
+            await session.switch(lambda: session.start(change.resume, fork=change.fork))
+        except (TreadleError, OSError) as error:
+            self.show_message(str(error), "error")
+            return True
+        return False
+
+    async def _ask(self, question: Question) -> str | None:
+        """The value of the chosen option, or None if the user cancels, or the question expires."""
+        if question.default:
+            return question.default
+        if question.expires is None:
+            return await self._question_view.choose(question)
+        choosing = asyncio.ensure_future(self._question_view.choose(question))
+        expiring = asyncio.ensure_future(question.expires())
+        try:
+            await asyncio.wait((choosing, expiring), return_when=asyncio.FIRST_COMPLETED)
+            if choosing.done():
+                return choosing.result()
+            self.show_message(expiring.result())
+            return None
+        finally:
+            choosing.cancel()
+            expiring.cancel()
 
     # --- questions -----------------------------------------------------------------------
-
-    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
-        return await self.conversation.ask_approval(approval)
-
-    async def _ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
-        return await self.conversation.ask_user(question)
 
     def _show_first_question(self) -> None:
         """Ask the first open question; one that is no longer open is taken down."""
@@ -455,76 +335,3 @@ class Frontend:
     async def _ask_question(self, conversation: Conversation, question: PendingQuestion) -> None:
         async with self.dialog_lock.sequence():
             await questions.ask_question(self._question_view, conversation, question)
-
-    # --- undo, redo, rewind --------------------------------------------------------------
-
-    async def undo(self, path: str = "") -> None:
-        named = [path] if path else []
-        changes = await self.host.preview_undo(named)
-        unnamed = [change for change in changes if change.path != path]
-        include = await self._choose_files("Undo", unnamed)
-        if include is not None:
-            self.show_message(await self.host.undo([*named, *include]))
-
-    async def redo(self, path: str = "") -> None:
-        named = [path] if path else []
-        changes = await self.host.preview_redo(named)
-        unnamed = [change for change in changes if change.path != path]
-        include = await self._choose_files("Redo", unnamed)
-        if include is not None:
-            self.show_message(await self.host.redo([*named, *include]))
-
-    async def _choose_files(self, action: str, changes: Sequence[FileChange]) -> list[str] | None:
-        """The files to restore beside those that only the agent changed; asks if there may be
-        some. None: the user changed their mind."""
-        asked = [one for one in changes if one.is_doubtful or one.author == "both"]
-        if not asked:
-            return []
-        title = f"{action}: some of these changes are yours or may be yours"
-        chosen = await self._choose_for_files(title, changes, restore_options(action, changes))
-        authors = (chosen or "").split()
-        return [change.path for change in asked if change.author in authors] if authors else None
-
-    async def rewind(self) -> None:
-        turns = {turn.turn_id: turn for turn in reversed(self.host.list_turns())}
-        if not turns:
-            self.show_message("there is no turn to rewind to")
-            return
-        now = time.time()
-        options = []
-        for turn in turns.values():
-            label = " ".join(turn.text.split())[:200] or "(continued without a message)"
-            options.append(ChoiceOption(turn.turn_id, label, format_age(now - turn.time)))
-        chosen = await self._choose_turn(turns, options)
-        if chosen is None:
-            return
-        changes = await self._preview_rewind(turns[chosen])
-        doubtful = [change.path for change in changes if change.is_doubtful]
-        restored = [change for change in changes if change.is_doubtful or change.author == "agent"]
-        both = [change.path for change in changes if change.author == "both"]
-        scope: str | None = "conversation"
-        if restored or both:
-            title = f"{plural(len(restored), 'file')} would change"
-            scope = await self._choose_for_files(title, changes, rewind_scopes(changes))
-        if scope is not None:
-            included = [*doubtful, *both] if scope == "all" else doubtful
-            await self._rewind_to(turns[chosen], with_files=scope in ("both", "all"), also=included)
-
-    async def _rewind_to(self, turn: TurnLine, *, with_files: bool, also: Sequence[str]) -> None:
-        summary = ""
-
-        async def open_driver() -> Driver:
-            nonlocal summary
-            driver, summary = await self.host.rewind(turn.turn_id, files=with_files, include=also)
-            return driver
-
-        if await self.switch_session(open_driver):
-            self.set_prompt_text(turn.text, is_selected=True)
-            files = f"; files: {summary}" if summary else ""
-            self.show_message(f"rewound to before turn {turn.number}{files}")
-
-    async def _preview_rewind(self, turn: TurnLine) -> list[FileChange]:
-        try:
-            return await self.host.preview_rewind(turn.turn_id) if turn.has_files else []
-        except TreadleError:
-            return []

@@ -8,11 +8,13 @@ scrolls, searches and selects. Without mouse and without an alternate screen.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import cast
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.style import Style
 from rich.text import Text
-from textual._compositor import InlineUpdate
+from textual._compositor import CompositorUpdate, InlineUpdate
 from textual.app import ComposeResult
 from textual.driver import Driver
 from textual.geometry import Offset
@@ -30,11 +32,52 @@ from treadle.apps.conversation.state.blocks import (
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.input.inline_driver import InlineDriver
-from treadle.apps.tui.render.inline_update import ScrollbackUpdate, count_rows_above, trim_strip
 from treadle.apps.tui.render.markdown import CONSOLE, make_printable
 from treadle.apps.tui.render.render import is_tight, render_block
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.lib.text.text import plural
+
+CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
+
+
+class ScrollbackUpdate(CompositorUpdate):
+    """Written with the cursor at the first row of the app, and leaves it there."""
+
+    def __init__(self, finished: Sequence[Strip], rows: Sequence[Strip]) -> None:
+        self._finished = finished
+        self._rows = rows
+
+    def render_segments(self, console: Console) -> str:
+        lines = [strip.render(console) + CLEAR_LINE for strip in (*self._finished, *self._rows)]
+        back = f"\x1b[{len(self._rows) - 1}A" if len(self._rows) > 1 else ""
+        return "\r\n".join(lines) + CLEAR_BELOW + back + "\r"
+
+
+def trim_strip(strip: Strip) -> Strip:
+    """Without the blanks at the end that cannot be seen."""
+    end = 0
+    position = 0
+    for segment in strip:
+        has_look = _is_visible_blank(segment.style)
+        text = segment.text if has_look else segment.text.rstrip(" ")
+        position += segment.cell_length
+        if text:
+            end = position - (len(segment.text) - len(text))
+    return strip.crop(0, end)
+
+
+def _is_visible_blank(style: Style | None) -> bool:
+    return style is not None and bool(style.reverse or style.underline)
+
+
+def count_rows_above(widths: Sequence[int], cursor: tuple[int, int], new_width: int) -> int:
+    """How far the cursor is below the first row of the app after a resize: rows that do not fit any
+    more are wrapped by the terminal. `widths` are those of the rows."""
+    width = max(new_width, 1)
+    x, y = cursor
+    above = sum(max(1, -(-one // width)) for one in widths[:y])
+    return above + x // width
+
 
 MAX_RESUMED_BLOCKS = 200  # of a resumed session that are printed
 KEPT_BLOCKS = 64  # of those that are printed, to notice that a reply was discarded
@@ -79,7 +122,7 @@ class InlineApp(TerminalApp):
     def on_ready(self) -> None:
         self.app_suspend_signal.subscribe(self, lambda _: self._erase(), immediate=True)
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._last_printed.clear()
             count = len(conversation.view.blocks)
@@ -87,7 +130,7 @@ class InlineApp(TerminalApp):
             if self._printed_count:
                 earlier = plural(self._printed_count, "earlier block")
                 self._print_block(NoteBlock(f"{earlier} not shown; /export writes all of them"))
-        super()._on_session_attached(conversation, is_shown=is_shown)
+        super().attach_conversation(conversation, is_shown=is_shown)
 
     def _count_note_rows(self, conversation: Conversation) -> int:
         return 0  # they are printed above the app

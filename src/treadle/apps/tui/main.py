@@ -1,6 +1,6 @@
-"""Entry point of the terminal: makes the host, runs a frontend, returns the exit code.
+"""Entry point of the terminal: makes the session, runs a frontend, returns the exit code.
 
-The command line calls `start`; a caller with its own Host calls `run`. Textual is imported only
+The command line calls `start`; a caller with its own session calls `run`. Textual is imported only
 for the full screen.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import treadle_home
 from treadle.apps.tui.options import TerminalOptions
@@ -39,11 +39,10 @@ def start(
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
-    from treadle.apps.conversation.local_host import LocalHost
     from treadle.apps.settings.rules import is_trusted
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
-    host = LocalHost(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
+    session = HostedSession(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
     home = treadle_home()
     options = TerminalOptions(
         resume,
@@ -58,15 +57,15 @@ def start(
         notify=settings.notify,
         reduced_motion=settings.reduced_motion,
     )
-    return run(host, options)
+    return run(session, options)
 
 
-def run(host: Host, options: TerminalOptions) -> int:
+def run(session: HostedSession, options: TerminalOptions) -> int:
     """Run until the user quits; the exit code."""
     if _is_plain(options.is_plain):
         from treadle.apps.tui.plain import run_plain
 
-        return run_plain(host, options)
+        return run_plain(session, options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("treadle: not a terminal; use -p PROMPT for one task, or --plain", file=sys.stderr)
         return EXIT_USAGE
@@ -77,11 +76,11 @@ def run(host: Host, options: TerminalOptions) -> int:
     if options.is_inline:
         from treadle.apps.tui.inline import InlineApp
 
-        app = InlineApp(host, options)
+        app = InlineApp(session, options)
     else:
         from treadle.apps.tui.app import TerminalApp
 
-        app = TerminalApp(host, options)
+        app = TerminalApp(session, options)
     app.run(inline=options.is_inline, mouse=not options.is_inline)
     for text in app.unshown_messages:
         print(redact_for_display(text))

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import msgspec
 
-THEME_NAMES = ("dark", "light", "dark-contrast", "light-contrast", "none")
-
 
 class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the

@@ -11,43 +11,37 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from textwrap import indent
-from typing import TextIO
+from typing import Any, TextIO
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.apps.conversation.approval_text import ApprovalAnswer, list_risk_lines
 from treadle.apps.conversation.block_text import replace_controls
-from treadle.apps.conversation.child_views import ChildViews, ChildWork
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.child_views import ChildViews
+from treadle.apps.conversation.commands.answers import ScreenChange
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.first_screen import format_first_screen
-from treadle.apps.conversation.host import Host
-from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.apps.conversation.state.blocks import Tone
-from treadle.apps.tui import commands
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.line_reader import LineReader
-from treadle.apps.tui.input.numbered_answers import find_option, find_options, parse_call_answer
 from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.plain_questions import PlainQuestions
 from treadle.apps.tui.render.plain_transcript import PlainTranscript
 from treadle.apps.tui.render.word_wrap import wrap_words
-from treadle.core.steps import PendingApproval
-from treadle.lib.text.sanitize import escape_invisible
 
 
-def run_plain(host: Host, options: TerminalOptions) -> int:
-    return asyncio.run(PlainFrontend(host, options).run())
+def run_plain(session: HostedSession, options: TerminalOptions) -> int:
+    return asyncio.run(PlainFrontend(session, options).run())
 
 
 class PlainFrontend(Frontend):
-    """The frontend on two streams; also a questions.QuestionView."""
+    """The frontend on two streams; also a plain_questions.LineTerminal."""
 
-    # a line has no initial text
-    hidden_answers: frozenset[ApprovalAnswer] = frozenset({"edit"})
-    hidden_plan_answers: frozenset[str] = frozenset({"edit"})
+    kind = "plain"
     key_descriptions = (
         ("enter", "send the line; an empty line continues an unfinished turn"),
         ("@ ! /", "mention a file, run a shell command, run a slash command"),
@@ -55,14 +49,17 @@ class PlainFrontend(Frontend):
         ("ctrl+d", "quit"),
     )
 
-    def __init__(self, host: Host, options: TerminalOptions, out: TextIO | None = None) -> None:
-        super().__init__(host, options, self, DialogLock())
+    def __init__(
+        self, session: HostedSession, options: TerminalOptions, out: TextIO | None = None
+    ) -> None:
+        lock = DialogLock()
+        super().__init__(session, options, PlainQuestions(self, lock), lock)
         self._out = out or sys.stdout
         self._unread_lines: deque[str | None] = deque()  # None is the end of input
         self._line_future: asyncio.Future[str | None] | None = None
         self._is_menu_open = False  # which the user opened: the reply is printed after it
         self._is_tty = os.isatty(0)
-        self._transcript = PlainTranscript(self._write, self._width)
+        self._transcript = PlainTranscript(self.write, self._width)
         self._is_started = False
         self._has_prompt = False  # the last line of the output is the prompt
         self._early_lines: list[str] = []  # typed before the first question: messages
@@ -103,7 +100,7 @@ class PlainFrontend(Frontend):
             await self._close_session(conversation)
             if self._out.isatty():
                 hint = format_resume_hint(conversation)
-                self._write(f"{hint}\n" if hint else "\n")
+                self.write(f"{hint}\n" if hint else "\n")
         return self._exit_code
 
     def _drop_early_enters(self, reader: LineReader) -> None:
@@ -113,12 +110,12 @@ class PlainFrontend(Frontend):
             lines = [line for line in self._unread_lines if line is None or line.strip()]
             self._unread_lines = deque(lines)
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._transcript.reset()
         self.first_screen = self._watched = None
-        self._on_change()
-        if self._out.isatty() and not len(conversation.driver.history):
+        self.mark_changed()
+        if self._out.isatty() and not is_shown and not len(conversation.driver.history):
             printing = self._print_first_screen(conversation)
             self._track_task(asyncio.get_running_loop().create_task(printing))
 
@@ -127,7 +124,7 @@ class PlainFrontend(Frontend):
         if conversation.view.is_busy or len(conversation.driver.history):
             self.first_screen = None  # the work has begun
         elif is_loaded and self.first_screen is not None:
-            self.show_message(format_first_screen(self.first_screen, self.host))
+            self.show_message(format_first_screen(self.first_screen, self.session))
 
     def _exit_with(self, code: int, message: str = "") -> None:
         if message:
@@ -156,19 +153,15 @@ class PlainFrontend(Frontend):
             self._interrupts = 0
         elif self._line_future is not None and not self._line_future.done():
             self._interrupts = 0
-            self._write("\n")
+            self.write("\n")
             self._line_future.set_result(None)  # closes the menu
         else:  # the terminal has discarded what was typed
             self._is_quit_announced = True
             self.show_message("press ctrl+c again to quit")
             self._print_prompt_if_idle()
 
-    def _is_command(self, name: str) -> bool:
-        return name in dict(commands.list_summaries(self))
-
-    def run_command(self, line: str) -> None:
-        running = commands.run_command(self, line)
-        self._track_task(asyncio.get_running_loop().create_task(running))
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        self._track_task(asyncio.get_running_loop().create_task(work))
 
     def _track_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -221,7 +214,7 @@ class PlainFrontend(Frontend):
 
     # --- output --------------------------------------------------------------------------
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         if not text:
             return
         if self._has_prompt:
@@ -232,8 +225,12 @@ class PlainFrontend(Frontend):
         except (BrokenPipeError, ValueError):
             self._exit_with(141)
 
-    def _write_wrapped(self, text: str) -> None:
-        self._write(wrap_words(replace_controls(text), self._width()))
+    @property
+    def is_in_reply(self) -> bool:
+        return self._transcript.is_in_reply
+
+    def write_wrapped(self, text: str) -> None:
+        self.write(wrap_words(replace_controls(text), self._width()))
 
     def _width(self) -> int:
         """Of the terminal; 0 if there is none."""
@@ -250,10 +247,10 @@ class PlainFrontend(Frontend):
         is_complete = self._transcript.is_complete(conversation.view)
         is_working = conversation.view.is_busy or not conversation.is_idle or self._tasks
         if is_complete and not is_working and not self._has_prompt:
-            self._write(f"[{self.host.mode}] > ")
+            self.write(f"[{self.session.permissions.mode}] > ")
             self._has_prompt = True
 
-    def _on_change(self) -> None:
+    def mark_changed(self) -> None:
         """Print what is new, of the growing block as much as there is."""
         if self._conversation is None:
             return
@@ -266,13 +263,14 @@ class PlainFrontend(Frontend):
         if self._unread_lines:
             asyncio.get_running_loop().call_soon(self._process_lines)
 
-    def watch_agent(self, work: ChildWork | None) -> str:
-        self._watched = work.key if work is not None else None
+    async def change_screen(self, change: ScreenChange) -> bool:
+        if change.name != "watch":
+            return await super().change_screen(change)
+        self._watched = change.value or None
         self._watched_transcript.reset()
-        if work is None:
-            return "no agent is watched"
-        asyncio.get_running_loop().call_soon(self._on_change)  # what there is already
-        return f"watching {work.number} {work.title}; /agents watch off ends it"
+        if change.value:
+            asyncio.get_running_loop().call_soon(self.mark_changed)  # what there is already
+        return False
 
     def _print_watched(self, key: str, children: ChildViews) -> None:
         """Print what is new of the watched agent, between two paragraphs of the reply."""
@@ -280,14 +278,14 @@ class PlainFrontend(Frontend):
         if work is None or self._transcript.is_in_reply:
             return
         self._watched_transcript.print_news(work.view)
-        self._write(indent("".join(self._watched_output), f"[{work.number}] "))
+        self.write(indent("".join(self._watched_output), f"[{work.number}] "))
         self._watched_output.clear()
         if not work.is_running:
             self._watched = None
             self.show_message(f"{work.number} {work.title}  {work.describe(children.clock())}")
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
-        self._write_wrapped(redact_for_display(text) + "\n")
+        self.write_wrapped(redact_for_display(text) + "\n")
 
     def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
         self.show_message(f"your message was: {text}")
@@ -296,43 +294,9 @@ class PlainFrontend(Frontend):
         self.show_message("plain mode uses no colours")
 
     def show_mode(self) -> None:
-        self.show_message(describe_mode(self.host.mode))
+        self.show_message(describe_mode(self.session.permissions.mode))
 
     # --- questions -----------------------------------------------------------------------
-
-    async def choose_approval(
-        self,
-        title: str,
-        approval: PendingApproval,
-        options: Sequence[ChoiceOption],
-        *,
-        is_in_list: bool = False,
-    ) -> str | None:
-        preview = approval.preview
-        shown = preview.text if preview is not None else approval.call.raw
-        risks = [
-            f"{'! ' if line.is_marked else ''}{line.text}" for line in list_risk_lines(approval)
-        ]
-        parts = (
-            title,
-            escape_invisible(shown, keep="\n\t"),
-            *risks,
-            escape_invisible(approval.reason),
-        )
-        async with self.dialog_lock.dialog():
-            self._write("\n" + "".join(f"{part}\n" for part in parts if part))
-            while True:
-                answer = await self._choose_line("Allow", options, False)
-                if answer != "whole" or preview is None:
-                    return answer
-                self._write(escape_invisible(preview.whole, keep="\n\t") + "\n")
-
-    async def choose_plan(
-        self, title: str, plan: str, options: Sequence[ChoiceOption]
-    ) -> str | None:
-        async with self.dialog_lock.dialog():
-            self._write_wrapped("\n" + escape_invisible(plan, keep="\n\t") + "\n\n")
-            return await self._choose_line(title, options, False)
 
     @contextmanager
     def _release_terminal(self) -> Iterator[None]:
@@ -349,39 +313,15 @@ class PlainFrontend(Frontend):
     async def run_editor(self, text: str) -> tuple[str, str]:
         if not self._is_tty:
             return text, "your editor needs a terminal: the text is unchanged"
-        async with self.dialog_lock.dialog():
-            return await super().run_editor(text)
+        return await super().run_editor(text)
 
-    async def choose_calls(
-        self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
-    ) -> tuple[str, list[int]] | None:
-        async with self.dialog_lock.dialog():
-            self._write(f"\n{title}\n")
-            self._print_options(options)
-            prompt = "A number opens a call; y 1,3 or y all allows, n 1,3 or n all denies: "
-            while True:
-                line = await self._ask_line(
-                    prompt, False, lambda line: parse_call_answer(options, line) is not None
-                )
-                if not (line or "").strip():
-                    return None
-                if chosen := parse_call_answer(options, line or ""):
-                    return chosen
-                self._take_other_line(line or "", len(options))
-
-    async def ask_text(
-        self, prompt: str, text: str = "", *, by_user: bool = True, draft: str = ""
-    ) -> str | None:
-        async with self.dialog_lock.dialog():
-            return await self._ask_line(f"{prompt}\n> ", by_user)
-
-    async def _ask_line(
-        self, prompt: str, by_user: bool, is_answer: Callable[[str], bool] = lambda line: False
+    async def ask_line(
+        self, prompt: str, by_user: bool, is_answer: Callable[[str], bool]
     ) -> str | None:
         while True:
             if self._is_tty and not by_user:
                 self._take_early_lines()
-            self._write(replace_controls(self._describe_draft() + prompt))
+            self.write(replace_controls(self._describe_draft() + prompt))
             loop = asyncio.get_running_loop()
             self._line_future, self._is_menu_open = loop.create_future(), by_user
             self._process_lines()
@@ -389,7 +329,7 @@ class PlainFrontend(Frontend):
                 line = await self._line_future
             finally:
                 self._line_future, self._is_menu_open = None, False
-                loop.call_soon(self._on_change)
+                loop.call_soon(self.mark_changed)
             draft, self._draft = self._draft, ""
             if line is None or not draft:
                 return line
@@ -427,62 +367,7 @@ class PlainFrontend(Frontend):
         for line in early:
             self._send_line(line)
 
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        filterable: bool = False,
-        message: str = "",
-        current: str = "",
-        by_user: bool = True,
-    ) -> str | None:
-        async with self.dialog_lock.dialog():
-            if message:
-                self._write_wrapped(f"{message}\n\n")
-            return await self._choose_line(title, options, by_user)
-
-    def _print_options(self, options: Sequence[ChoiceOption]) -> None:
-        if self._transcript.is_in_reply:
-            self._write("\n")
-        for number, option in enumerate(options, 1):
-            description = f" ({option.description})" if option.description else ""
-            key = f" [{option.key}]" if option.key else ""
-            self._write(replace_controls(f"  {number} {option.label}{description}{key}\n"))
-
-    async def _choose_line(
-        self, title: str, options: Sequence[ChoiceOption], by_user: bool
-    ) -> str | None:
-        self._print_options(options)
-        separator = "" if title.endswith("?") else ","
-        prompt = f"{title}{separator} 1 to {len(options)}: "
-        while True:
-            line = await self._ask_line(
-                prompt, by_user, lambda line: find_option(options, line) is not None
-            )
-            if not (line or "").strip():
-                return None
-            chosen = find_option(options, line or "")
-            if chosen is not None:
-                return chosen.value
-            self._take_other_line(line or "", len(options))
-
-    async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
-        async with self.dialog_lock.dialog():
-            self._print_options(options)
-            separator = "" if title.endswith("?") else ","
-            prompt = f"{title}{separator} 1 to {len(options)}, several with commas: "
-            while True:
-                line = await self._ask_line(
-                    prompt, False, lambda line: bool(find_options(options, line))
-                )
-                if not (line or "").strip():
-                    return None
-                if chosen := find_options(options, line or ""):
-                    return chosen
-                self._take_other_line(line or "", len(options))
-
-    def _take_other_line(self, line: str, count: int) -> None:
+    def take_other_line(self, line: str, count: int) -> None:
         """A line that is no answer: a message to the agent, if it works."""
         if self._is_tty and self._conversation is not None and self._conversation.view.is_busy:
             self._send_line(line)

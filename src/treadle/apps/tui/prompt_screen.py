@@ -6,6 +6,8 @@ Between screen.py and app.py. Each part is its own module; here they meet the wi
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +16,13 @@ from rich.text import Text
 from textual import events, on
 from textual.widget import Widget
 
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.answers import ScreenChange
+from treadle.apps.conversation.commands.sessions import QUEUE_CHANGED
 from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
-from treadle.apps.tui.queue_menu import NO_MESSAGE, QUEUE_CHANGED
-from treadle.apps.tui.render.markdown import styled_prefix
+from treadle.apps.tui.render.markdown import render_markdown, styled_prefix, wrap_text
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import (
@@ -48,8 +53,8 @@ class PromptScreen(FullScreen):
 
     async def on_mount(self) -> None:
         # Textual calls the handler of the base class, too.
-        self._drafts = Drafts(self.options.drafts_dir, self.host.folder)
-        self._thumbnails = Thumbnails(self.host.folder, self._draw_panel)
+        self._drafts = Drafts(self.options.drafts_dir, self.session.folder)
+        self._thumbnails = Thumbnails(self.session.folder, self._draw_panel)
         self.prompt.show_keys = self._open_keys
         self.prompt.use_vim_keys(self.options.has_vim_keys)
         self.app_resume_signal.subscribe(self.prompt, lambda _: self._look_again())
@@ -182,8 +187,8 @@ class PromptScreen(FullScreen):
 
     # --- drafts --------------------------------------------------------------------------
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
-        super()._on_session_attached(conversation, is_shown=is_shown)
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
+        super().attach_conversation(conversation, is_shown=is_shown)
         if self._drafts is not None and not self.prompt.text:
             driver = conversation.driver
             draft = self._drafts.take(driver.session_id, is_new=not len(driver.history))
@@ -237,23 +242,64 @@ class PromptScreen(FullScreen):
             self._drafts.close()
         await super()._close(code, message)
 
+    # --- screens of commands ---------------------------------------------------------------
+
+    async def change_screen(self, change: ScreenChange) -> bool:
+        match change.name:
+            case "agents":
+                await AgentsView(self).show()
+            case "panel":
+                await self._show_panel(change)
+            case "tour":
+                return self._run_in_terminal(sys.executable, "-I", "-m", "treadle", "tour")
+            case "queue":
+                await self._edit_queue(self.conversation)
+            case "settings":
+                self.apply_settings()
+                return False
+            case "vim":
+                self.show_message(self._toggle_vim_keys(), "faint")
+            case "watch":
+                self.show_message("ctrl+b shows the agents; enter watches one")
+            case _:
+                return await super().change_screen(change)
+        return True
+
+    def _run_in_terminal(self, *argv: str) -> bool:
+        """Run a program in the terminal, in place of this one; False if that is not possible."""
+        if self.is_headless:
+            return False
+        with self.suspend():  # nothing else may use the terminal meanwhile
+            subprocess.run(argv, check=False)
+        self.redraw()
+        return True
+
+    async def _show_panel(self, panel: ScreenChange) -> None:
+        def body(width: int) -> list[Text]:
+            lines = render_markdown(panel.value, width, self.palette)
+            note = wrap_text(Text(panel.note, self.palette.faint), width)
+            return [*lines, Text(), *note, Text()]
+
+        options = [ChoiceOption("", "Close", key="q"), ChoiceOption("copy", "Copy", key="c")]
+        hint = "pgup pgdn scroll, esc closes"
+        if await self.dialogs.show_choices(
+            panel.title, options, body=body, hint=hint, by_user=False
+        ):
+            self.copy_to_clipboard(panel.value)
+
     # --- the queue -----------------------------------------------------------------------
 
-    async def edit_queue(self) -> None:
-        conversation = self.conversation
-        if not conversation.list_queued():
-            self.show_message(NO_MESSAGE)
-            return
+    async def _edit_queue(self, conversation: Conversation) -> None:
         widget = QueueList(conversation, self.palette, self._keep_removed)
         following = asyncio.ensure_future(_follow_queue(conversation, widget))
         try:
-            answer = await self.dialogs.show_list(widget)
+            answer = await self.dialogs.show_widget(widget)
         finally:
             following.cancel()
         if answer == CHANGED:
             self.show_message(QUEUE_CHANGED)
         elif answer == EDIT and conversation.withdraw(widget.item):
-            self.edit_messages([widget.item])
+            self.return_messages([widget.item])
 
     def _keep_removed(self, item: UserItem) -> None:
         """A removed message can be found in the history."""
@@ -266,10 +312,10 @@ class PromptScreen(FullScreen):
         self.status_area.vim_mode = self.prompt.vim_mode
         self.schedule_frame()
 
-    def toggle_vim_keys(self) -> str:
+    def _toggle_vim_keys(self) -> str:
         is_on = not self.prompt.vim_mode
         self.prompt.use_vim_keys(is_on)
-        saved = self.host.save_setting("vim_keys", is_on)
+        saved = self.session.settings.save("vim_keys", is_on)
         return f"vim keys are {'on: esc leads to normal mode' if is_on else 'off'}: {saved}"
 
 

@@ -11,16 +11,16 @@ from typing import Protocol
 
 from treadle.apps.conversation.approval_text import (
     ApprovalAnswer,
+    answer_approval,
     find_editable_argument,
     format_approval_title,
     format_risk_marks,
     format_waiting_calls,
     list_approval_options,
-    open_network,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion, PlanAnswer
+from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.host import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.plans import PLAN_OPTIONS, PLAN_TITLE, is_accepting
 from treadle.core.steps import PendingApproval
 
@@ -34,11 +34,9 @@ class QuestionView(Protocol):
     def hidden_answers(self) -> frozenset[ApprovalAnswer]:
         """Answers to an approval that this view does not offer as options."""
 
-    async def choose(
-        self, title: str, options: Sequence[ChoiceOption], *, by_user: bool = True
-    ) -> str | None:
-        """`by_user`: the user has just opened the question; else keys may be on their way to the
-        prompt."""
+    async def choose(self, question: Question) -> str | None:
+        """The value of an option. If the user has not just opened the question, keys may be on
+        their way to the prompt."""
 
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
         """The positions of the options that the user chose; the question opens by itself."""
@@ -166,7 +164,7 @@ async def _ask_model_question(
     options.append(ChoiceOption("", "Another answer"))
     if question.is_multiple:
         return await _ask_for_several(view, question.text, options)
-    answer = await view.choose(question.text, options, by_user=False)
+    answer = await view.choose(Question(question.text, options, by_user=False))
     return await view.ask_text(question.text) if answer == "" else answer
 
 
@@ -198,32 +196,23 @@ async def _ask_approval(
     options = list_approval_options(approval, is_child=question.is_child)
     options = [option for option in options if option.value not in view.hidden_answers]
     while True:
-        match await view.choose_approval(title, approval, options, is_in_list=is_in_list):
-            case "once":
-                conversation.approve(question)
-            case "network":
-                conversation.approve(question, arguments=open_network(approval))
-            case "session":
-                conversation.approve_for_session(question)
-            case "always":
-                conversation.approve(question, always=True)
-            case "edit":
-                name, text = find_editable_argument(approval)
-                prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
-                edited = await view.ask_text(prompt, text, draft=f"edit {_name(approval)}")
-                if edited is None:
-                    continue
-                arguments = {**(approval.call.arguments or {}), name: edited}
-                conversation.approve(question, arguments=arguments)
-            case "deny":
-                reason = await view.ask_text(REASON_PROMPT, draft=f"deny {_name(approval)}")
-                if reason is None:
-                    continue
-                conversation.deny(question, reason.strip())
-            case None if is_in_list:
-                pass
-            case _:
-                conversation.interrupt()
+        answer = await view.choose_approval(title, approval, options, is_in_list=is_in_list)
+        text, arguments = "", None
+        if answer == "edit":
+            name, text = find_editable_argument(approval)
+            prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
+            edited = await view.ask_text(prompt, text, draft=f"edit {_name(approval)}")
+            if edited is None:
+                continue
+            arguments = {name: edited}
+        elif answer == "deny":
+            reason = await view.ask_text(REASON_PROMPT, draft=f"deny {_name(approval)}")
+            if reason is None:
+                continue
+            text = reason
+        is_answered = answer_approval(conversation, question, answer, text, arguments)
+        if not is_answered and not (answer is None and is_in_list):
+            conversation.interrupt()
         return
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -21,28 +20,25 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from treadle.apps.conversation import completion
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.commands.table import list_summaries
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.conversation.host import FileChange, Host, TurnLine
-from treadle.apps.conversation.modes import describe_mode
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.session.session_permissions import describe_mode
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.tui import commands
-from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.key_guard import KeyGuard
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
-from treadle.apps.tui.render.first_screen import render_first_screen
-from treadle.apps.tui.render.markdown import render_markdown, wrap_text
-from treadle.apps.tui.render.palette import Palette, select_palette
+from treadle.apps.tui.render.markdown import wrap_text
+from treadle.apps.tui.render.palette import Palette, build_themes, select_palette
+from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea, render_completions
-from treadle.apps.tui.render.themes import build_themes
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
-from treadle.apps.tui.widgets.dialogs import Dialogs, render_file_changes
+from treadle.apps.tui.widgets.dialogs import Dialogs
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
@@ -53,10 +49,8 @@ from treadle.lib.git.repository import read_branch
 FRAME_SECONDS = 1 / 30
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 SMALL_SCREEN_ROWS = 15
-MAX_PREVIEW_ROWS = 12
 FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
 FOOTER_SHARE = 0.9  # of the screen: as in CSS
-MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 
 
 class FullScreen(TerminalScreen):
@@ -64,7 +58,7 @@ class FullScreen(TerminalScreen):
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "#prompt"  # from the first key on, also one typed before the screen was there
-    key_descriptions = commands.KEY_DESCRIPTIONS
+    kind = "screen"
     CSS = """
     Screen { background: transparent; }
     #footer { height: auto; max-height: 90vh; }
@@ -77,7 +71,7 @@ class FullScreen(TerminalScreen):
 
     def __init__(
         self,
-        host: Host,
+        session: HostedSession,
         options: TerminalOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,13 +84,13 @@ class FullScreen(TerminalScreen):
         self.dialog_lock = DialogLock()
         self.dialogs = Dialogs(self, self.dialog_lock)
         self._dialog_widget: Widget | None = None  # the part of the open dialog that takes keys
-        Frontend.__init__(self, host, options, self.dialogs, self.dialog_lock)
+        Frontend.__init__(self, session, options, self.dialogs, self.dialog_lock)
         self._is_frame_due = False
         self._seen_work: tuple[object, ...] = ()  # when the branch was read
-        self.status_area = StatusArea(host)
+        self.status_area = StatusArea(session)
         self.reserved_rows = 0  # that a subclass shows above the prompt
         self._find_watched: Callable[[], ViewState] | None = None
-        self.init_terminal(host, options)
+        self.init_terminal(options)
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
         for theme in build_themes():
@@ -120,7 +114,7 @@ class FullScreen(TerminalScreen):
                 yield PromptWidget(
                     history,
                     self.attachments,
-                    lambda: commands.list_summaries(self),
+                    lambda: list_summaries(self.session),
                     lambda: self._conversation is not None and self._conversation.has_queued,
                 )
         yield LinesWidget(id="status")
@@ -152,11 +146,11 @@ class FullScreen(TerminalScreen):
     async def _start(self) -> None:
         await self._read_branch()
         if await self._start_up():
-            self.prompt.list_resources = self.host.list_resources
-            self.prompt.project_files = await completion.list_project_files(self.host.folder)
+            self.prompt.list_resources = self.session.servers.list_resources
+            self.prompt.project_files = await completion.list_project_files(self.session.folder)
 
     async def _read_branch(self) -> None:
-        branch = await asyncio.to_thread(read_branch, self.host.folder)
+        branch = await asyncio.to_thread(read_branch, self.session.folder)
         if branch != self.status_area.branch:
             self.status_area.branch = branch
             self.schedule_frame()
@@ -168,7 +162,7 @@ class FullScreen(TerminalScreen):
             self._seen_work = work
             self._spawn(self._read_branch())
 
-    def _on_session_attached(self, conversation: Conversation, *, is_shown: bool) -> None:
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         self.first_screen = self._find_watched = None
         self.status_area.turn_seconds = 0.0
         if not len(conversation.driver.history):
@@ -190,7 +184,7 @@ class FullScreen(TerminalScreen):
         elif self.first_screen is not None and not self.dialogs.is_open:
             used = FOOTER_ROWS + self.reserved_rows + self._count_note_rows(conversation)
             size = self.size.width, self.size.height - used
-            lines = render_first_screen(self.first_screen, self.host, size, self.palette)
+            lines = render_first_screen(self.first_screen, self.session, size, self.palette)
         self.query_one("#first-screen", LinesWidget).set_lines(lines)
 
     def _count_note_rows(self, conversation: Conversation) -> int:
@@ -209,7 +203,7 @@ class FullScreen(TerminalScreen):
 
     async def _close(self, code: int, message: str = "") -> None:
         """Interrupt the turn, write the log, exit; takes at most CLOSE_TIMEOUT."""
-        conversation, self._conversation = self._conversation, None
+        conversation = self.session.detach()
         self.resume_hint = format_resume_hint(conversation)
         try:
             await self._close_session(conversation)
@@ -222,11 +216,8 @@ class FullScreen(TerminalScreen):
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, exit_on_error=True)
 
-    def _is_command(self, name: str) -> bool:
-        return name in dict(commands.list_summaries(self))
-
-    def run_command(self, line: str) -> None:
-        self._spawn(commands.run_command(self, line))
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        self._spawn(work)
 
     # --- frames --------------------------------------------------------------------------
 
@@ -238,7 +229,7 @@ class FullScreen(TerminalScreen):
             loop = asyncio.get_running_loop()
             loop.call_later(FRAME_SECONDS, self.call_later, self._draw_frame)
 
-    _on_change = schedule_frame
+    mark_changed = schedule_frame
 
     def _draw_frame(self) -> None:
         self._is_frame_due = False
@@ -263,12 +254,6 @@ class FullScreen(TerminalScreen):
             return  # the session is being closed
         self.transcript.reset(self.conversation.view if find_view is None else find_view())
         self.schedule_frame()
-
-    async def show_agents(self) -> None:
-        if self.conversation.children.list():
-            await AgentsView(self).show()
-        else:
-            await super().show_agents()
 
     def _tick(self) -> None:
         self.status_area.tick += not self.is_motion_reduced
@@ -395,77 +380,6 @@ class FullScreen(TerminalScreen):
     def _on_text_submitted(self, event: TextEntry.Submitted) -> None:
         self.dialogs.submit_answer(event.text)
 
-    async def choose(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        *,
-        filterable: bool = False,
-        message: str = "",
-        current: str = "",
-        by_user: bool = True,
-    ) -> str | None:
-        def body(width: int) -> list[Text]:
-            faint = Text(message, self.palette.faint)
-            return [*wrap_text(faint, width), Text()] if message else []
-
-        return await self.dialogs.choose(
-            title,
-            options,
-            filterable=filterable,
-            current=current,
-            body=body,
-            hint=MENU_HINT if by_user else "",
-            by_user=by_user,
-        )
-
-    async def choose_with_preview(
-        self,
-        title: str,
-        options: Sequence[ChoiceOption],
-        preview: Callable[[str], Awaitable[Sequence[str]]],
-    ) -> str | None:
-        marked = ""
-
-        async def show_preview(widget: Choices, value: str) -> None:
-            nonlocal marked
-            marked = value
-            lines = await preview(value)
-            if widget.is_attached and marked == value:
-                widget.set_body(lambda width: _render_preview(lines, width, self.palette))
-
-        return await self.dialogs.choose(
-            title,
-            options,
-            filterable=True,
-            hint=MENU_HINT,
-            on_highlight=lambda widget, value: self._spawn(show_preview(widget, value)),
-        )
-
-    async def _choose_turn(
-        self, turns: Mapping[str, TurnLine], options: Sequence[ChoiceOption]
-    ) -> str | None:
-        async def show_changes(widget: Choices, turn: TurnLine) -> None:
-            changes = await self._preview_rewind(turn)
-            if widget.is_attached:
-                no_change = Text("no file would change", self.palette.faint)
-                lines = render_file_changes(changes, self.palette) or [no_change]
-                widget.set_body(lambda width: lines[:MAX_PREVIEW_ROWS])
-
-        return await self.dialogs.choose(
-            "Rewind to before this message",
-            options,
-            filterable=True,
-            hint=MENU_HINT,
-            on_highlight=lambda widget, value: self._spawn(show_changes(widget, turns[value])),
-        )
-
-    async def _choose_for_files(
-        self, title: str, changes: Sequence[FileChange], options: Sequence[ChoiceOption]
-    ) -> str | None:
-        lines = render_file_changes(changes, self.palette)
-        return await self.dialogs.choose(title, options, body=lambda width: lines, hint=MENU_HINT)
-
     # --- input ---------------------------------------------------------------------------
 
     @on(PromptWidget.Submitted)
@@ -505,10 +419,10 @@ class FullScreen(TerminalScreen):
             self.prompt.select_all()
             self.status_area.hint = "typing replaces the message, → keeps it to edit"
 
-    def edit_messages(self, items: Sequence[UserItem]) -> None:
+    def return_messages(self, items: Sequence[UserItem]) -> None:
         draft = self.prompt.find_draft()
         self.prompt.prompt_history.stop_browsing()
-        super().edit_messages(items)
+        super().return_messages(items)
         if draft.strip():
             self.prompt.set_text(f"{self.prompt.text}\n{draft}")
 
@@ -519,42 +433,17 @@ class FullScreen(TerminalScreen):
             return
         queued = self._conversation.list_queued()
         if queued and self._conversation.withdraw(queued[-1]):
-            self.edit_messages(queued[-1:])
+            self.return_messages(queued[-1:])
 
     def show_palette(self) -> None:
         self.query_one("#prompt-sign", Static).update(Text("› ", self.palette.accent))
         self.transcript.restyle(self.palette)
         self.schedule_frame()
 
-    async def run_in_terminal(self, *argv: str) -> bool:
-        if self.is_headless:
-            return False
-        with self.suspend():  # nothing else may use the terminal meanwhile
-            subprocess.run(argv, check=False)  # noqa: ASYNC221
-        self.redraw()
-        return True
-
     def show_hint(self, text: str) -> None:
         self.status_area.hint = text
         self.schedule_frame()
 
-    async def show_panel(self, title: str, text: str, note: str) -> None:
-        def body(width: int) -> list[Text]:
-            lines = render_markdown(text, width, self.palette)
-            return [*lines, Text(), *wrap_text(Text(note, self.palette.faint), width), Text()]
-
-        options = [ChoiceOption("", "Close", key="q"), ChoiceOption("copy", "Copy", key="c")]
-        hint = "pgup pgdn scroll, esc closes"
-        if await self.dialogs.choose(title, options, body=body, hint=hint, by_user=False):
-            self.copy_to_clipboard(text)
-
     def show_mode(self) -> None:
-        self.status_area.hint = describe_mode(self.host.mode)
+        self.status_area.hint = describe_mode(self.session.permissions.mode)
         self.schedule_frame()
-
-
-def _render_preview(lines: Sequence[str], width: int, palette: Palette) -> list[Text]:
-    rows = [Text(line, palette.faint) for line in lines]
-    for row in rows:
-        row.truncate(max(width, 1), overflow="ellipsis")
-    return [*rows, Text()]

@@ -15,8 +15,7 @@ from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation import undo
-from treadle.apps.conversation.host import Host
-from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
@@ -37,7 +36,7 @@ from treadle.sessions.search import search
 IDLE_SECONDS = 30.0  # after which a session that no tab shows is closed
 UNSAVED_SECONDS = 15 * 60.0  # the same for one that is not completely on disk
 REAP_SECONDS = 10.0
-MAX_CLOSED_HOSTS = 100
+MAX_CLOSED = 100
 MAX_LISTED = 500
 MAX_HITS = 100
 LIST_SECONDS = 1.0  # the list is made at most once in this time
@@ -60,7 +59,7 @@ class Hub:
         self._open: dict[str, LiveSession] = {}
         self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
-        self._closed_hosts: dict[str, Host] = {}  # they know mode, model and what is allowed
+        self._closed: dict[str, HostedSession] = {}  # they know mode, model and what is allowed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
@@ -135,15 +134,15 @@ class Hub:
         return await self.find(new_id)
 
     async def _open_session(self, folder: Path, resume: str | None) -> LiveSession:
-        known = self._closed_hosts.get(resume or "")
-        host = known or LocalHost(folder, self._flags, self._options)
-        session = LiveSession(host, self.mark_changed, self._rename)
+        known = self._closed.get(resume or "")
+        opened = known or HostedSession(folder, self._flags, self._options)
+        session = LiveSession(opened, self.mark_changed, self._rename)
         try:
             await session.open(resume)
         except BaseException:
-            await host.aclose()
+            await opened.aclose()
             raise
-        self._closed_hosts.pop(session.session_id, None)
+        self._closed.pop(session.session_id, None)
         self._open[session.session_id] = session
         self._last_used[session.session_id] = time.monotonic()
         return session
@@ -170,9 +169,9 @@ class Hub:
             self._last_used.pop(session_id, None)
             if session is not None:
                 await session.aclose()
-                self._closed_hosts[session_id] = session.host
-                for oldest in list(self._closed_hosts)[:-MAX_CLOSED_HOSTS]:
-                    del self._closed_hosts[oldest]
+                self._closed[session_id] = session.opened
+                for oldest in list(self._closed)[:-MAX_CLOSED]:
+                    del self._closed[oldest]
 
     async def run_list_watch(self) -> None:
         """Let the tabs ask for the list again: other programs change it, and ages grow."""

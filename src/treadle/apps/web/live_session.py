@@ -1,69 +1,105 @@
-"""A session that the server has open: its host, its conversation and its feed."""
+"""A session that the server has open: an HostedSession, and what the tabs see of it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
+from treadle.apps.conversation.commands.answers import Question
+from treadle.apps.conversation.commands.shell import ShellCommands
 from treadle.apps.conversation.completion import (
     Completion,
     find_completions,
     list_project_files,
 )
 from treadle.apps.conversation.conversation import Conversation, PendingQuestion
-from treadle.apps.conversation.custom_commands import find_host_commands
-from treadle.apps.conversation.host import Host, HostCallbacks, ModelQuestion, PlanAnswer
-from treadle.apps.conversation.limits import LimitReport
-from treadle.apps.conversation.shell_commands import ShellCommands
-from treadle.apps.conversation.state.blocks import NoteBlock
+from treadle.apps.conversation.session.callbacks import HostCallbacks
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.conversation.state.blocks import NoteBlock, Tone
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.view_state import ViewState, add_block
-from treadle.apps.settings.command_files import CustomCommand
-from treadle.apps.web.call_index import CallIndex
-from treadle.apps.web.call_times import CallTimes
+from treadle.apps.web.call_index import CallIndex, CallTimes
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
-from treadle.apps.web.session_origin import SessionOrigin, read_origin
-from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.pending import RunTools, pending
-from treadle.core.transcript.usage import NO_USAGE
+from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.text.text import shorten_home
+from treadle.sessions.index import make_title
+from treadle.sessions.library import Library
+from treadle.sessions.log.reader import read_header
+
+
+class SessionOrigin(msgspec.Struct, frozen=True):
+    """Of a session that is no fork all of this is empty. `title` is shown until there is a message
+    of its own after `inherited` items. `usage` is what the fork itself used."""
+
+    title: str = ""
+    inherited: int = 0
+    usage: Usage | None = None
+
+    def find_title(self, history: Transcript) -> str:
+        if self.title and not self.inherited:
+            return self.title
+        for position in range(self.inherited, len(history)):
+            item = history[position]
+            if isinstance(item, UserItem):
+                return make_title(item)
+        return self.title
+
+    def without_inherited(self, view: ViewState) -> ViewState:
+        """The view with the usage of the session alone: its origin has the rest."""
+        return view if self.usage is None else msgspec.structs.replace(view, usage=self.usage)
+
+
+def read_origin(session_dir: Path, history: Transcript) -> SessionOrigin:
+    header = read_header(session_dir)
+    if header is None or header.parent is None:
+        return SessionOrigin()
+    library = Library()
+    summary = library.get_summary(session_dir)
+    inherited = 0 if summary.title else len(history)
+    return SessionOrigin(library.get_title(summary), inherited, summary.usage)
+
 
 MAX_REMEMBERED_MESSAGES = 1_000
 FILES_SECONDS = 10.0  # the names of the folder's files are listed at most once in this time
 
 
-class LiveSession:
+class LiveSession(HostCallbacks):
     """One session and everything that a tab can do with it. `on_change` is called when a list of
     sessions has to be drawn again, `on_rename` when its id has changed."""
 
+    kind = "page"
+    keeps_view = False
+
     def __init__(
         self,
-        host: Host,
+        opened: HostedSession,
         on_change: Callable[[], None],
         on_rename: Callable[[str, str], None] = lambda old_id, new_id: None,
     ) -> None:
-        self.host = host
+        self.opened = opened
         self._on_rename = on_rename
         self.returned_text = ""  # queued messages that an interrupt gave back
         self._on_change = on_change
-        self._calls = CallIndex()
+        self._calls = self._next_calls = CallIndex()
+        self._is_resumed = False
         self._numbered: list[tuple[int, PendingQuestion]] = []
         self._last_question = 0
         self._received: OrderedDict[str, None] = OrderedDict()
-        self._lock = asyncio.Lock()  # one change of the open session at a time
-        self._shell_commands = ShellCommands(host)
-        self._conversation: Conversation | None = None
+        self._command_question: tuple[int, Question] | None = None
+        self._shell_commands = ShellCommands(opened)
         self._feed: Feed | None = None
         self._call_times = CallTimes()
-        self.custom_commands: Sequence[CustomCommand] = ()
         self._files: Sequence[str] = ()
         self._files_listed_at = float("-inf")
         self._facts = SessionFacts()
@@ -75,22 +111,16 @@ class LiveSession:
 
     async def open(self, resume: str | None) -> None:
         """Open a new session, or continue one."""
-        driver = await self.host.open(self._callbacks, resume=resume)
-        if resume is not None:
-            session_dir = await self.host.flush()
-            await asyncio.to_thread(self._call_times.load, session_dir)
-            self._origin = await asyncio.to_thread(read_origin, session_dir, driver.history)
-        await self._attach(driver)
+        self._is_resumed = resume is not None
+        await self.opened.open(self, resume=resume)
 
     @property
-    def _callbacks(self) -> HostCallbacks:
-        return HostCallbacks(self._ask_approval, self._ask_user, self.show_note)
+    def _conversation(self) -> Conversation | None:
+        return self.opened.conversation
 
     @property
     def conversation(self) -> Conversation:
-        if self._conversation is None:
-            raise ConfigError("the session is being opened again; try once more")
-        return self._conversation
+        return self.opened.require_conversation()
 
     @property
     def feed(self) -> Feed:
@@ -134,10 +164,16 @@ class LiveSession:
 
     # --- the page --------------------------------------------------------------------------
 
-    async def _attach(self, driver: Driver) -> None:
+    async def read_view(
+        self, driver: Driver, notes: Sequence[str]
+    ) -> tuple[ViewState, Sequence[str]]:
         driver.watch(self._call_times)  # before the conversation, which shows them
-        self.custom_commands, problems = find_host_commands(self.host)
-        about_model, *notes = self.host.notes or ("",)
+        if self._is_resumed:
+            self._is_resumed = False
+            session_dir = await self.opened.flush()
+            await asyncio.to_thread(self._call_times.load, session_dir)
+            self._origin = await asyncio.to_thread(read_origin, session_dir, driver.history)
+        about_model, *others = notes or ("",)
         first = add_block(ViewState(), NoteBlock(about_model)) if about_model else ViewState()
         calls = CallIndex()
 
@@ -148,24 +184,27 @@ class LiveSession:
 
         # In a thread: a long session takes seconds, and other tabs continue.
         view = await asyncio.to_thread(read_history)
-        conversation = Conversation(
-            driver, self._mark_changed, self._return_messages, view, self.host.allow_for_session
-        )
+        self._next_calls = calls
+        return view, others
+
+    def prepare_conversation(self, conversation: Conversation, notes: Sequence[str]) -> None:
         conversation.view = self._origin.without_inherited(conversation.view)
-        for note in (*notes, *problems):
-            conversation.show_block(NoteBlock(note))
-        driver.watch(LimitReport(self.host.list_limits, conversation.show_note))
-        self._conversation, self._calls = conversation, calls
-        self.refresh_facts()
+        super().prepare_conversation(conversation, notes)
+
+    def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
+        self._calls, session_id = self._next_calls, conversation.driver.session_id
+        self.show_mode()
         if self._feed is None:
-            self._feed = Feed(driver.session_id, self._build_state, self._find_seconds)
-        elif self._feed.session_id != driver.session_id:  # an empty one gets another id
+            self._feed = Feed(session_id, self._build_state, self._find_seconds)
+        elif self._feed.session_id != session_id:  # an empty one gets another id
             old_id = self._feed.session_id
-            self._feed.restart(driver.session_id)
-            self._on_rename(old_id, driver.session_id)
-        conversation.start()
+            self._feed.restart(session_id)
+            self._on_rename(old_id, session_id)
         self.refresh_changed_files()
-        self._mark_changed()
+        self.mark_changed()
+
+    def start_switch(self) -> None:
+        self.feed.refresh()  # no state can be built before the session is open again
 
     def _find_seconds(self, call_id: str) -> float | None:
         return self._call_times.find(call_id)
@@ -178,26 +217,27 @@ class LiveSession:
             self._facts,
             title=self._origin.find_title(conversation.driver.history),
             changed_files=self._changed_files,
-            banner=self.host.sandbox_problem,
+            banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
         )
         regions = render_regions(view, facts, self._number_questions(), self._calls)
         return PageState(version, view.blocks, regions)
 
-    def refresh_facts(self) -> None:
-        """After a change of mode, model, limits or trust."""
-        host, card = self.host, self.host.model
-        max_cost = [line.value for line in host.list_limits() if line.setting == "max_cost"]
+    def show_mode(self) -> None:
+        """Also after a change of model, limits or trust."""
+        opened, card = self.opened, self.opened.model.card
+        limits = opened.limits.list_limits()
+        max_cost = [line.value for line in limits if line.setting == "max_cost"]
         self._facts = SessionFacts(
-            folder=shorten_home(host.folder),
-            session_id=host.driver.session_id,
-            mode=host.mode,
+            folder=shorten_home(opened.folder),
+            session_id=opened.driver.session_id,
+            mode=opened.permissions.mode,
             model=card.name.rpartition("/")[2],
             window=card.window,
             max_cost=max_cost[0] if max_cost else None,
-            is_trusted=host.is_trusted or not host.list_extension_files(),
+            is_trusted=opened.trust.is_given or not opened.trust.list_files(),
         )
-        self._mark_changed()
+        self.mark_changed()
 
     def refresh_changed_files(self) -> None:
         """After a turn, and after undo, redo and rewind: read which files the agent changed."""
@@ -207,10 +247,10 @@ class LiveSession:
 
     async def _read_changed_files(self) -> None:
         try:
-            self._changed_files = await self.host.list_changed_files()
+            self._changed_files = await self.opened.undo.list_changed_files()
         except (TreadleError, OSError):
             return  # an empty session, or one that is closed meanwhile
-        self._mark_changed()
+        self.mark_changed()
 
     def _number_questions(self) -> list[tuple[int, PendingQuestion]]:
         """The open questions, each with a number that no other one ever had."""
@@ -224,7 +264,7 @@ class LiveSession:
         self._numbered = numbered
         return numbered
 
-    def _mark_changed(self) -> None:
+    def mark_changed(self) -> None:
         if self._feed is not None and self._conversation is not None:
             self._feed.mark_changed()
             is_idle = self._conversation.is_idle
@@ -238,11 +278,11 @@ class LiveSession:
             self._listed_as = row
             self._on_change()
 
-    def show_note(self, text: str) -> None:
+    def show_message(self, text: str, tone: Tone = "plain") -> None:
         if self._conversation is not None:
             self._conversation.show_note(text)
 
-    def _return_messages(self, items: list[UserItem]) -> None:
+    def return_messages(self, items: Sequence[UserItem]) -> None:
         self.returned_text = "\n".join(item.text for item in items)
 
     # --- what a tab asks for ---------------------------------------------------------------
@@ -258,7 +298,7 @@ class LiveSession:
             self._received.popitem(last=False)
 
     def run_shell_command(self, command: str) -> None:
-        self._shell_commands.start(self.conversation, command)
+        self._shell_commands.start(command)
 
     def find_question(self, number: int) -> PendingQuestion | None:
         """An open question; None if it was answered, perhaps in another tab."""
@@ -268,36 +308,20 @@ class LiveSession:
         if not self._shell_commands.stop():
             self.conversation.interrupt()
 
-    async def reopen(self, open_driver: Callable[[], Awaitable[Driver]]) -> None:
-        """Close the conversation and show the driver that `open_driver` opens; if that fails, the
-        session is opened again as it was, and the error is raised."""
-        async with self._lock:
-            conversation = self.conversation
-            driver = conversation.driver
-            session_id = driver.session_id if len(driver.history) else None
-            self.feed.refresh()  # no state can be built before the session is open again
-            self._conversation = None
-            await conversation.aclose()
-            try:
-                driver = await open_driver()
-            except (TreadleError, OSError):
-                await self._attach(await self.host.open(self._callbacks, resume=session_id))
-                raise
-            await self._attach(driver)
+    def add_command_question(self, question: Question) -> int:
+        """Keep the question of a command until it is answered, or the next one comes."""
+        self._last_question += 1
+        self._command_question = (self._last_question, question)
+        return self._last_question
 
-    def require_idle(self) -> None:
-        if self.is_busy:
-            raise ConfigError("the agent is working; stop the turn first")
-
-    async def reopen_idle(self, open_driver: Callable[[], Awaitable[Driver]]) -> None:
-        """`reopen`, unless a turn runs."""
-        self.require_idle()
-        await self.reopen(open_driver)
+    def take_command_question(self, number: int) -> Question | None:
+        asked, self._command_question = self._command_question, None
+        return asked[1] if asked is not None and asked[0] == number else None
 
     async def complete(self, line: str, commands: Sequence[tuple[str, str]]) -> list[Completion]:
         """The completions of a line: commands after `/`, files of the folder after `@`."""
         if "@" in line and time.monotonic() - self._files_listed_at > FILES_SECONDS:
-            self._files = await list_project_files(self.host.folder)
+            self._files = await list_project_files(self.opened.folder)
             self._files_listed_at = time.monotonic()
         return find_completions(line, self._files, commands)
 
@@ -311,15 +335,4 @@ class LiveSession:
     async def aclose(self) -> None:
         for task in self._refreshing:
             task.cancel()
-        conversation, self._conversation = self._conversation, None
-        if conversation is not None:
-            await conversation.aclose()
-        await self.host.aclose()
-
-    # --- callbacks of the host -------------------------------------------------------------
-
-    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
-        return await self.conversation.ask_approval(approval)
-
-    async def _ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
-        return await self.conversation.ask_user(question)
+        await self.opened.aclose()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from treadle.apps.console.console import get_current_folder
 from treadle.apps.console.loopback import listen_on_loopback
-from treadle.apps.web.saved_link import SavedLink, read_link, save_link
+from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra
+from treadle.lib.files.private_files import write_private_file
 from treadle.lib.http.local_hosts import LOOPBACK
 
 EXIT_USAGE = 2
@@ -93,3 +97,26 @@ def _serve(folder: Path, flags: dict[str, object], listener: socket.socket, toke
     sys.stdout.flush()
     uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+class SavedLink(msgspec.Struct, frozen=True):
+    token: str
+    port: int = 0
+
+
+def read_link(*, is_new: bool = False) -> SavedLink:
+    """The saved link, or a new one that is not saved yet."""
+    try:
+        data = b"" if is_new else _find_file().read_bytes()
+        return msgspec.json.decode(data, type=SavedLink)
+    except (OSError, msgspec.DecodeError):
+        return SavedLink(secrets.token_urlsafe(24))
+
+
+def save_link(link: SavedLink) -> None:
+    """Keep the link; only the user can read the file."""
+    write_private_file(_find_file(), msgspec.json.encode(link))
+
+
+def _find_file() -> Path:
+    return treadle_home() / "web.json"

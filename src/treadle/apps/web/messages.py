@@ -40,20 +40,13 @@ class Withdraw(Request, frozen=True, tag="withdraw"):
 
 
 class Answer(Request, frozen=True, tag="answer"):
-    """The answer to a question: once, network, session, always, edited (with `arguments`), deny
-    (with `text` as the reason), answer (with `text`), none."""
+    """The answer to a question: once, network, session, always, edit (with `arguments`), deny (with
+    `text` as the reason), answer (with `text`), none."""
 
     question: int
     answer: str
     text: str = ""
     arguments: dict[str, Any] = {}
-
-
-class OpenDialog(Request, frozen=True, tag="ask"):
-    """Open a dialog: mode, model, budget, undo, redo, rewind, trust."""
-
-    dialog: str
-    turn: str = ""
 
 
 class RunCommand(Request, frozen=True, tag="command"):
@@ -80,23 +73,12 @@ class StopTask(Request, frozen=True, tag="stop_task"):
     task: str
 
 
-class RestoreFiles(Request, frozen=True, tag="restore"):
-    """Undo or redo the changes of files; `include` are files that the user changed, too.
-    `is_skipped`: leave all files as they are, so that the next undo goes on to another turn."""
+class Choose(Request, frozen=True, tag="choose"):
+    """The answer to the question of a command: the value of an option, or the marked files."""
 
-    action: str
-    include: tuple[str, ...] = ()
-    is_skipped: bool = False
-
-
-class Rewind(Request, frozen=True, tag="rewind"):
-    turn: str
-    files: bool = False
-    include: tuple[str, ...] = ()
-
-
-class Trust(Request, frozen=True, tag="trust"):
-    """Trust the folder, and approve the programs that the dialog listed."""
+    question: int
+    value: str = ""
+    include: tuple[str, ...] | None = None
 
 
 class Earlier(Request, frozen=True, tag="earlier"):
@@ -111,14 +93,11 @@ AnyRequest = (
     | Resume
     | Withdraw
     | Answer
-    | OpenDialog
     | RunCommand
     | Complete
     | Search
     | StopTask
-    | RestoreFiles
-    | Rewind
-    | Trust
+    | Choose
     | Earlier
 )
 

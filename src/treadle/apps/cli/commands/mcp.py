@@ -296,7 +296,7 @@ async def _test(names: Sequence[str], *, show_log: bool) -> int:
 
 
 def _print_server(server: McpServer, *, show_log: bool) -> None:
-    from treadle.apps.conversation.mcp_prompts import format_arguments
+    from treadle.apps.conversation.commands.mcp_prompts import format_arguments
 
     print_line(escape_invisible(server.status.summary))
     for tool in server.tools():

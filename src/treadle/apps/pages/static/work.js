@@ -111,7 +111,7 @@ function start() {
     else if (data.example !== undefined) prompt.fill(button.textContent);
     else if (data.stopTask) send({ do: "stop_task", task: data.stopTask });
     else if (data.withdraw) send({ do: "withdraw", index: Number(data.withdraw) });
-    else if (data.ask) send({ do: "ask", dialog: data.ask, turn: data.turn ?? "" });
+    else if (data.ask) send({ do: "command", line: `/${data.ask}` });
     else if ("close" in data) $("dialog").close();
     else if (data.filter !== undefined) list.choose(data.filter);
     else if (data.do) act(data, button);
@@ -121,15 +121,14 @@ function start() {
     const files = [...(button.closest("dialog")?.querySelectorAll("[data-include]:checked") ?? [])];
     const include = files.map((box) => box.dataset.include);
     const messages = {
-      mode: () => ({ do: "command", line: `/mode ${data.value}` }),
-      model: () => ({ do: "command", line: `/model ${data.value}` }),
       budget: () => ({ do: "command", line: `/budget ${data.kind} ${findLimit(data)}` }),
       fork: () => ({ do: "command", line: "/fork" }),
-      restore: () => ({ do: "restore", action: data.action, include, is_skipped: "skip" in data }),
-      rewind: () => ({ do: "rewind", turn: data.turn, files: data.files === "yes", include }),
-      trust: () => ({ do: "trust" }),
+      choose: () => ({
+        do: "choose",
+        question: Number(data.question),
+        ...("files" in data ? { include } : { value: data.value }),
+      }),
       resume: () => ({ do: "resume" }),
-      ask_trust: () => ({ do: "ask", dialog: "trust" }),
     };
     send(messages[data.do]());
     if ($("dialog").open) $("dialog").close();
@@ -164,6 +163,7 @@ function start() {
     const message = { do: "answer", question, answer: kind };
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
+      message.answer = "edit";
       const field = card.querySelector("[data-argument]");
       message.arguments = { [field.dataset.argument]: field.value };
     }
@@ -211,7 +211,7 @@ function start() {
     }
     if (event.key === "Tab" && event.shiftKey && event.target === prompt.field) {
       event.preventDefault();
-      return send({ do: "ask", dialog: "mode" });
+      return send({ do: "command", line: "/mode" });
     }
     if (field && !isEmptyPrompt) return;
     const card = document.querySelector(".ask");

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 from rich.style import Style
+from textual.theme import Theme
 
-from treadle.apps.tui.options import THEME_NAMES
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 
 
 class Palette(msgspec.Struct, frozen=True):
@@ -42,6 +43,8 @@ class Palette(msgspec.Struct, frozen=True):
         style: Style = getattr(self, role)
         return style
 
+
+THEME_NAMES = SETTINGS_BY_NAME["theme"].choices
 
 # For each role its style in the themes of THEME_NAMES.
 _STYLES: Mapping[str, tuple[str, ...]] = {
@@ -103,3 +106,43 @@ def select_palette(name: str, environ: Mapping[str, str] = os.environ) -> Palett
         return THEMES[name]
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT if background in ("7", "15") else DARK
+
+
+_THEME_VARIABLES = {
+    "ansi-background": "ansi_default",
+    "ansi-foreground": "ansi_default",
+    "border-blurred": "ansi_default",
+    "block-cursor-foreground": "ansi_default",
+    "block-cursor-background": "ansi_default",
+    "input-cursor-background": "ansi_default",
+    "input-cursor-foreground": "ansi_default",
+    "input-cursor-text-style": "reverse",
+    "input-selection-background": "ansi_bright_black",
+    "input-selection-foreground": "ansi_default",
+    "screen-selection-background": "ansi_bright_black",
+    "screen-selection-foreground": "ansi_default",
+}
+
+
+def build_themes() -> list[Theme]:
+    """One for each palette, named `treadle-NAME`."""
+    return [
+        Theme(
+            name=f"treadle-{name}",
+            ansi=True,
+            dark=not name.startswith("light"),
+            primary="ansi_blue",
+            secondary="ansi_cyan",
+            warning="ansi_yellow",
+            error="ansi_red",
+            success="ansi_green",
+            accent="ansi_blue",
+            foreground="ansi_default",
+            background="ansi_default",
+            surface="ansi_default",
+            panel="ansi_default",
+            boost="ansi_default",
+            variables=_THEME_VARIABLES,
+        )
+        for name in THEMES
+    ]

@@ -1,11 +1,11 @@
 """Prints a view as lines that only grow: what is new since the last time, each block once.
 
-Used by plain.py for the session, and for a child agent that the user watches. plain_reply.py has
-the replies.
+Used by plain.py for the session, and for a child agent that the user watches.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from treadle.apps.conversation.block_text import (
@@ -26,7 +26,6 @@ from treadle.apps.conversation.state.blocks import (
 )
 from treadle.apps.conversation.state.persistent_list import PersistentList
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.tui.render import plain_reply
 from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
 from treadle.lib.text.text import plural
 
@@ -122,13 +121,13 @@ class PlainTranscript:
         is_growing: bool,
     ) -> None:
         index = self._printed_blocks
-        end = plain_reply.safe_length(block) if is_growing else len(block.text)
+        end = safe_length(block) if is_growing else len(block.text)
         if is_growing and isinstance(block, MarkdownBlock):  # a word is printed when it is complete
             end = max(block.text.rfind(" ", 0, end), block.text.rfind("\n", 0, end)) + 1
         if not self._is_block_begun and (not is_growing or end > 0):
             self._is_block_begun = True
             previous = blocks[index - 1] if index else None
-            self._write(replace_controls(plain_reply.format_start(block, previous)))
+            self._write(replace_controls(format_start(block, previous)))
         if end > self._printed_chars:
             text = replace_controls(block.text[self._printed_chars : end])
             is_code = isinstance(block, CodeBlock)
@@ -137,7 +136,7 @@ class PlainTranscript:
         if is_growing:
             return
         following = blocks[index + 1] if index + 1 < len(blocks) else None
-        if end_text := plain_reply.format_end(block, following):
+        if end_text := format_end(block, following):
             self._write(self._reply_wrap.flush() + end_text)
         # A very long paragraph is cut into blocks after it was printed.
         self._printed_chars -= len(block.text)
@@ -180,3 +179,33 @@ def _is_open(block: ViewBlock) -> bool:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
+
+
+# The beginning of a line that may become a fence.
+_MAYBE_FENCE = re.compile(r"[ ]{0,12}(`{0,2}|~{0,2}|(`{3,}|~{3,}).*)\Z")
+
+
+def format_start(block: MarkdownBlock | CodeBlock, previous: ViewBlock | None) -> str:
+    """What comes before the text of a block: a blank line after another block, a fence."""
+    if block.is_continuation:
+        return ""
+    is_first = not isinstance(previous, MarkdownBlock | CodeBlock)
+    if isinstance(block, CodeBlock):
+        fence = f"{block.fence}{block.language}\n"
+        return fence if is_first else f"\n{fence}"
+    return "" if is_first or block.text.startswith("\n") else "\n"
+
+
+def format_end(block: MarkdownBlock | CodeBlock, following: ViewBlock | None) -> str:
+    """What comes after the text of a complete block: the end of the line, the closing fence."""
+    has_more = isinstance(following, MarkdownBlock | CodeBlock) and following.is_continuation
+    if has_more:
+        return ""
+    end = "" if block.text.endswith("\n") or not block.text else "\n"
+    return f"{end}{block.fence}\n" if isinstance(block, CodeBlock) else end
+
+
+def safe_length(block: MarkdownBlock | CodeBlock) -> int:
+    """The length of the text of a growing block that stays as it is."""
+    start = block.text.rfind("\n") + 1
+    return start if _MAYBE_FENCE.match(block.text, start) else len(block.text)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_activity
 from treadle.apps.conversation.completion import Completion
-from treadle.apps.conversation.host import Host
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette
@@ -176,8 +176,8 @@ def _collapse_whitespace(text: str) -> str:
 class StatusArea:
     """The state of the lines around the prompt."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, session: HostedSession) -> None:
+        self._session = session
         self.branch = ""
         self.hint = ""
         self.vim_mode = ""
@@ -203,18 +203,18 @@ class StatusArea:
     ) -> tuple[list[Text], Text]:
         """The activity lines and the status line."""
         width, height = size
-        card = self._host.model
+        card = self._session.model.card
         info = StatusInfo(
             model=view.model or card.name,
             context_window=card.window,
-            mode=self._host.mode,
-            folder=self._host.folder,
+            mode=self._session.permissions.mode,
+            folder=self._session.folder,
             branch=self.branch,
             turn_seconds=self.turn_seconds,
             tick=self.tick,
             hint=self.hint,
             is_scrolled=is_scrolled,
-            has_sandbox_problem=bool(self._host.sandbox_problem),
+            has_sandbox_problem=bool(self._session.sandbox_problem),
             vim_mode=self.vim_mode,
             is_dialog_open=self.is_dialog_open,
         )

@@ -6,16 +6,43 @@ Draws nothing; screen.py does. The sequences are in sequences.py.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
 from textual import on
 from textual.app import App
 
-from treadle.apps.conversation.host import Host
+from treadle.apps.conversation import helper_programs
 from treadle.apps.tui.frontend import Frontend
-from treadle.apps.tui.options import THEME_NAMES, TerminalOptions
-from treadle.apps.tui.render.palette import NONE, Palette, select_palette
+from treadle.apps.tui.options import TerminalOptions
+from treadle.apps.tui.render.palette import NONE, THEME_NAMES, Palette, select_palette
 from treadle.apps.tui.terminal import background
-from treadle.apps.tui.terminal.motion import wants_reduced_motion
 from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.lib.files.search_path import find_program
+
+TIMEOUT_SECONDS = 2.0
+_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP")
+# A program with its arguments, and its output if motion is to be reduced.
+_QUESTIONS = (
+    (("gsettings", "get", "org.gnome.desktop.interface", "enable-animations"), b"false"),
+    (("defaults", "read", "com.apple.universalaccess", "reduceMotion"), b"1"),
+)
+
+
+async def wants_reduced_motion(folder: Path, environ: Mapping[str, str] = os.environ) -> bool:
+    """Ask the desktop of this machine; over ssh it is not the user's."""
+    if environ.get("SSH_CONNECTION"):
+        return False
+    for (name, *arguments), expected in _QUESTIONS:
+        program = find_program(name, folder, environ)
+        if program is not None:
+            _, output, _ = await helper_programs.run_program(
+                program, *arguments, variables=_VARIABLES, timeout=TIMEOUT_SECONDS
+            )
+            if output.strip() == expected:
+                return True
+    return False
 
 
 class TerminalScreen(Frontend, App[int]):
@@ -23,8 +50,10 @@ class TerminalScreen(Frontend, App[int]):
 
     palette: Palette
 
-    def init_terminal(self, host: Host, options: TerminalOptions) -> None:
-        self.terminal_status = TerminalStatus(host.folder, self._write_terminal, options.notify)
+    def init_terminal(self, options: TerminalOptions) -> None:
+        self.terminal_status = TerminalStatus(
+            self.session.folder, self._write_terminal, options.notify
+        )
         self.is_motion_reduced = options.reduced_motion == "on"
         self._is_theme_chosen = options.theme in THEME_NAMES
 
@@ -37,7 +66,7 @@ class TerminalScreen(Frontend, App[int]):
         if not self._is_theme_chosen and self.palette is not NONE:
             self._write_terminal(background.QUERY)
         if self.options.reduced_motion == "auto" and not self.is_headless:
-            self.is_motion_reduced = await wants_reduced_motion(self.host.folder)
+            self.is_motion_reduced = await wants_reduced_motion(self.session.folder)
         self._apply_motion()
 
     def _apply_motion(self) -> None:
@@ -66,7 +95,7 @@ class TerminalScreen(Frontend, App[int]):
         self.terminal_status.notify(message)
 
     def apply_settings(self) -> None:
-        values = {name: value for name, value, _ in self.host.list_settings()}
+        values = self.session.settings.format_values()
         self.terminal_status.notify_setting = values["notify"]
         if values["reduced_motion"] != "auto":
             self.is_motion_reduced = values["reduced_motion"] == "on"

@@ -7,11 +7,10 @@ from pathlib import Path
 from rich.text import Text
 
 from treadle.apps.assembly import SessionOptions
-from treadle.apps.conversation.local_host import LocalHost
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.render.markdown import styled_prefix, wrap_text
-from treadle.apps.tui.tour.script import make_tour_model
-from treadle.apps.tui.tour.steps import BROKEN, FILE, STEPS, Tour, TourFacts
+from treadle.apps.tui.tour.steps import BROKEN, FILE, STEPS, Tour, TourFacts, make_tour_model
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.core.transcript.items import UserItem
 
@@ -19,12 +18,12 @@ SMALL_SCREEN_ROWS = 20  # below it a dialog needs the rows of the step
 FLAGS = {"sandbox": "off", "permission_mode": "ask"}
 
 
-def make_tour_host(folder: Path) -> LocalHost:
-    """A host in this folder, which is trusted: the tour has made it."""
+def make_tour_session(folder: Path) -> HostedSession:
+    """A session in this folder, which is trusted: the tour has made it."""
     (folder / FILE).write_text(BROKEN, encoding="utf-8")
-    host = LocalHost(folder, FLAGS, SessionOptions(model=make_tour_model()))
-    host.trust()
-    return host
+    session = HostedSession(folder, FLAGS, SessionOptions(model=make_tour_model()))
+    session.trust.give()
+    return session
 
 
 class TourApp(TerminalApp):
@@ -44,11 +43,11 @@ class TourApp(TerminalApp):
             self._show_step()
 
     def _gather_facts(self) -> TourFacts:
-        conversation, file = self.conversation, self.host.folder / FILE
+        conversation, file = self.conversation, self.session.folder / FILE
         history = conversation.driver.history
         return TourFacts(
             text=file.read_text(encoding="utf-8", errors="replace") if file.exists() else "",
-            mode=self.host.mode,
+            mode=self.session.permissions.mode,
             messages=sum(isinstance(item, UserItem) for item in history),
             is_busy=conversation.view.is_busy,
             has_question=bool(conversation.questions),

@@ -43,9 +43,9 @@ def run(arguments: list[str]) -> int:
 
 def _run_app(folder: Path) -> int:
     from treadle.apps.tui.options import TerminalOptions
-    from treadle.apps.tui.tour.app import TourApp, make_tour_host
+    from treadle.apps.tui.tour.app import TourApp, make_tour_session
 
-    app = TourApp(make_tour_host(folder), TerminalOptions(reduced_motion="auto"))
+    app = TourApp(make_tour_session(folder), TerminalOptions(reduced_motion="auto"))
     app.run()
     tour = getattr(app, "tour", None)
     if tour is not None and tour.is_finished:

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual import events
 from textual.widget import Widget
 
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.widgets.choices import Choices
 

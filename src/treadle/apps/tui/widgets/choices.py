@@ -14,7 +14,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from treadle.apps.conversation.choice_option import ChoiceOption
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.completion import fuzzy_match
 from treadle.apps.tui.render.markdown import make_printable, styled_prefix, wrap_text
 from treadle.apps.tui.render.palette import Palette

@@ -7,10 +7,10 @@ DialogHost) mounts the widgets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from rich.text import Text
@@ -21,8 +21,9 @@ from treadle.apps.conversation.approval_text import (
     has_whole_file,
     list_risk_lines,
 )
-from treadle.apps.conversation.choice_option import ChoiceOption
-from treadle.apps.conversation.host import FileChange, Host
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.answers import Question
+from treadle.apps.conversation.undo import FileChange
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import (
@@ -39,6 +40,8 @@ from treadle.lib.text.sanitize import escape_invisible
 
 BACK_HINT = " · esc goes back"  # to the question that opened the text
 QUESTION_HINT = "↑ ↓ or a number move, enter answers, esc: no answer"
+MENU_HINT = "↑ ↓ move, enter selects, esc closes"
+MAX_PREVIEW_ROWS = 12
 
 
 class DialogHost(Protocol):
@@ -46,8 +49,7 @@ class DialogHost(Protocol):
 
     palette: Palette
 
-    @property
-    def host(self) -> Host: ...
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None: ...
 
     async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
         """Show the widgets above the prompt. The last one gets the keys: at once if the user opened
@@ -77,14 +79,47 @@ class Dialogs:
 
     # --- choices and texts ---------------------------------------------------------------
 
-    async def choose(
+    async def choose(self, question: Question) -> str | None:
+        """What the question is about is shown above its options."""
+        palette, message = self._dialog_host.palette, question.message
+        marked = ""
+
+        def body(width: int) -> list[Text]:
+            if question.changes:
+                return render_file_changes(question.changes, palette)
+            return [*wrap_text(Text(message, palette.faint), width), Text()] if message else []
+
+        async def show_preview(widget: Choices, value: str) -> None:
+            nonlocal marked
+            marked = value
+            assert question.preview is not None, "the caller has checked it"
+            lines = await question.preview(value)
+            if widget.is_attached and marked == value:
+                widget.set_body(lambda width: _render_preview(lines, width, palette))
+
+        def highlight(widget: Choices, value: str) -> None:
+            self._dialog_host.start_task(show_preview(widget, value))
+
+        menu_hint = "" if message else QUESTION_HINT
+        return await self.show_choices(
+            question.title,
+            question.options,
+            filterable=question.is_filterable,
+            current=question.current,
+            body=body,
+            hint=MENU_HINT if question.by_user else menu_hint,
+            on_highlight=highlight if question.preview is not None else None,
+            by_user=question.by_user,
+        )
+
+    async def show_choices(
         self,
         title: str,
         options: Sequence[ChoiceOption],
         *,
         filterable: bool = False,
         body: BodyRenderer | None = None,
-        hint: str = QUESTION_HINT,
+        hint: str = "",
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
         other_body: BodyRenderer | None = None,
@@ -113,11 +148,6 @@ class Dialogs:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
                 on_highlight(widget, options[0].value)
-            return await answer
-
-    async def show_list(self, widget: Choices) -> str | None:
-        """The answer to a list that the user has opened."""
-        async with self._open_dialog(widget, by_user=True) as answer:
             return await answer
 
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
@@ -210,7 +240,7 @@ class Dialogs:
             other_body = self._make_body(msgspec.structs.replace(approval, preview=whole))
         body = self._make_body(approval)
         can_widen = approval.wider_mode and any(one.value == "session" for one in options)
-        return await self.choose(
+        return await self.show_choices(
             title,
             options,
             body=body,
@@ -319,3 +349,13 @@ def render_file_changes(changes: Sequence[FileChange], palette: Palette) -> list
         styled_prefix(f"{one.sign} ", styles[one.kind]).append(one.path).append(one.note)
         for one in changes
     ]
+
+
+def _render_preview(lines: Sequence[str | FileChange], width: int, palette: Palette) -> list[Text]:
+    changes = [line for line in lines if isinstance(line, FileChange)]
+    if changes:
+        return render_file_changes(changes, palette)[:MAX_PREVIEW_ROWS]
+    rows = [Text(line, palette.faint) for line in lines if isinstance(line, str)]
+    for row in rows:
+        row.truncate(max(width, 1), overflow="ellipsis")
+    return rows

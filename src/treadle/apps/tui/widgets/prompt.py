@@ -18,8 +18,7 @@ from textual.message import Message
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.completion import Completion, find_completions
 from treadle.apps.tui.input.clipboard import read_clipboard
-from treadle.apps.tui.input.history_search import HistorySearch
-from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.input.prompt_history import HistorySearch, PromptHistory
 from treadle.apps.tui.widgets.vim_text_area import VimTextArea
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 from textual import events
 
+from treadle.apps.conversation.commands.sessions import list_queued_options
 from treadle.apps.conversation.conversation import Conversation
-from treadle.apps.tui.queue_menu import list_options
 from treadle.apps.tui.render.palette import Palette
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.core.transcript.items import UserItem
@@ -37,7 +37,7 @@ class QueueList(Choices):
         self._conversation = conversation
         self._on_removed = on_removed
         self._items = conversation.list_queued()
-        super().__init__("Queued messages", list_options(self._items), palette, hint=HINT)
+        super().__init__("Queued messages", list_queued_options(self._items), palette, hint=HINT)
 
     @property
     def item(self) -> UserItem:
@@ -88,6 +88,6 @@ class QueueList(Choices):
             self.post_message(self.Selected(CHANGED))
             return
         self._items = list(queued)
-        self.options = self.matching_options = list_options(queued)
+        self.options = self.matching_options = list_queued_options(queued)
         self.cursor = places[0]
         self.refresh(layout=True)

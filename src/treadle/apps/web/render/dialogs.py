@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from treadle.apps.conversation.host import FileChange, LimitLine, TurnLine
+from treadle.apps.conversation.commands.answers import Question
+from treadle.apps.conversation.session.session_limits import LimitLine
+from treadle.apps.conversation.undo import FileChange
 from treadle.apps.pages.elements import escape_html
 from treadle.lib.text.sanitize import escape_invisible
-from treadle.lib.text.text import format_age
-
-REWIND_TITLE = "Rewind to before this message"
 
 
-def render_choices(
-    title: str, action: str, choices: Sequence[tuple[str, str, str]], current: str
-) -> str:
-    """A list of (value, label, description); choosing one sends `action` with the value."""
+def render_choices(number: int, question: Question) -> str:
+    """The options; choosing one answers the question with this number."""
     rows = [
-        f'<li><button type="button" class="option" data-do="{action}" data-value='
-        f'"{escape_html(value)}"{_mark(value == current)}><b>{escape_html(label)}</b>'
-        f'<span class="soft">{escape_html(text)}</span></button></li>'
-        for value, label, text in choices
+        f'<li><button type="button" class="option" data-do="choose" data-question="{number}" '
+        f'data-value="{escape_html(one.value)}"{_mark(one.value == question.current)}>'
+        f'<b>{escape_html(one.label)}</b><span class="soft">{escape_html(one.description)}</span>'
+        "</button></li>"
+        for one in question.options
     ]
-    return _render_dialog(title, f'<ul class="options">{"".join(rows)}</ul>')
+    message = escape_html(question.message.strip())
+    text = f'<pre class="args said" tabindex="0">{message}</pre>' if message else ""
+    return _render_dialog(question.title, f'{text}<ul class="options">{"".join(rows)}</ul>')
 
 
-def render_files_dialog(
-    action: str,
-    title: str,
-    changes: Sequence[FileChange],
-    turn: str = "",
-    include: Collection[str] = (),
-) -> str:
+def render_files_dialog(number: int, question: Question) -> str:
     """What would happen to which file. What the user changed, too, is included only if chosen."""
-    rows = [_render_file(change, is_named=change.path in include) for change in changes]
+    changes = question.changes
+    rows = [_render_file(one, is_named=one.path in question.included) for one in changes]
     listed = f'<ul class="files">{"".join(rows)}</ul>' if rows else "<p>No file would change.</p>"
-    target = f' data-turn="{escape_html(turn)}"' if turn else ""
-    buttons = ""
-    if action == "rewind":
-        buttons += _button("rewind", "Conversation only", f'{target} data-files="no"')
-    if rows or action != "rewind":
-        label = "Conversation and files" if action == "rewind" else action.capitalize()
-        kind = "rewind" if action == "rewind" else "restore"
-        data = f'{target} data-files="yes" data-action="{action}"'
-        buttons += _button(kind, label, data, "first")
-    if action == "undo" and not any(one.author == "agent" or one.is_doubtful for one in changes):
-        buttons += _button("restore", "Skip this turn", ' data-action="undo" data-skip')
-    return _render_dialog(title, f'{listed}<div class="row">{buttons}</div>')
+    target = f' data-question="{number}"'
+    buttons = "".join(
+        _button("choose", one.label, f'{target} data-value="{one.value}"')
+        for one in question.beside_files
+    )
+    if rows:
+        buttons += _button("choose", question.restore_label, f"{target} data-files", "first")
+    return _render_dialog(question.title, f'{listed}<div class="row">{buttons}</div>')
 
 
 def _render_file(change: FileChange, *, is_named: bool) -> str:
@@ -60,36 +50,6 @@ def _render_file(change: FileChange, *, is_named: bool) -> str:
     return (
         f'<li><label>{box}<code>{sign} {path}</code> <span class="soft">{note}</span></label></li>'
     )
-
-
-def render_rewind_dialog(turns: Sequence[TurnLine]) -> str:
-    """The turns, newest first."""
-    now = time.time()
-    rows = [
-        f'<li><button type="button" class="option" data-ask="rewind" data-turn='
-        f'"{escape_html(turn.turn_id)}"><b>{escape_html(_first_line(turn.text))}</b>'
-        f'<span class="soft">{format_age(now - turn.time)}</span></button></li>'
-        for turn in reversed(turns)
-    ]
-    body = f'<ul class="options">{"".join(rows)}</ul>' if rows else "<p>There is no turn yet.</p>"
-    return _render_dialog(REWIND_TITLE, body)
-
-
-def render_trust_dialog(files: Sequence[str], programs: Sequence[str], rules: str = "") -> str:
-    """What takes effect if the user trusts the folder. `rules`: a paragraph on its allow rules."""
-    rows = "".join(f"<li><code>{escape_html(escape_invisible(one))}</code></li>" for one in files)
-    text = (
-        "<p>These files of the folder steer the agent. Trust it only if you know who wrote them."
-        f'</p><ul class="files">{rows}</ul>'
-    )
-    if rules:
-        lines = escape_html(rules.strip())
-        text += f'<pre class="args said" tabindex="0">{lines}</pre>'
-    if programs:
-        lines = "\n".join(escape_html(escape_invisible(one)) for one in programs)
-        text += f'<p>These programs would run:</p><pre class="args said" tabindex="0">{lines}</pre>'
-    button = _button("trust", "Trust this folder", "", "first")
-    return _render_dialog("Trust this folder?", f'{text}<div class="row">{button}</div>')
 
 
 def render_budget_dialog(limits: Sequence[LimitLine]) -> str:
@@ -144,7 +104,3 @@ def _button(action: str, label: str, data: str, style: str = "") -> str:
 
 def _mark(is_current: bool) -> str:
     return ' aria-current="true"' if is_current else ""
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0][:120] or "(continued without a message)"

@@ -81,7 +81,7 @@ def _render_banner(facts: SessionFacts) -> str:
     if not facts.is_trusted:
         parts.append(
             "<p>This folder is not trusted: its instructions, settings, agents, hooks and servers "
-            'are not used. <button class="btn" type="button" data-do="ask_trust">Look and decide'
+            'are not used. <button class="btn" type="button" data-ask="trust">Look and decide'
             "</button></p>"
         )
     if facts.is_unfinished:

@@ -1,0 +1,1 @@
+"""Every slash command once: table.py lists them, hosts only show their answers (answers.py)."""

@@ -1,0 +1,235 @@
+"""Every slash command once: name, what it does, arguments, when it is available, how it runs.
+
+Hosts call `run_command` and show the answer (answers.py). A command that a host does not have is in
+EXCEPTIONS with its reason. Commands of the user are custom.py, prompts of servers mcp_prompts.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+
+from treadle.apps.conversation.block_text import format_table
+from treadle.apps.conversation.commands import (
+    agents,
+    changes,
+    information,
+    restore,
+    review,
+    sessions,
+    trust,
+)
+from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange, catch_errors
+from treadle.apps.conversation.commands.custom import describe_unknown_command, expand_custom
+from treadle.apps.conversation.session.callbacks import HostKind
+from treadle.apps.conversation.session.hosted_session import HostedSession
+
+
+class SlashCommand(msgspec.Struct, frozen=True):
+    """`arguments` names what may follow. `while_busy`: allowed while a turn runs."""
+
+    name: str
+    summary: str
+    run: Callable[[HostedSession, str], Awaitable[CommandAnswer]]
+    arguments: str = ""
+    while_busy: bool = True
+
+
+async def run_command(session: HostedSession, line: str) -> CommandAnswer:
+    """Run `/name arguments`. Errors are answers."""
+    name, _, arguments = line.removeprefix("/").partition(" ")
+    running = _run(session, ALIASES.get(name, name), arguments.strip(), name)
+    return await catch_errors(running, f"/{name}")
+
+
+async def _run(session: HostedSession, name: str, arguments: str, typed: str) -> CommandAnswer:
+    command = COMMANDS_BY_NAME.get(name)
+    if command is None:
+        message = await expand_custom(session, typed, arguments)
+        message = message or await session.servers.expand_prompt(typed, arguments)
+        if message is not None:
+            return CommandAnswer(message=message)
+        names = [one for one, _, _ in list_commands(session)]
+        return CommandAnswer(describe_unknown_command(typed, names), "warning")
+    reason = EXCEPTIONS.get(session.callbacks.kind, {}).get(name)
+    if reason is not None:
+        return CommandAnswer(f"/{name} is not available here: {reason}", "warning")
+    if not command.while_busy:
+        session.require_idle(f"/{typed}")
+    return await command.run(session, arguments)
+
+
+def list_commands(session: HostedSession) -> list[tuple[str, str, str]]:
+    """Name, summary and arguments of every command of this host, with those of the user and the
+    prompts of the servers."""
+    missing = EXCEPTIONS.get(session.callbacks.kind, {})
+    own = [(one.name, one.summary, one.arguments) for one in COMMANDS if one.name not in missing]
+    custom = [(one.name, one.summary, "arguments") for one in session.custom_commands]
+    return [*own, *custom, *session.servers.list_prompts()]
+
+
+def list_summaries(session: HostedSession) -> list[tuple[str, str]]:
+    return [(name, summary) for name, summary, _ in list_commands(session)]
+
+
+async def _run_help(session: HostedSession, arguments: str) -> CommandAnswer:
+    rows = [(f"/{name}", summary) for name, summary in list_summaries(session)]
+    return CommandAnswer(format_table(rows), is_table=True, screen=ScreenChange("help", rows=rows))
+
+
+async def _run_quit(session: HostedSession, arguments: str) -> CommandAnswer:
+    return CommandAnswer(screen=ScreenChange("quit"))
+
+
+async def _run_tour(session: HostedSession, arguments: str) -> CommandAnswer:
+    note = "run `treadle tour` in a terminal: it needs the full screen"
+    return CommandAnswer(note, screen=ScreenChange("tour"))
+
+
+async def _run_vim(session: HostedSession, arguments: str) -> CommandAnswer:
+    return CommandAnswer(screen=ScreenChange("vim"))
+
+
+COMMANDS: tuple[SlashCommand, ...] = (
+    SlashCommand("help", "list commands and keys", _run_help),
+    SlashCommand("model", "show or change the model", changes.run_model, "model", False),
+    SlashCommand("mode", "show or change the permission mode", changes.run_mode, "mode"),
+    SlashCommand(
+        "permissions",
+        "list the permission rules; add or remove one",
+        changes.run_permissions,
+        "add RULE or remove RULE",
+    ),
+    SlashCommand("trust", "trust this folder and its programs", trust.run_trust, while_busy=False),
+    SlashCommand(
+        "compact", "shorten the history for the model", sessions.run_compact, "what to keep", False
+    ),
+    SlashCommand("uncompact", "undo all compactions", sessions.run_uncompact, while_busy=False),
+    SlashCommand("cost", "show tokens and cost of this session", information.run_cost),
+    SlashCommand("context", "show what fills the context window", information.run_context),
+    SlashCommand("sessions", "list sessions and resume one", sessions.run_resume, "session", False),
+    SlashCommand("resume", "resume another session", sessions.run_resume, "session", False),
+    SlashCommand("fork", "continue in a copy of this session", sessions.run_fork, "session", False),
+    SlashCommand("rewind", "rewind to before a message", restore.run_rewind, while_busy=False),
+    SlashCommand(
+        "undo",
+        "undo the file changes of the last turn; PATH: also this file, which you changed",
+        restore.run_undo,
+        "also this file, which you changed",
+        False,
+    ),
+    SlashCommand(
+        "redo",
+        "redo what /undo undid; PATH: also this file, which you changed",
+        restore.run_redo,
+        "also this file, which you changed",
+        False,
+    ),
+    SlashCommand("diff", "show the changes since the last commit", information.run_diff),
+    SlashCommand("todo", "show the todo list", information.run_todo),
+    SlashCommand("plan", "show the plan that you accepted", information.run_plan),
+    SlashCommand(
+        "tasks", "list background tasks; /tasks ID stops one", information.run_tasks, "task to stop"
+    ),
+    SlashCommand("queue", "edit, move or remove messages that wait", sessions.run_queue),
+    SlashCommand(
+        "goal",
+        "continue every turn until a command succeeds",
+        changes.run_goal,
+        "command, or off",
+        False,
+    ),
+    SlashCommand(
+        "budget",
+        "show or change the limits of cost, tokens and time",
+        changes.run_budget,
+        "USD, tokens N or time 5m",
+    ),
+    SlashCommand("remember", "add a line to AGENTS.md or CLAUDE.md", changes.run_remember, "text"),
+    SlashCommand(
+        "init", "let the agent write AGENTS.md", review.run_init, "what it should know", False
+    ),
+    SlashCommand(
+        "btw",
+        "ask a side question that leaves no trace in the session",
+        information.run_btw,
+        "question",
+    ),
+    SlashCommand(
+        "review",
+        "let an agent review the uncommitted changes, or commits: RANGE",
+        review.run_review,
+        "commits, or what to review",
+    ),
+    SlashCommand(
+        "agents",
+        "watch, steer or stop agents at work; list all",
+        agents.run_agents,
+        "show, say or stop, and a number",
+    ),
+    SlashCommand("skills", "list the skills that the agent can load", information.run_skills),
+    SlashCommand(
+        "mcp",
+        "show the MCP servers; /mcp NAME shows the log of one",
+        information.run_mcp,
+        "server",
+    ),
+    SlashCommand(
+        "export", "write the session to a file: .md, .html, .json", sessions.run_export, "file"
+    ),
+    SlashCommand(
+        "config",
+        "list all settings and their origins; NAME VALUE changes one",
+        changes.run_config,
+        "setting and value",
+    ),
+    SlashCommand("doctor", "check the installation", information.run_doctor),
+    SlashCommand(
+        "theme",
+        "change the colours: dark, light, with high contrast, or none",
+        changes.run_theme,
+        "theme",
+    ),
+    SlashCommand("tour", "learn the terminal in two minutes", _run_tour, while_busy=False),
+    SlashCommand("vim", "turn the vim keys of the prompt on or off", _run_vim),
+    SlashCommand("clear", "start a new session", sessions.run_clear, while_busy=False),
+    SlashCommand("quit", "quit", _run_quit),
+)
+COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
+
+# Names of other programs, which the help does not list.
+ALIASES = {
+    "exit": "quit",
+    "new": "clear",
+    "settings": "config",
+    "usage": "cost",
+    "todos": "todo",
+    "bashes": "tasks",
+    "ps": "tasks",
+    "approvals": "mode",
+    "side": "btw",
+}
+
+# What a host does not have, and why.
+EXCEPTIONS: Mapping[HostKind, Mapping[str, str]] = {
+    "plain": {"vim": "plain mode reads whole lines"},
+    "page": {
+        "theme": "the page has a button for it",
+        "tour": "it teaches the keys of the terminal",
+        "vim": "the prompt is a field of the browser",
+        "quit": "close the tab; the server ends with ctrl+c",
+    },
+    "editor": {
+        "sessions": "the editor has the list of sessions",
+        "resume": "the editor opens sessions",
+        "fork": "the editor opens sessions",
+        "clear": "the editor opens sessions",
+        "rewind": "the editor shows the messages and cannot take them back",
+        "queue": "the editor sends one prompt at a time",
+        "theme": "the colours are those of the editor",
+        "tour": "it teaches the keys of the terminal",
+        "vim": "the prompt is the editor's",
+        "quit": "the editor ends the agent",
+    },
+}

@@ -1,0 +1,1 @@
+"""A session as hosts see it: `HostedSession` and its parts."""

@@ -1,0 +1,324 @@
+"""Opens, reopens and closes the session of a host: a folder, the user's choices, a session on disk.
+
+The base of HostedSession (hosted_session.py), which adds the parts. What may be done while a turn
+runs is decided here. How a session is put together is apps/assembly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.agents.child_agents import ChildAgents
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
+from treadle.apps.assembly.redaction import find_environment_secrets, redact
+from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.conversation import undo
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.crash_report import CrashReport
+from treadle.apps.conversation.session.callbacks import HostCallbacks
+from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.rules import is_trusted
+from treadle.apps.settings.settings import Settings
+from treadle.core.contracts.workspace import CommandResult
+from treadle.core.errors import ConfigError, StoreError, TreadleError
+from treadle.core.events import TurnResult
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.permissions.modes import PermissionMode
+from treadle.sessions.library import Library
+
+if TYPE_CHECKING:
+    from treadle.sessions.log.journal import Journal
+
+StartDriver = Callable[[], Awaitable[Driver]]
+
+
+class SessionChoices(msgspec.Struct, frozen=True):
+    """What the user chose for the session, beside the settings; it stays when the session is opened
+    again. `flags` are settings of the command line by name, `rules` allow until another session
+    than `rules_session` is opened."""
+
+    flags: Mapping[str, object] = {}
+    mode: str | None = None
+    goal: str = ""
+    rules: tuple[str, ...] = ()
+    rules_session: str = ""
+    changed_limits: frozenset[str] = frozenset()
+    removed_limits: frozenset[str] = frozenset()
+
+
+class SessionLifecycle:
+    """A folder to work in, and at most one open session.
+
+    Promises: no file of the folder takes effect before it is trusted; `open` closes the session
+    before cleanly; a change that fails leaves the session as it was, open. Problems are
+    TreadleErrors with a message for the user. `notes` are lines about the open session.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        flags: Mapping[str, object] | None = None,
+        options: SessionOptions | None = None,
+    ) -> None:
+        self.folder = folder.resolve()
+        self.options = options or SessionOptions()
+        self.choices = SessionChoices(dict(flags or {}), goal=self.options.until)
+        self.library = Library()
+        self.callbacks = HostCallbacks()
+        self.notes: tuple[str, ...] = ()
+        self.children: ChildAgents = ChildAgents()
+        self.custom_commands: Sequence[CustomCommand] = ()
+        self.conversation: Conversation | None = None
+        self._agent_session: AgentSession | None = None
+        self._driver: Driver | None = None
+        self._lock = asyncio.Lock()  # one change of the open session at a time
+        self._shown_warnings: set[str] = set()
+
+    # --- what is open --------------------------------------------------------------------
+
+    @property
+    def driver(self) -> Driver:
+        if self._driver is None:
+            raise StoreError("no session is open")
+        return self._driver
+
+    @property
+    def agent_session(self) -> AgentSession:
+        if self._agent_session is None:
+            raise StoreError("no session is open")
+        return self._agent_session
+
+    @property
+    def is_open(self) -> bool:
+        return self._agent_session is not None
+
+    def require_conversation(self) -> Conversation:
+        """The conversation; raises if the session is being opened again."""
+        if self.conversation is None:
+            raise ConfigError("the session is being opened again; try once more")
+        return self.conversation
+
+    def require_idle(self, action: str = "this") -> Conversation:
+        """The conversation; raises if a turn runs."""
+        conversation = self.require_conversation()
+        if conversation.view.is_busy:
+            busy = f"{action} is not available while a turn runs; interrupt the turn first"
+            raise ConfigError(busy)
+        return conversation
+
+    def load_settings(self) -> Settings:
+        settings = load_settings(
+            self.folder, self.choices.flags, is_trusted=lambda: is_trusted(self.folder)
+        )
+        return msgspec.structs.replace(settings, **dict.fromkeys(self.choices.removed_limits))
+
+    def list_added_folders(self) -> tuple[Path, ...]:
+        """Other folders that the agent may work in."""
+        names = self.load_settings().add_dir
+        return tuple(Path(self.folder, name).expanduser() for name in names)
+
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run without the sandbox that is wanted; "" if there is no problem."""
+        return self.agent_session.workspace.sandbox_problem
+
+    @property
+    def session_dir(self) -> Path:
+        return get_session_dir(self.agent_session.store)
+
+    async def flush(self) -> Path:
+        """Write what is pending to the session's log; the folder of the log."""
+        await self.agent_session.store.flush()
+        return self.session_dir
+
+    async def run_command(self, command: str, **options: Any) -> CommandResult:
+        """Run a command of the user or of a slash command; without the secrets in its output."""
+        result = await self.agent_session.workspace.run(command, **options)
+        output = redact(find_environment_secrets(), result.output)
+        return msgspec.structs.replace(result, output=output)
+
+    async def finish_turn(self) -> TurnResult:
+        """Run the turn of the submitted message; the callbacks decide on all approvals."""
+        return await self.agent_session.agent.finish_turn(self.driver)
+
+    # --- open, switch, close -------------------------------------------------------------
+
+    async def open(
+        self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
+    ) -> None:
+        """Open a new session, or resume one: by (part of) its id, or "" for the newest here."""
+        self.callbacks = callbacks
+        await self._attach(await self.start(resume, fork=fork))
+
+    async def start(
+        self, resume: str | None = None, *, fork: bool = False, new_id: str = ""
+    ) -> Driver:
+        """Close what is open, and start the driver of a new or a resumed session, which `open` and
+        `switch` show."""
+        await self._close_driver()
+        if fork and resume:
+            parent = self.library.find(resume)
+            resume = await undo.fork_session(self.library, parent, self.folder)
+        options = msgspec.structs.replace(
+            self.options,
+            interactive=True,
+            resume=resume,
+            until=self.choices.goal,
+            checkpoints=True,
+            session_id=new_id,
+        )
+        settings = self.load_settings()
+        session = await build_agent(
+            settings,
+            self.folder,
+            options,
+            approve=self._ask_approval,
+            notify=self._show_faint,
+            warn=self._warn_once,
+        )
+        agent = session.agent
+        agent = agent.replace(services={**agent.config.services, **self._make_services()})
+        self._agent_session = session = msgspec.structs.replace(session, agent=agent)
+        self._apply_choices(session)
+        self.notes, self.children = session.notes, session.make_children()
+        start = partial(session.start, children=self.children)
+        # In a thread: the items of a long session are measured, and a host has other sessions.
+        is_resumed = session.state is not None
+        self._driver = await asyncio.to_thread(start) if is_resumed else start()
+        for server in session.servers:
+            await server.open()  # in the background: it may be up before the first message
+        if session.state is not None and session.state.intents:
+            self._driver.watch(CrashReport(session.state, self._show_faint))
+        if settings.sandbox != "off":
+            session.workspace.preload()  # a missing sandbox is shown before the first command
+        return self._driver
+
+    def _apply_choices(self, session: AgentSession) -> None:
+        choices, session_id = self.choices, session.store.session_id
+        if choices.mode is not None:
+            session.policy.change_mode(msgspec.convert(choices.mode, PermissionMode))
+        if session_id != choices.rules_session:
+            choices = msgspec.structs.replace(choices, rules=(), rules_session=session_id)
+            self.choices = choices
+        session.policy.allow_for_session(choices.rules)
+
+    async def restart(self) -> Driver:
+        """Start the same session, with the current settings and choices."""
+        session_id = self.driver.session_id
+        if len(self.driver.history):
+            return await self.start(session_id)
+        return await self.start(new_id=session_id)  # an empty one is not on disk
+
+    async def reopen(self, *, has_notes: bool = False, **choices: Any) -> None:
+        """Open the session again, with other choices of the user."""
+
+        async def start() -> Driver:
+            self.choices = msgspec.structs.replace(self.choices, **choices)
+            return await self.restart()
+
+        await self.switch(start, keeps_view=True, has_notes=has_notes)
+
+    async def switch(
+        self, start: StartDriver, *, keeps_view: bool = False, has_notes: bool = True
+    ) -> None:
+        """Close the session and show the driver that `start` starts; if that fails, the session is
+        opened again as it was, and the error is raised. `keeps_view`: it is the same session."""
+        async with self._lock:
+            conversation, choices = self.require_idle(), self.choices
+            driver, view = conversation.driver, conversation.view
+            self.callbacks.start_switch()
+            self.conversation = None  # no input and no drawing without a session
+            await conversation.aclose()
+            try:
+                new_driver = await start()
+            except (TreadleError, OSError):
+                self.choices = choices
+                session_id = driver.session_id if len(driver.history) else None
+                await self._attach(await self.start(session_id))
+                raise
+            keeps_view = keeps_view and self.callbacks.keeps_view
+            await self._attach(new_driver, view if keeps_view else None, has_notes=has_notes)
+
+    async def edit_log(self, edit: Callable[[Journal], Awaitable[None]]) -> Driver:
+        """Change the log of the session while it is closed, and start it again."""
+        session_id = self.driver.session_id
+        await self._close_driver()
+        journal = self.library.resume(session_id, folder=self.folder).journal
+        try:
+            await edit(journal)
+        finally:
+            await journal.aclose()
+        return await self.start(session_id)
+
+    async def _attach(
+        self, driver: Driver, view: ViewState | None = None, *, has_notes: bool = True
+    ) -> None:
+        callbacks, is_shown = self.callbacks, view is not None
+        home, folders = Path.home(), [self.folder] if is_trusted(self.folder) else []
+        self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
+        is_told = is_shown and not has_notes
+        notes: Sequence[str] = () if is_told else (*self.notes, *problems)
+        if view is None:
+            view, notes = await callbacks.read_view(driver, notes)
+        conversation = self._make_conversation(driver, view)
+        callbacks.prepare_conversation(conversation, notes)
+        self.conversation = conversation
+        if callbacks.runs_turns:
+            conversation.start()
+        callbacks.attach_conversation(conversation, is_shown=is_shown)
+
+    def detach(self) -> Conversation | None:
+        """The conversation, which is not the current one any more: the host is being closed."""
+        conversation, self.conversation = self.conversation, None
+        return conversation
+
+    async def aclose(self) -> None:
+        conversation = self.detach()
+        if conversation is not None:
+            await conversation.aclose()
+        await self._close_driver()
+
+    async def _close_driver(self) -> None:
+        driver, self._driver = self._driver, None
+        session, self._agent_session = self._agent_session, None
+        try:
+            if driver is not None:
+                await driver.aclose()
+        finally:
+            if session is not None:
+                await session.aclose()
+
+    # --- for HostedSession -----------------------------------------------------------------
+
+    def _make_services(self) -> dict[str, object]:
+        """What tools such as `ask` use of a host."""
+        return {}
+
+    def _make_conversation(self, driver: Driver, view: ViewState) -> Conversation:
+        callbacks = self.callbacks
+        return Conversation(driver, callbacks.mark_changed, callbacks.return_messages, view)
+
+    # --- callbacks -----------------------------------------------------------------------
+
+    def _show_faint(self, text: str) -> None:
+        self.callbacks.show_message(text, "faint")
+
+    def _warn_once(self, text: str) -> None:
+        """Show a warning, unless an earlier session of this process had the same."""
+        if text not in self._shown_warnings:
+            self._shown_warnings.add(text)
+            self._show_faint(text)
+
+    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+        if self.conversation is None:
+            return None
+        return await self.callbacks.ask_approval(self.conversation, approval)
