@@ -183,8 +183,9 @@ class Driver(HostControls):
                 await self._mutators.run("before_model")
             if self._log.must_flush:
                 await self._log.flush()
-            system, closing = await self._parts.instructions.read(), session.closing_stop
-            cache = self._next_cache or config.cache
+            given = config.instructions
+            system = given if isinstance(given, str) else await self._parts.instructions.read()
+            cache, closing = self._next_cache or config.cache, session.closing_stop
             reply = await gateway.call_turn(build_request(self._parts, system, cache, closing))
             if isinstance(reply, Stop):
                 return handle_stop(reply, session)

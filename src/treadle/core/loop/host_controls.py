@@ -369,9 +369,10 @@ class HostControls:
     def _enter(self) -> None:
         self._check_open()
         is_free = self._interruption.reason is None and not self._interruption.is_running
-        pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
-        if pending_ids and is_free:
-            raise ApprovalPending(pending_ids)
+        if is_free:
+            pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
+            if pending_ids:
+                raise ApprovalPending(pending_ids)
         self._begin_step()
 
     def _begin_step(self) -> None:

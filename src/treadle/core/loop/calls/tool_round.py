@@ -80,7 +80,7 @@ class ToolRound:
             self._session.write(EarlyResult(result))
 
         reusable, eager = frozenset[str](), self.eager
-        if eager.has_started:
+        if eager.started:
             reusable = eager.find_reusable([ready.call for ready in prepared])
         if len(prepared) == 1:
             add_result(await self._answer(prepared[0], reusable))
@@ -95,7 +95,7 @@ class ToolRound:
                 for ready in prepared
             ]
             await run_jobs(jobs, self._config.max_parallel, add_result, save_early)
-        if eager.has_started:
+        if eager.started:
             await eager.cancel_started()
         self._executor.forget_started()
         self._preparer.asked.clear()
