@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.agent_settings import AgentArguments, AgentChanges
-    from treadle.agents.structured_output import StructuredOutput
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.task_tool import TaskTool
 
@@ -112,7 +111,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
         used_model = resolve_model(given.model)
         self._structured_output = given.structured_output
         if given.structured_output is None and given.output_type is not str:
-            self._structured_output = _make_structured_output(given.output_type, used_model)
+            from treadle.agents.structured_output import StructuredOutput
+
+            self._structured_output = StructuredOutput(given.output_type, used_model)
         self.config = make_config(given, used_model, source)
 
     if not TYPE_CHECKING:
@@ -232,12 +233,6 @@ class Agent(AgentRuns[DepsT, OutputT]):
                     request.deny(call_id, reason, decided_by=decided_by)
                 case _:
                     request.deny(call_id)
-
-
-def _make_structured_output(output_type: object, model: Model) -> StructuredOutput:
-    from treadle.agents.structured_output import StructuredOutput
-
-    return StructuredOutput(output_type, model)
 
 
 async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:
