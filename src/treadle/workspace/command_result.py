@@ -38,7 +38,7 @@ def make_command_result(
             notes += sandbox.describe_limits(head + tail)
             hidden_files = sandbox.hidden_files
     if offline:
-        from treadle.workspace.sandbox.network_errors import NO_NETWORK_NOTE, mentions_network
+        from treadle.workspace.sandbox.probe import NO_NETWORK_NOTE, mentions_network
 
         if mentions_network(output, failed=ended.exit_code != 0):
             notes.append(NO_NETWORK_NOTE)

@@ -25,7 +25,7 @@ from treadle.apps.assembly.lazy import Containers, Lazy, LazyPolicy, LazyWorkspa
 from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.sessions import get_outputs_dir
-from treadle.apps.settings.rules import FolderTrust, LoadedRules
+from treadle.apps.settings.folder_rules import FolderTrust, LoadedRules
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.gate import Gate

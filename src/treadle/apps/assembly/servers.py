@@ -39,9 +39,13 @@ from treadle.lib.text.text import suggest
 from treadle.tools.federation import Federation
 from treadle.tools.late_tools import StableToolList
 from treadle.tools.mcp.client_options import McpClientOptions
-from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config
 from treadle.tools.mcp.resource_tool import ResourceUpdates
 from treadle.tools.mcp.server import McpServer, McpState, McpStatus
+from treadle.tools.mcp.server_config import (
+    McpServerConfig,
+    find_secret_variables,
+    parse_server_config,
+)
 from treadle.tools.mcp.token_store import TokenStore, find_keyring
 from treadle.tools.mcp.tool import sanitize_server_name
 

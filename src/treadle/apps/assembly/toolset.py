@@ -13,7 +13,7 @@ from treadle.apps.assembly.lazy import LazyPolicy
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_source
 from treadle.apps.settings.extensions import load_skills
-from treadle.apps.settings.rules import make_file_denials
+from treadle.apps.settings.folder_rules import make_file_denials
 from treadle.apps.settings.settings import parse_size, treadle_home
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES

@@ -24,7 +24,9 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import LoopError, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
-from treadle.core.loop.background import BackgroundTasks, TaskReports
+from treadle.core.loop.calls.background import BackgroundTasks, TaskReports
+from treadle.core.loop.calls.tool_round import ToolRound
+from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.loop.config import DriverConfig, TurnSettings
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
@@ -34,8 +36,6 @@ from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.parts import DriverParts, Instructions
 from treadle.core.loop.request import build_request
 from treadle.core.loop.side_question import SideQuestions
-from treadle.core.loop.tool_round import ToolRound
-from treadle.core.loop.toolbox import Toolbox
 from treadle.core.loop.turn_end import (
     TurnEnd,
     handle_model_error,

@@ -17,7 +17,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
 from treadle.core.events import MessageDropped, MessageQueued, TurnResult
-from treadle.core.loop.approvals import Approvals, ChildApprovals
+from treadle.core.loop.calls.approvals import Approvals, ChildApprovals
 from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox

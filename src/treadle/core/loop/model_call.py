@@ -39,8 +39,8 @@ from treadle.core.errors import (
     error_message,
     error_text,
 )
-from treadle.core.loop.call_repair import CallRepairer
-from treadle.core.loop.eager import EagerCalls
+from treadle.core.loop.calls.call_repair import CallRepairer
+from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts

@@ -34,11 +34,17 @@ from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.file_denials import HardLinkScanner, NameFilter
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
-from treadle.workspace.sandbox.found_entry import (
+from treadle.workspace.sandbox.git_control_files import GitControlFiles
+from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
+from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
+from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
+from treadle.workspace.sandbox.tree_scan import (
     GENERATED,
     GIT,
     HIDDEN,
     LINK,
+    MAX_FOLDERS,
     MEMORY,
     PINNED,
     PROTECTED,
@@ -46,14 +52,6 @@ from treadle.workspace.sandbox.found_entry import (
     SOCKET,
     UNLISTED,
     FoundEntry,
-)
-from treadle.workspace.sandbox.git_control_files import GitControlFiles
-from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
-from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
-from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
-from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
-from treadle.workspace.sandbox.tree_scan import (
-    MAX_FOLDERS,
     MakeListable,
     TreeScanner,
     find_entry,

@@ -27,9 +27,9 @@ from treadle.core.events import (
     UsageUpdated,
     preview,
 )
+from treadle.core.loop.calls.prepare import PreparedCall, hook_data
+from treadle.core.loop.calls.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.prepare import PreparedCall, hook_data
-from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent
