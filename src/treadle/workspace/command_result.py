@@ -1,82 +1,18 @@
-"""How a process ended, as its supervisor reports it, and the result of a command, as the contract
-describes it: its output, and notes about what the output does not show. Used by processes.py and
-local.py.
+"""The result of a command, as the contract describes it: its output, how it ended, and notes about
+what the output does not show. Used by local.py.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.output import decode_output, join_head_tail
+from treadle.workspace.output import CapturedStream, ProcessExit, decode_output, join_head_tail
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
-
-
-class CapturedStream(msgspec.Struct, frozen=True):
-    """One output stream: its ends, its size, and its output file if there is one."""
-
-    head: bytes = b""
-    tail: bytes = b""
-    total: int = 0
-    path: str = ""
-    spilled: int = 0
-
-
-class ProcessExit(msgspec.Struct, frozen=True):
-    """How a command ended. `leftovers` names processes that it left running and that were ended."""
-
-    exit_code: int | None
-    signal: str
-    core_dumped: bool
-    timed_out: bool
-    killed: bool
-    out_of_memory: bool
-    memory_exceeded: bool
-    cwd: str
-    leftovers: tuple[str, ...]
-    stream: CapturedStream
-
-
-def decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
-    status, trailer, left = outcome["status"], outcome["trailer"], outcome["left"]
-    assert isinstance(status, int)
-    assert isinstance(trailer, bytes)
-    assert isinstance(left, list)
-    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    shell_status, _, rest = trailer.rpartition(b"\1")[2].partition(b"\n")
-    folder, _, jobs = rest.partition(b"\0")
-    # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
-    if in_bubblewrap and code and 128 < code < 193 and shell_status != b"%d" % code:
-        number, code = code - 128, None
-    return ProcessExit(
-        exit_code=code,
-        signal=_signal_name(number) if number else "",
-        core_dumped=os.WCOREDUMP(status),
-        timed_out=bool(outcome["timed_out"]),
-        killed=bool(outcome["killed"]),
-        out_of_memory=bool(outcome["out_of_memory"]),
-        memory_exceeded=bool(outcome["memory_exceeded"]),
-        cwd=os.fsdecode(folder.removesuffix(b"\n")),  # nothing if the folder was removed
-        # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
-        leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
-        stream=msgspec.convert(outcome["stream"], CapturedStream),
-    )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def make_command_result(

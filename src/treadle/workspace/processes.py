@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.command_result import ProcessExit, decode_exit
+from treadle.workspace.output import ProcessExit, decode_exit
 from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets, open_memory_file
 
 # The fork server imports from this folder only: importing the treadle package would take longer.
