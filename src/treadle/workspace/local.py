@@ -30,13 +30,9 @@ from treadle.lib.files.private_files import find_state_dir, make_private_folder
 from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
 from treadle.workspace import command_limits, environment, landlock
 from treadle.workspace.background_command import BackgroundCommand, open_input
-from treadle.workspace.command_result import (
-    OutputReport,
-    ProcessExit,
-    make_command_result,
-    raise_if_not_started,
-)
+from treadle.workspace.command_result import OutputReport, make_command_result, raise_if_not_started
 from treadle.workspace.options import WorkspaceOptions
+from treadle.workspace.output import ProcessExit
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
     CommandSpec,
