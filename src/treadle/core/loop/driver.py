@@ -123,6 +123,7 @@ class Driver(HostControls):
     async def _advance(self) -> Step:
         if self._has_failed:
             self._has_failed = False
+            self._use_settings(self._next_settings)  # they may be why it failed
             self._session.resume_turn()
         if not self._has_run_start_hooks:
             await self._start_once()
@@ -159,7 +160,6 @@ class Driver(HostControls):
             return AwaitingInput(self.submit)
         self._may_resume = False
         self._use_settings(self._next_settings)
-        self._toolbox.refresh()  # tools that cannot be used are told before the turn
         self._forget_approvals()  # what is not decided now is asked again
         self._session.begin_turn()
         if isinstance(move, RunTools):
