@@ -183,7 +183,7 @@ async def test_the_changes_of_a_turn_are_undone_brought_back_and_gone_back_over(
 
 
 async def test_a_session_goes_back_to_any_turn_with_its_files_and_without():
-    async with ProviderServer([write("a", "1"), LAST, write("a", "2"), LAST, LAST]) as server:
+    async with ProviderServer([write("a", "1"), LAST, bash("echo 2 > a"), LAST, LAST]) as server:
         ran = await run(server, "-p", "first", "--output-format", "json", *FREELY)
         session = ran.lines[0]["session_id"]
         await run(server, "-p", "second", "--continue", *FREELY)

@@ -139,7 +139,7 @@ def test_every_public_name_can_be_imported_in_the_base(base: Installation):
     program = """
 import importlib, treadle
 modules = [treadle, *(importlib.import_module(f"treadle.{name}")
-           for name in ("models", "tools", "permissions", "hooks", "policy", "sessions", "testing",
+           for name in ("models", "tools", "permissions", "hooks", "sessions", "testing",
                         "observe", "context"))]
 for module in modules:
     for name in getattr(module, "__all__", ()):

@@ -1,14 +1,13 @@
 """Where the agent works: files and processes of this machine, and the sandbox around them.
 
 local               the Workspace contract, made of the other modules
-files, temp_files   reading and atomic writing beneath the roots; names of temporary files
+workspace_files     reading and writing beneath the roots: files; temporary ones: temp_files
 processes           the client of the fork server (supervisor/), which owns process trees
 background_command  a command that continues in the background
 pipe_reader         the output of a program as it is; output: the same as safe text
 environment         the environment variables of a command
 command_limits      processes, memory and denied files of a command
-read_only, landlock which files our own read-only programs may open
-scratch_dir         a private folder: temp of sandboxed commands, long outputs
+landlock            which files our own read-only programs may open
 sandbox/            bubblewrap, Landlock, seccomp, protected paths
 checkpoints/        the files of a folder before and after each call
 worktrees/          git worktrees of child agents

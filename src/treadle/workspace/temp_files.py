@@ -94,7 +94,7 @@ def _remove_temp(path: Path) -> bool:
     return True
 
 
-PREFIX = "treadle-ws-"
+SCRATCH_PREFIX = "treadle-ws-"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 
@@ -104,7 +104,7 @@ class ScratchDir:
     def __init__(self) -> None:
         self._lock: int | None = None
         while self._lock is None:
-            self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+            self.path = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)).resolve()
             # None: another agent removed it before it was locked.
             self._lock = try_lock(self.path, _FOLDER_FLAGS)
         self.temp_dir = self.path / "tmp"
@@ -121,7 +121,7 @@ class ScratchDir:
     @staticmethod
     def remove_stale() -> None:
         """Remove the folders of agents that were killed."""
-        for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+        for path in Path(tempfile.gettempdir()).glob(SCRATCH_PREFIX + "*"):
             try:
                 if path.is_symlink() or path.stat().st_uid != os.getuid():
                     continue

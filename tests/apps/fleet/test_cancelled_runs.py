@@ -114,7 +114,7 @@ async def read_beats(database: SqlDatabase) -> list[int]:
 async def test_a_worker_ends_although_one_of_its_tasks_loses_the_cancellation(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.apps.fleet.cancellation.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("treadle.apps.fleet.limits.AGAIN_SECONDS", 0.01)
     losing = asyncio.Event()
 
     async def lose_first_cancellation(*_: object) -> list[str]:

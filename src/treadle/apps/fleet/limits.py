@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from typing import Any
 
 import msgspec
 
 from treadle.apps.assembly.suspend import TurnSuspended
-from treadle.apps.fleet.cancellation import cancel_tasks
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetLimits
 from treadle.apps.fleet.sql_connection import SqlConnection
@@ -293,3 +293,14 @@ def estimate_call(request: ModelRequest, card: ModelCard) -> CallEstimate:
     prices = (card.input_price or 0.0, card.output_price or 0.0)
     cost = (input_tokens * prices[0] + output * prices[1]) / 1e6
     return CallEstimate(input_tokens + output, cost)
+
+
+AGAIN_SECONDS = 1.0
+
+
+async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks, again if need be, until each has ended."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=AGAIN_SECONDS)

@@ -24,9 +24,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from treadle._version import __version__
-from treadle.apps.fleet.cancellation import cancel_tasks
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.limits import CallLimiter
+from treadle.apps.fleet.limits import CallLimiter, cancel_tasks
 from treadle.apps.fleet.run_control import Lease, RunControl
 from treadle.apps.fleet.run_queue import DEFAULT_LEASE, RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetResult, FleetRun
