@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.choices import ChoiceOption
-from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.open_questions import OpenQuestions, PendingQuestion
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
 from treadle.core.steps import PendingApproval
@@ -120,29 +120,29 @@ def open_network(approval: PendingApproval) -> Arguments | None:
 
 
 def answer_approval(
-    conversation: Conversation,
+    questions: OpenQuestions,
     question: PendingQuestion,
     answer: str | None,
     text: str = "",
     arguments: Arguments | None = None,
 ) -> bool:
-    """Pass an answer to the conversation: `text` is the reason of a no, `arguments` are edited
+    """Pass an answer on: `text` is the reason of a no, `arguments` are edited
     ones. False if it is none of ApprovalAnswer that decides."""
     approval = question.approval
     given = (approval.call.arguments or {}) if approval is not None else {}
     match answer:
         case "once":
-            conversation.approve(question)
+            questions.approve(question)
         case "network" if approval is not None:
-            conversation.approve(question, arguments=open_network(approval))
+            questions.approve(question, arguments=open_network(approval))
         case "session":
-            conversation.approve_for_session(question)
+            questions.approve_for_session(question)
         case "always":
-            conversation.approve(question, always=True)
+            questions.approve(question, always=True)
         case "edit":
-            conversation.approve(question, arguments={**given, **(arguments or {})})
+            questions.approve(question, arguments={**given, **(arguments or {})})
         case "deny":
-            conversation.deny(question, text.strip())
+            questions.deny(question, text.strip())
         case _:
             return False
     return True

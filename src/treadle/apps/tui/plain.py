@@ -196,7 +196,9 @@ class PlainFrontend(Frontend):
             conversation = self._conversation
             if conversation is None or not self._is_started:
                 return
-            is_resting = conversation.is_idle and not conversation.questions and not self._tasks
+            is_resting = (
+                conversation.is_idle and not conversation.questions.waiting and not self._tasks
+            )
             if not is_resting and not (self._is_tty and self._unread_lines[0]):
                 return
             line = self._unread_lines.popleft()

@@ -115,7 +115,7 @@ class FullScreen(TerminalScreen):
                     history,
                     self.attachments,
                     lambda: list_summaries(self.session),
-                    lambda: self._conversation is not None and self._conversation.has_queued,
+                    lambda: bool(self._conversation and self._conversation.view.queued_messages),
                 )
         yield LinesWidget(id="status")
 
@@ -243,7 +243,7 @@ class FullScreen(TerminalScreen):
         self._draw_first_screen(self._conversation)
         self._follow_branch(view)
         self._show_first_question()
-        is_waiting = bool(self._conversation.questions)
+        is_waiting = bool(self._conversation.questions.waiting)
         self.terminal_status.update(is_busy=view.is_busy, is_waiting=is_waiting)
         self._draw_status_area(self._conversation)
 

@@ -50,7 +50,7 @@ class TourApp(TerminalApp):
             mode=self.session.permissions.mode,
             messages=sum(isinstance(item, UserItem) for item in history),
             is_busy=conversation.view.is_busy,
-            has_question=bool(conversation.questions),
+            has_question=bool(conversation.questions.waiting),
         )
 
     def _show_step(self) -> None:

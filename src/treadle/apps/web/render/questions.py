@@ -12,7 +12,7 @@ from treadle.apps.conversation.approval_text import (
     open_network,
 )
 from treadle.apps.conversation.choices import ModelQuestion
-from treadle.apps.conversation.conversation import PendingQuestion
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.pages.code import count_changes, highlight_code, render_diff
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.markdown import markdown_to_html
