@@ -29,7 +29,7 @@ from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState, close_stream
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
-from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
+from treadle.apps.tui.render.plain_transcript import WordWrap, wrap_words
 from treadle.core.events import TextDelta
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest

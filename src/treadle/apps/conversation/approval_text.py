@@ -99,7 +99,8 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     if open_network(approval) is not None and not is_child:
         options.append(ChoiceOption("network", "Yes, with the network for this command", key="o"))
     if (rules or approval.wider_mode) and not is_child:
-        options.append(ChoiceOption("session", _label_session(approval), key="t"))
+        scope = describe_session_scope(approval)
+        options.append(ChoiceOption("session", f"Yes, and {scope}", key="t"))
     if rules and not is_child:
         options.append(ChoiceOption("always", f"Yes, and always allow: {rules}", key="a"))
     if find_editable_argument(approval)[0] and not is_child:
@@ -160,10 +161,6 @@ def format_waiting_calls(approvals: Sequence[PendingApproval]) -> list[ChoiceOpt
         ChoiceOption(str(place), _format_call(approval), format_risk_marks(approval))
         for place, approval in enumerate(approvals)
     ]
-
-
-def _label_session(approval: PendingApproval) -> str:
-    return f"Yes, and {describe_session_scope(approval)}"
 
 
 def describe_session_scope(approval: PendingApproval) -> str:

@@ -280,14 +280,12 @@ class Frontend(HostCallbacks):
             case "export":
                 from treadle.apps.pages.session_files import export_session
 
-                self._show_note(await catch_errors(export_session(self.session, change.value)))
+                exported = await catch_errors(export_session(self.session, change.value))
+                self.show_message(exported.note, exported.tone)
                 return True
             case "quit":
                 self.quit()
         return False
-
-    def _show_note(self, answer: CommandAnswer) -> None:
-        self.show_message(answer.note, answer.tone)
 
     async def _show_session(self, change: ScreenChange) -> bool:
         session = self.session
