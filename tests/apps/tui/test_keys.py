@@ -482,7 +482,7 @@ async def test_a_new_search_replaces_the_one_before(monkeypatch):
             await on.press("ctrl+f")
             await on.sees("Search")
             await on.press(*word, "enter")
-            await on.until(lambda: on.app.transcript.search_text == word, word)
+            await on.until(lambda: on.app.transcript.viewport.search_text == word, word)
             await on.sees("n: match above")
 
         await search("two")

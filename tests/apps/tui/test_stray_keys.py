@@ -22,7 +22,7 @@ class WatchedApp(RunningApp):
     async def pass_time(self, seconds: float) -> None:
         await self.drawn()
         self._clock.now += seconds
-        self.app.update_dialog_focus()
+        self.app.footer.update_focus()
         await self.pilot.pause()
 
 
