@@ -9,8 +9,8 @@ import asyncio
 
 from treadle import Agent, tool
 from treadle.contracts import Block, HookAnswer, HookInput
-from treadle.models import Say, Scripted
 from treadle.hooks import hook
+from treadle.models import Say, Scripted
 
 
 @tool

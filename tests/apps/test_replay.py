@@ -124,7 +124,7 @@ def test_a_wrong_rule_is_said(capsys):
 def test_the_list_and_a_run_see_the_same_rules(own_place: Path, capsys):
     """Both files of a folder are accepted together."""
     from treadle.apps.cli.commands import trust
-    from treadle.apps.settings.rules import load_rules
+    from treadle.apps.settings.folder_rules import load_rules
 
     Path(".treadle").mkdir()
     for name, rule in (("settings.json", "Bash(make:*)"), ("settings.local.json", "Bash(ls:*)")):

@@ -44,7 +44,7 @@ from treadle.contracts import (
     Wait,
 )
 from treadle.core.contracts.model import ModelRequest
-from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.calls.background import BackgroundTasks
 from treadle.events import Event, ToolFinished
 from treadle.models import Scripted
 from treadle.testing import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from treadle import Agent
 from treadle.core.contracts.task_manager import ReportTaskEnd, TaskInfo
 from treadle.core.events import TaskFinished, ToolDetached
-from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.calls.background import BackgroundTasks
 from treadle.core.steps import AfterToolResult
 from treadle.core.transcript import NoticeItem, ToolCall, ToolResultItem
 from treadle.core.transcript.state import SessionState

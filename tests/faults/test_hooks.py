@@ -12,7 +12,7 @@ from treadle import Agent
 from treadle.core.events import WarningRaised
 from treadle.core.transcript import ToolResultItem
 from treadle.hooks.command_hook import CommandHookContext, make_command_hooks
-from treadle.hooks.config import HookConfig
+from treadle.hooks.hook_config import HookConfig
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.tools import RecordingTool

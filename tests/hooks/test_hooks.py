@@ -34,7 +34,7 @@ from treadle.hooks.approval import (
     filter_approved_servers,
 )
 from treadle.hooks.command_hook import CommandHookContext, make_command_hooks
-from treadle.hooks.config import HookConfig, parse_hooks, read_hooks_file
+from treadle.hooks.hook_config import HookConfig, parse_hooks, read_hooks_file
 from treadle.hooks.protocol import encode_input, parse_output
 from treadle.models import Say, Scripted
 from treadle.permissions.trust import TrustStore

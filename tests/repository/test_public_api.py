@@ -17,7 +17,7 @@ MODULES = (
     *("treadle", "treadle.budgets", "treadle.context", "treadle.contracts", "treadle.events"),
     "treadle.fleet",
     *("treadle.hooks", "treadle.permissions"),
-    *("treadle.models", "treadle.observe", "treadle.policy", "treadle.sessions", "treadle.testing"),
+    *("treadle.models", "treadle.observe", "treadle.sessions", "treadle.testing"),
     *("treadle.tools", "treadle.workspace"),
 )
 

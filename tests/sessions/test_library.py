@@ -24,10 +24,10 @@ from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
 from treadle.sessions.history import read_state
-from treadle.sessions.index import summarize_session
 from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import ForkPoint
 from treadle.sessions.search import search
+from treadle.sessions.summaries import summarize_session
 from treadle.sessions.suspend import is_due, list_suspended, suspend_turn, wake_at
 from treadle.testing.faulty_files import FaultyFiles, FileFault
 

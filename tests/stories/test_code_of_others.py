@@ -34,7 +34,7 @@ from treadle.core.events import (
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
-from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.calls.background import BackgroundTasks
 from treadle.core.session_cache import SessionCache
 from treadle.core.steps import Denial, Finished, PendingApproval
 from treadle.core.transcript import (

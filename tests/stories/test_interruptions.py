@@ -27,7 +27,7 @@ from treadle.core.events import (
     TurnFinished,
     WarningRaised,
 )
-from treadle.core.loop import tool_runner
+from treadle.core.loop.calls import tool_runner
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import AfterToolResult, AwaitingInput, Finished, PendingApproval
 from treadle.core.transcript import (

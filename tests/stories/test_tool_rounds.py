@@ -33,7 +33,7 @@ from treadle.core.events import (
     ToolsChanged,
     ToolStarted,
 )
-from treadle.core.loop.background import BackgroundTasks
+from treadle.core.loop.calls.background import BackgroundTasks
 from treadle.core.steps import AfterToolResult, ApprovalRequest, Finished
 from treadle.core.transcript import (
     AssistantItem,

@@ -16,7 +16,7 @@ from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, ToolDetached, ToolFinished, ToolProgress
-from treadle.core.loop import tool_runner
+from treadle.core.loop.calls import tool_runner
 from treadle.core.steps import AfterToolResult
 from treadle.core.transcript import Image, Text, ToolResultItem, Transcript
 from treadle.core.transcript.entries import NoticeShown

@@ -19,10 +19,9 @@ from treadle.permissions.ruleset.path_patterns import compile_path_pattern
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
-from treadle.workspace.sandbox.found_entry import HIDDEN
 from treadle.workspace.sandbox.mounts import MAX_DENIED
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
-from treadle.workspace.sandbox.tree_scan import TreeScanner
+from treadle.workspace.sandbox.tree_scan import HIDDEN, TreeScanner
 
 pytestmark = needs_bubblewrap
 

@@ -14,7 +14,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.processes import trailer_fd
-from treadle.workspace.scratch_dir import ScratchDir
+from treadle.workspace.temp_files import ScratchDir
 
 
 @pytest.mark.parametrize("sandbox", BOTH)

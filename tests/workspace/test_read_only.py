@@ -13,7 +13,7 @@ from tests.workspace.helpers import needs_bubblewrap, opened
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.tools.builtin.search.ripgrep import DEFAULT_OPTIONS
-from treadle.workspace import landlock, read_only
+from treadle.workspace import landlock
 from treadle.workspace.local import LocalWorkspace
 
 needs_landlock = pytest.mark.skipif(landlock.version() == 0, reason="the kernel has no Landlock")
@@ -128,7 +128,7 @@ async def test_a_git_folder_elsewhere_that_may_not_be_read_is_no_error(folder: P
 
 def test_a_folder_inside_of_another_is_not_allowed_by_its_own_name(folder: Path) -> None:
     """It may be one that commands write to: its name there could be made a link."""
-    allowed = read_only._find_readable((folder, folder / "inner", folder.parent / "beside"), "/h")
+    allowed = landlock._find_readable((folder, folder / "inner", folder.parent / "beside"), "/h")
     assert str(folder) in allowed
     assert str(folder.parent / "beside") in allowed
     assert str(folder / "inner") not in allowed

@@ -30,8 +30,7 @@ from treadle.workspace import landlock
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
 from treadle.workspace.sandbox import seccomp
-from treadle.workspace.sandbox.found_entry import FoundEntry
-from treadle.workspace.sandbox.tree_scan import MakeListable, TreeScanner
+from treadle.workspace.sandbox.tree_scan import FoundEntry, MakeListable, TreeScanner
 
 # ------------------------------------------------------------------ files
 

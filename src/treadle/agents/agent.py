@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.agent_settings import AgentArguments, AgentChanges
-    from treadle.agents.structured_output import StructuredOutput
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.task_tool import TaskTool
 
@@ -87,11 +86,20 @@ class Agent(AgentRuns[DepsT, OutputT]):
         ) -> None: ...
         @overload
         def __init__(
+            self: Agent[None, Any],
+            model: str | Model,
+            tools: Sequence[ToolLike] = (),
+            *,
+            output_type: object,
+            **settings: Unpack[AgentArguments],
+        ) -> None: ...
+        @overload
+        def __init__(
             self: Agent[DepsT, Any],
             model: str | Model,
             tools: Sequence[ToolLike] = (),
             *,
-            deps_type: type[DepsT] = ...,
+            deps_type: type[DepsT],
             output_type: object,
             **settings: Unpack[AgentArguments],
         ) -> None: ...
@@ -112,7 +120,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
         used_model = resolve_model(given.model)
         self._structured_output = given.structured_output
         if given.structured_output is None and given.output_type is not str:
-            self._structured_output = _make_structured_output(given.output_type, used_model)
+            from treadle.agents.structured_output import StructuredOutput
+
+            self._structured_output = StructuredOutput(given.output_type, used_model)
         self.config = make_config(given, used_model, source)
 
     if not TYPE_CHECKING:
@@ -232,12 +242,6 @@ class Agent(AgentRuns[DepsT, OutputT]):
                     request.deny(call_id, reason, decided_by=decided_by)
                 case _:
                     request.deny(call_id)
-
-
-def _make_structured_output(output_type: object, model: Model) -> StructuredOutput:
-    from treadle.agents.structured_output import StructuredOutput
-
-    return StructuredOutput(output_type, model)
 
 
 async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:

@@ -7,10 +7,10 @@ which has the settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
@@ -21,9 +21,13 @@ from treadle.agents.run import (
     BACKGROUND_WAIT,
     OUTPUT_RETRIES,
     DecideApprovals,
+    History,
+    Prompt,
     Result,
     Run,
     RunSettings,
+    SessionRunOptions,
+    reject_unknown_argument,
 )
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import is_list
@@ -32,7 +36,7 @@ from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import DriverSnapshot, UserInput
+from treadle.core.steps import DriverSnapshot
 from treadle.core.transcript.items import Item, Metadata, check_items
 from treadle.core.transcript.recover import recovered
 from treadle.core.transcript.state import SessionState
@@ -48,21 +52,12 @@ if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation
 
 _T = TypeVar("_T")
-History = Transcript | Sequence[Item]
-Prompt = UserInput | None
 
 SESSION_ARGUMENTS = ("session_id", "deps", "history", "store")
 
 
-class SessionRunOptions(TypedDict, total=False):
-    """The arguments of a run of a session besides the prompt and `output`, for type checkers."""
-
-    output_retries: int
-    metadata: Metadata | None
-
-
 class RunOptions(SessionRunOptions, Generic[DepsT], total=False):
-    """Those of a run of an agent."""
+    """Those of a run of an agent, which has no session yet."""
 
     deps: DepsT
     history: History | None
@@ -70,12 +65,7 @@ class RunOptions(SessionRunOptions, Generic[DepsT], total=False):
     background_wait: float
 
 
-RUN_ARGUMENTS = (
-    "prompt",
-    "output",
-    *SessionRunOptions.__annotations__,
-    *RunOptions.__annotations__,
-)
+RUN_ARGUMENTS = ("prompt", "output", *RunOptions.__annotations__)
 
 
 class AgentRuns(Generic[DepsT, OutputT]):
@@ -141,7 +131,11 @@ class AgentRuns(Generic[DepsT, OutputT]):
     ) -> Result[Any]: ...
     def run_sync(self, prompt: Prompt = None, **options: Any) -> Result[Any]:
         """`run` for a program without an event loop. Connections are closed afterwards."""
-        if _is_loop_running():
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
             raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
         try:
             return asyncio.run(self._run_and_disconnect(prompt, options))
@@ -363,14 +357,6 @@ class AgentRuns(Generic[DepsT, OutputT]):
         raise NotImplementedError
 
 
-def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:
-    """TypeError for an argument that does not exist."""
-    for name in unknown:
-        from treadle.agents.foreign_names import unknown_argument
-
-        raise unknown_argument(function, name, known)
-
-
 def make_history(history: object) -> Transcript:
     """ConfigError if these are not the items of a transcript."""
     if isinstance(history, Result):
@@ -383,11 +369,3 @@ def make_history(history: object) -> Transcript:
     except TypeError as error:
         raise ConfigError(f"history{error}") from None
     return Transcript(cast(Sequence[Item], history))
-
-
-def _is_loop_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

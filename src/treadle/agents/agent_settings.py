@@ -204,16 +204,12 @@ def _is_type(value: object) -> bool:
     return isinstance(value, type) or is_form or value is Any
 
 
-def _is_store(value: object) -> bool:
-    return PATH.fits(value) or (not isinstance(value, type) and hasattr(value, "append"))
-
-
 # An object may be a hook and a mutator.
 _POINTS = frozenset((*get_args(HookPoint), *get_args(MutationPoint)))
 _OPTIONAL_FUNCTION = optional(FUNCTION)
 STORE_EXPECTED = optional(
     Expected(
-        lambda value: _is_store(value) or callable(value),
+        lambda value: PATH.fits(value) or hasattr(value, "append") or callable(value),
         'a folder, a database file such as "sessions.db", a Store, or a function that makes one',
     )
 )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
 
 import msgspec
 
@@ -27,7 +27,7 @@ from treadle.core.events import TerminalReason, TurnResult
 from treadle.core.loop.config import NO_CHANGES
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
-from treadle.core.transcript.items import Metadata
+from treadle.core.transcript.items import Item, Metadata
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import OutputT
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 # stands near the caller's own line.
 ACCOUNT_ERRORS = (AccessDenied, QuotaExhausted, UnknownModel)
 
+Prompt = UserInput | None
+History = Transcript | Sequence[Item]
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
 
@@ -81,6 +83,13 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
     def cost(self) -> float | None:
         """In USD; None when a price is not known."""
         return self.usage.cost
+
+
+class SessionRunOptions(TypedDict, total=False):
+    """The arguments of a run of a session besides the prompt and `output`, for type checkers."""
+
+    output_retries: int
+    metadata: Metadata | None
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -126,7 +135,7 @@ class Run:
         self._has_ended = False
         self._background: tuple[TaskInfo, ...] = ()
 
-    def begin(self, prompt: UserInput | None) -> None:
+    def begin(self, prompt: Prompt) -> None:
         """Give the prompt; without one, continue what an error, a limit or a crash left."""
         self.configure()
         if prompt is None:
@@ -228,3 +237,11 @@ def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseExcept
         with contextlib.suppress(AttributeError):  # a class without room for it
             setattr(error, name, value)
     return error
+
+
+def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:
+    """TypeError for an argument that does not exist."""
+    for name in unknown:
+        from treadle.agents.foreign_names import unknown_argument
+
+        raise unknown_argument(function, name, known)

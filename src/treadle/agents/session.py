@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
-from treadle.agents.agent_runs import (
-    AgentRuns,
+from treadle.agents.agent_settings import STORE_EXPECTED
+from treadle.agents.child_agents import ChildAgents, find_child_location
+from treadle.agents.run import (
+    OUTPUT_RETRIES,
     History,
     Prompt,
+    Result,
+    Run,
+    RunSettings,
     SessionRunOptions,
     reject_unknown_argument,
 )
-from treadle.agents.agent_settings import STORE_EXPECTED
-from treadle.agents.child_agents import ChildAgents, find_child_location
-from treadle.agents.run import OUTPUT_RETRIES, Result, Run, RunSettings
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import check
 from treadle.core.contracts.store import Store
@@ -32,7 +34,7 @@ from treadle.core.loop.session_log import check_one_writer
 from treadle.core.steps import Doubt, PendingApproval, Step, UserInput
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Metadata
-from treadle.core.transcript.state import QueuedMessage
+from treadle.core.transcript.state import QueuedMessage, SessionState
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.core.type_variables import DepsT, OutputT
@@ -56,18 +58,159 @@ _T = TypeVar("_T")
 RUN_ARGUMENTS = ("prompt", "output", *SessionRunOptions.__annotations__)
 
 
-class Session(Generic[DepsT, OutputT]):
+class SessionAgent(Protocol):
+    """What a session uses of its agent."""
+
+    @property
+    def has_approver(self) -> bool: ...
+    def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run: ...
+    def start(
+        self,
+        *,
+        deps: object,
+        history: History | None,
+        state: SessionState,
+        store: Store,
+        children: ChildAgents,
+    ) -> Driver: ...
+
+
+class SessionControls:
+    """What a host does with an open session besides its runs: step, send messages, answer
+    approvals, look."""
+
+    def __init__(self, session_id: str | None) -> None:
+        self.id = make_session_id() if session_id is None else check_session_id(session_id)
+        self._driver: Driver | None = None
+        self._is_closed = False
+
+    async def next(self) -> Step:
+        """One step of the loop; see `Driver.next`."""
+        return await self._open_driver.next()
+
+    def submit(self, prompt: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for `next`; returns its id."""
+        return self._open_driver.submit(prompt, metadata=metadata)
+
+    def steer(self, prompt: UserInput, *, metadata: Metadata | None = None) -> str:
+        """Queue a message for the agent at work; returns its id."""
+        return self._open_driver.steer(prompt, metadata=metadata)
+
+    def withdraw(self, message_id: str) -> bool:
+        """Take back a queued message; False if it is too late."""
+        return self._open_driver.withdraw(message_id)
+
+    def interrupt(self, reason: str = "user_cancelled") -> None:
+        """Stop the model and every tool; the turn ends `aborted`."""
+        self._open_driver.interrupt(reason)
+
+    def approve(
+        self,
+        call_id: str,
+        *,
+        arguments: Arguments | None = None,
+        always: bool = False,
+        session_id: str = "",
+    ) -> None:
+        """Let a call of `approvals` run, as it is or edited. `session_id` is that of the approval,
+        if child agents use the same call ids. LoopError if no such call waits, as when it is
+        answered already."""
+        if not self._open_driver.approve(
+            call_id, arguments=arguments, always=always, session_id=session_id
+        ):
+            raise self._make_not_waiting_error(call_id, session_id)
+
+    def deny(
+        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
+    ) -> None:
+        """Answer a call of `approvals` with the reason instead of running it. LoopError as for
+        `approve`."""
+        if not self._open_driver.deny(call_id, reason, session_id=session_id):
+            raise self._make_not_waiting_error(call_id, session_id)
+
+    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
+        """Tell the outcome of a call in doubt: the model reads `result`, the call is not run.
+        LoopError if no call in doubt has that id, as when it is settled already."""
+        self._open_driver.settle(call_id, result, is_error=is_error)
+
+    @property
+    def transcript(self) -> Transcript:
+        """What the model is shown; `history` has also what compaction took out of it."""
+        return self._open_driver.transcript
+
+    @property
+    def history(self) -> Transcript:
+        return self._open_driver.history
+
+    @property
+    def usage(self) -> Usage:
+        """Of the whole session, with that of child agents since it was opened."""
+        return self._open_driver.total_usage
+
+    @property
+    def cost(self) -> float | None:
+        """In USD; None when a price is not known."""
+        return self.usage.cost
+
+    @property
+    def approvals(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for a decision, also those that an earlier process left waiting: they
+        are here before the first step."""
+        return self._open_driver.approvals
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether `run` without a prompt has something to do: what a crash, an error, a limit or an
+        interruption left, or a queued message."""
+        return self._open_driver.can_continue
+
+    @property
+    def queued_messages(self) -> tuple[QueuedMessage, ...]:
+        return self._open_driver.queued_messages
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """The calls whose outcome is not known after a crash; `settle` tells it."""
+        return self._open_driver.doubts
+
+    @property
+    def driver(self) -> Driver:
+        """The loop of this session, for what is not offered here."""
+        return self._open_driver
+
+    @property
+    def _open_driver(self) -> Driver:
+        if self._driver is not None:
+            return self._driver
+        if self._is_closed:
+            raise LoopError(
+                f"session {self.id} is closed: open it again with agent.session({self.id!r})"
+            )
+        raise LoopError("enter the session first: async with agent.session(...) as session")
+
+    def _make_not_waiting_error(self, call_id: str, session_id: str) -> LoopError:
+        waiting = [(one.call.id, one.session_id or self.id) for one in self.approvals]
+        known = ", ".join(f"{call} (session {session})" for call, session in waiting) or "none"
+        if not session_id and sum(call == call_id for call, _ in waiting) > 1:
+            problem = f"several calls {call_id!r:.80} wait for a decision: give session_id"
+        else:
+            of_session = f" of session {session_id!r:.80}" if session_id else ""
+            problem = f"no call {call_id!r:.80}{of_session} waits for a decision"
+        return LoopError(f"{problem}; calls that wait for one: {known}")
+
+
+class Session(SessionControls, Generic[DepsT, OutputT]):
     """One conversation of an agent. Use it in an `async with` block."""
 
     def __init__(
         self,
-        agent: AgentRuns[DepsT, OutputT],
+        agent: SessionAgent,
         session_id: str | None,
         location: StoreLocation | None,
         deps: object,
         history: History | None,
     ) -> None:
-        self.id = make_session_id() if session_id is None else check_session_id(session_id)
+        super().__init__(session_id)
         check("store", location, STORE_EXPECTED)
         self.warnings: tuple[str, ...] = ()
         self._agent = agent
@@ -75,9 +218,8 @@ class Session(Generic[DepsT, OutputT]):
         self._deps = deps
         self._history = history
         self._children = ChildAgents()
-        self._driver: Driver | None = None
         self._run: Run | None = None  # the one that is not over
-        self._is_entered = self._is_closed = False
+        self._is_entered = False
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
@@ -191,55 +333,6 @@ class Session(Generic[DepsT, OutputT]):
             run.end()
             self._run = None
 
-    async def next(self) -> Step:
-        """One step of the loop; see `Driver.next`."""
-        return await self._open_driver.next()
-
-    def submit(self, prompt: UserInput, *, metadata: Metadata | None = None) -> str:
-        """Queue a message for `next`; returns its id."""
-        return self._open_driver.submit(prompt, metadata=metadata)
-
-    def steer(self, prompt: UserInput, *, metadata: Metadata | None = None) -> str:
-        """Queue a message for the agent at work; returns its id."""
-        return self._open_driver.steer(prompt, metadata=metadata)
-
-    def withdraw(self, message_id: str) -> bool:
-        """Take back a queued message; False if it is too late."""
-        return self._open_driver.withdraw(message_id)
-
-    def interrupt(self, reason: str = "user_cancelled") -> None:
-        """Stop the model and every tool; the turn ends `aborted`."""
-        self._open_driver.interrupt(reason)
-
-    def approve(
-        self,
-        call_id: str,
-        *,
-        arguments: Arguments | None = None,
-        always: bool = False,
-        session_id: str = "",
-    ) -> None:
-        """Let a call of `approvals` run, as it is or edited. `session_id` is that of the approval,
-        if child agents use the same call ids. LoopError if no such call waits, as when it is
-        answered already."""
-        if not self._open_driver.approve(
-            call_id, arguments=arguments, always=always, session_id=session_id
-        ):
-            raise self._make_not_waiting_error(call_id, session_id)
-
-    def deny(
-        self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
-    ) -> None:
-        """Answer a call of `approvals` with the reason instead of running it. LoopError as for
-        `approve`."""
-        if not self._open_driver.deny(call_id, reason, session_id=session_id):
-            raise self._make_not_waiting_error(call_id, session_id)
-
-    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
-        """Tell the outcome of a call in doubt: the model reads `result`, the call is not run.
-        LoopError if no call in doubt has that id, as when it is settled already."""
-        self._open_driver.settle(call_id, result, is_error=is_error)
-
     # --- history -------------------------------------------------------------------------
 
     async def rewind(self, turns: int = 1) -> None:
@@ -269,81 +362,14 @@ class Session(Generic[DepsT, OutputT]):
             raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")
         return starts[-turns].turn_id
 
-    @property
-    def transcript(self) -> Transcript:
-        """What the model is shown; `history` has also what compaction took out of it."""
-        return self._open_driver.transcript
-
-    @property
-    def history(self) -> Transcript:
-        return self._open_driver.history
-
-    @property
-    def usage(self) -> Usage:
-        """Of the whole session, with that of child agents since it was opened."""
-        return self._open_driver.total_usage
-
-    @property
-    def cost(self) -> float | None:
-        """In USD; None when a price is not known."""
-        return self.usage.cost
-
-    @property
-    def approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a decision, also those that an earlier process left waiting: they
-        are here before the first step."""
-        return self._open_driver.approvals
-
-    @property
-    def can_continue(self) -> bool:
-        """Whether `run` without a prompt has something to do: what a crash, an error, a limit or an
-        interruption left, or a queued message."""
-        return self._open_driver.can_continue
-
-    @property
-    def queued_messages(self) -> tuple[QueuedMessage, ...]:
-        return self._open_driver.queued_messages
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        """The calls whose outcome is not known after a crash; `settle` tells it."""
-        return self._open_driver.doubts
-
-    @property
-    def driver(self) -> Driver:
-        """The loop of this session, for what is not offered here."""
-        return self._open_driver
-
-    # --- details -------------------------------------------------------------------------
-
-    @property
-    def _open_driver(self) -> Driver:
-        if self._driver is not None:
-            return self._driver
-        if self._is_closed:
-            raise LoopError(
-                f"session {self.id} is closed: open it again with agent.session({self.id!r})"
-            )
-        raise LoopError("enter the session first: async with agent.session(...) as session")
-
-    def _make_not_waiting_error(self, call_id: str, session_id: str) -> LoopError:
-        waiting = [(one.call.id, one.session_id or self.id) for one in self.approvals]
-        known = ", ".join(f"{call} (session {session})" for call, session in waiting) or "none"
-        if not session_id and sum(call == call_id for call, _ in waiting) > 1:
-            problem = f"several calls {call_id!r:.80} wait for a decision: give session_id"
-        else:
-            of_session = f" of session {session_id!r:.80}" if session_id else ""
-            problem = f"no call {call_id!r:.80}{of_session} waits for a decision"
-        return LoopError(f"{problem}; calls that wait for one: {known}")
-
     def _start_driver(self, opened: OpenedStore) -> Driver:
         history, self._history = self._history, None
         store, state, deps, children = opened.store, opened.state, self._deps, self._children
-        if history is None:
-            return self._agent.start(state=state, store=store, deps=deps, children=children)
-        if len(state.transcript):
+        if history is not None and len(state.transcript):
             raise ConfigError(
                 f"history: session {self.id} has a history of its own; leave `history` out, or "
                 "choose another id"
             )
-        return self._agent.start(history=history, store=store, deps=deps, children=children)
+        return self._agent.start(
+            history=history, state=state, store=store, deps=deps, children=children
+        )

@@ -18,7 +18,7 @@ from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.transcript.entries import HeadRecorded
 from treadle.core.transcript.transcript import Transcript
-from treadle.lib.compare import common_prefix_length
+from treadle.lib.sequences import common_prefix_length
 from treadle.lib.text.text import format_dollars, plural
 
 MAX_SESSIONS = 256

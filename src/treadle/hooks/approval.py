@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.core.contracts.approval_store import ApprovalState, ApprovalStore
-from treadle.hooks.config import HookConfig
+from treadle.hooks.hook_config import HookConfig
 from treadle.lib.text.redaction import REDACTED, is_secret
 
 IN_SANDBOX = "inside the sandbox, if there is one"

@@ -34,7 +34,7 @@ from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.tool import NO_ACCESS
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
-from treadle.hooks.config import HookConfig
+from treadle.hooks.hook_config import HookConfig
 from treadle.hooks.protocol import HookReply, encode_input, parse_output, truncate_context
 from treadle.lib.text.sanitize import strip_escapes
 

@@ -38,7 +38,7 @@ from treadle.core.contracts.hook_data import (
     UserPromptSubmitData,
 )
 from treadle.core.errors import ConfigError
-from treadle.hooks.config import HookConfig
+from treadle.hooks.hook_config import HookConfig
 from treadle.lib.function_thread import run_in_thread
 
 HookFunctionResult = HookAnswer | str | None

@@ -25,7 +25,7 @@ from treadle.core.contracts.hook import (
     Permit,
 )
 from treadle.core.contracts.tool import NO_ACCESS
-from treadle.hooks.config import HOOK_EVENTS, MATCHER_FIELDS, to_hook_tool_name
+from treadle.hooks.hook_config import HOOK_EVENTS, MATCHER_FIELDS, to_hook_tool_name
 
 MAX_CONTEXT_CHARS = 10_000
 _EVENT_BY_POINT = {point: event for event, point in HOOK_EVENTS.items()}

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import SessionNotFound
-from treadle.sessions.index import SessionIndex, SessionSummary
 from treadle.sessions.log.reader import FIRST_SEGMENT
+from treadle.sessions.summaries import SessionIndex, SessionSummary
 
 CHILDREN_DIR = "children"
 CHILDREN_INDEX = "children.jsonl"

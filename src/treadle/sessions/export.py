@@ -21,11 +21,11 @@ from treadle.core.transcript.entries import Entry, ItemAdded, Rewound, TurnEnded
 from treadle.core.transcript.entry_json import to_json
 from treadle.lib.text.redaction import find_secrets, redact
 from treadle.lib.text.text import format_cost, plural
-from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import read_records
 from treadle.sessions.log.records import Record
 from treadle.sessions.log_cache import ReadPosition
+from treadle.sessions.summaries import SessionSummary
 
 
 class ExportBlock(msgspec.Struct, frozen=True):

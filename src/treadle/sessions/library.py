@@ -25,10 +25,10 @@ import msgspec
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
 from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.text.text import plural
-from treadle.sessions.index import SessionIndex, SessionSummary
 from treadle.sessions.log.lock import acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
+from treadle.sessions.summaries import SessionIndex, SessionSummary
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession

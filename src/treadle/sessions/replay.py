@@ -50,7 +50,7 @@ from treadle.core.transcript.items import (
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
-from treadle.lib.compare import common_prefix_length
+from treadle.lib.sequences import common_prefix_length
 
 NO_LIMIT = 1 << 40
 

@@ -14,8 +14,8 @@ import msgspec
 
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Suspended, WakeCondition
-from treadle.sessions.index import SessionSummary
 from treadle.sessions.library import Library
+from treadle.sessions.summaries import SessionSummary
 
 
 class SuspendedSession(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from treadle.core.contracts.workspace import CommandInput, CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.output import join_head_tail
-from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process, ProcessExit
+from treadle.workspace.output import ProcessExit, join_head_tail
+from treadle.workspace.processes import HEAD_BYTES, TAIL_BYTES, Process
 
 WRITE_TIMEOUT = 5.0  # seconds in which a command has to read what is written to it
 NO_INPUT_MESSAGE = "this command was started without an input; start it again with `stdin` or `tty`"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.output import decode_output, join_head_tail
-from treadle.workspace.processes import CapturedStream, ProcessExit
+from treadle.workspace.output import CapturedStream, ProcessExit, decode_output, join_head_tail
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
@@ -38,7 +37,7 @@ def make_command_result(
             notes += sandbox.describe_limits(head + tail)
             hidden_files = sandbox.hidden_files
     if offline:
-        from treadle.workspace.sandbox.network_errors import NO_NETWORK_NOTE, mentions_network
+        from treadle.workspace.sandbox.probe import NO_NETWORK_NOTE, mentions_network
 
         if mentions_network(output, failed=ended.exit_code != 0):
             notes.append(NO_NETWORK_NOTE)

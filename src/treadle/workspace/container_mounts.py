@@ -23,9 +23,8 @@ from treadle.lib.files.protected_paths import (
 )
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
-from treadle.workspace.sandbox.found_entry import HIDDEN, READ_ONLY
 from treadle.workspace.sandbox.mounts import MAX_DENIED
-from treadle.workspace.sandbox.tree_scan import TreeScanner, list_upwards
+from treadle.workspace.sandbox.tree_scan import HIDDEN, READ_ONLY, TreeScanner, list_upwards
 
 
 class ContainerMounts:

@@ -28,20 +28,19 @@ from treadle.core.contracts.workspace import (
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import find_state_dir, make_private_folder
 from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
-from treadle.workspace import command_limits, environment, read_only
+from treadle.workspace import command_limits, environment, landlock
 from treadle.workspace.background_command import BackgroundCommand, open_input
 from treadle.workspace.command_result import OutputReport, make_command_result, raise_if_not_started
 from treadle.workspace.options import WorkspaceOptions
+from treadle.workspace.output import ProcessExit
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
     CommandSpec,
     ForkServerClient,
     Process,
-    ProcessExit,
     exit_trap,
 )
-from treadle.workspace.scratch_dir import ScratchDir
-from treadle.workspace.temp_files import TempFiles
+from treadle.workspace.temp_files import ScratchDir, TempFiles
 from treadle.workspace.workspace_files import WorkspaceFiles
 
 if TYPE_CHECKING:
@@ -361,7 +360,7 @@ class LocalWorkspace(WorkspaceFiles):
         the sandbox."""
         is_possible = readable and self._options.sandbox != "required"
         home = os.environ.get("HOME", "")
-        return read_only.limit_reads(program, readable, home) if is_possible else nullcontext()
+        return landlock.limit_reads(program, readable, home) if is_possible else nullcontext()
 
     async def _resolve_sandboxed(self, sandboxed: bool | None) -> bool:
         if sandboxed is False:

@@ -1,4 +1,5 @@
-"""The output of a command as safe text: no escape sequences, no control characters.
+"""The output of a command as safe text: no escape sequences, no control characters. And how its
+process ended, as the supervisor reports it.
 
 The limit in tokens is up to the tools. What a terminal obeys is defined in lib/text/sanitize.py.
 Used by `local.py` and `background_command.py`.
@@ -6,7 +7,11 @@ Used by `local.py` and `background_command.py`.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+
+import msgspec
 
 from treadle.lib.text import sanitize
 
@@ -41,3 +46,62 @@ def join_head_tail(
         where = f"; the first {full_output_bytes} bytes of the output are in {full_output}"
     gap = f"\n... [{missing} of {total} bytes left out{where}] ...\n"
     return decode_output(_CUT_END.sub(b"", head)) + gap + decode_output(_CUT_START.sub(b"", tail))
+
+
+class CapturedStream(msgspec.Struct, frozen=True):
+    """One output stream: its ends, its size, and its output file if there is one."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    total: int = 0
+    path: str = ""
+    spilled: int = 0
+
+
+class ProcessExit(msgspec.Struct, frozen=True):
+    """How a command ended. `leftovers` names processes that it left running and that were ended."""
+
+    exit_code: int | None
+    signal: str
+    core_dumped: bool
+    timed_out: bool
+    killed: bool
+    out_of_memory: bool
+    memory_exceeded: bool
+    cwd: str
+    leftovers: tuple[str, ...]
+    stream: CapturedStream
+
+
+def decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
+    status, trailer, left = outcome["status"], outcome["trailer"], outcome["left"]
+    assert isinstance(status, int)
+    assert isinstance(trailer, bytes)
+    assert isinstance(left, list)
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    shell_status, _, rest = trailer.rpartition(b"\1")[2].partition(b"\n")
+    folder, _, jobs = rest.partition(b"\0")
+    # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
+    if in_bubblewrap and code and 128 < code < 193 and shell_status != b"%d" % code:
+        number, code = code - 128, None
+    return ProcessExit(
+        exit_code=code,
+        signal=_signal_name(number) if number else "",
+        core_dumped=os.WCOREDUMP(status),
+        timed_out=bool(outcome["timed_out"]),
+        killed=bool(outcome["killed"]),
+        out_of_memory=bool(outcome["out_of_memory"]),
+        memory_exceeded=bool(outcome["memory_exceeded"]),
+        cwd=os.fsdecode(folder.removesuffix(b"\n")),  # nothing if the folder was removed
+        # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
+        leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
+        stream=msgspec.convert(outcome["stream"], CapturedStream),
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

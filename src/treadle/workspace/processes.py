@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.workspace.output import ProcessExit, decode_exit
 from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets, open_memory_file
 
 # The fork server imports from this folder only: importing the treadle package would take longer.
@@ -103,31 +104,6 @@ class CommandSpec(msgspec.Struct, frozen=True):
     secrets: tuple[bytes, ...] = ()
     cleanup: Mapping[str, object] = {}
     set_aside_dir: str = ""
-
-
-class CapturedStream(msgspec.Struct, frozen=True):
-    """One output stream: its ends, its size, and its output file if there is one."""
-
-    head: bytes = b""
-    tail: bytes = b""
-    total: int = 0
-    path: str = ""
-    spilled: int = 0
-
-
-class ProcessExit(msgspec.Struct, frozen=True):
-    """How a command ended. `leftovers` names processes that it left running and that were ended."""
-
-    exit_code: int | None
-    signal: str
-    core_dumped: bool
-    timed_out: bool
-    killed: bool
-    out_of_memory: bool
-    memory_exceeded: bool
-    cwd: str
-    leftovers: tuple[str, ...]
-    stream: CapturedStream
 
 
 class Process:
@@ -240,7 +216,7 @@ class Process:
                 self.fail(_make_start_error(self._command, number, step, detail))
             case ("exited", dict(outcome)):
                 self._close()
-                self.exited.set_result(_decode_exit(outcome, self._command.in_bubblewrap))
+                self.exited.set_result(decode_exit(outcome, self._command.in_bubblewrap))
 
     def fail(self, error: WorkspaceError) -> None:
         self._close()
@@ -424,37 +400,3 @@ def _make_start_error(command: CommandSpec, number: int, step: str, detail: str)
         return WorkspaceError(f"{problem}; write it to a file and run that")
     action = f"run {command.argv[0]}" if step == "exec" else _START_STEPS.get(step, step)
     return WorkspaceError(f"cannot {action}: {reason}")
-
-
-def _decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
-    status, trailer, left = outcome["status"], outcome["trailer"], outcome["left"]
-    assert isinstance(status, int)
-    assert isinstance(trailer, bytes)
-    assert isinstance(left, list)
-    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    shell_status, _, rest = trailer.rpartition(b"\1")[2].partition(b"\n")
-    folder, _, jobs = rest.partition(b"\0")
-    # Bubblewrap exits with 128 + n for a signal; a shell that exited with that code reported it.
-    if in_bubblewrap and code and 128 < code < 193 and shell_status != b"%d" % code:
-        number, code = code - 128, None
-    return ProcessExit(
-        exit_code=code,
-        signal=_signal_name(number) if number else "",
-        core_dumped=os.WCOREDUMP(status),
-        timed_out=bool(outcome["timed_out"]),
-        killed=bool(outcome["killed"]),
-        out_of_memory=bool(outcome["out_of_memory"]),
-        memory_exceeded=bool(outcome["memory_exceeded"]),
-        cwd=os.fsdecode(folder.removesuffix(b"\n")),  # nothing if the folder was removed
-        # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
-        leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),
-        stream=msgspec.convert(outcome["stream"], CapturedStream),
-    )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

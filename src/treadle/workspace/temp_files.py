@@ -1,4 +1,4 @@
-"""A registry of the temporary files in use, so that those of a killed writer can be removed.
+"""Temporary files and folders: those of a killed program are removed by the next one.
 
 A temporary file lies beside the file it will replace, anywhere in a tree that is too large to
 search. So its path is registered first, as a symlink in a folder of the agent. `files.py`
@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,3 +92,42 @@ def _remove_temp(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+PREFIX = "treadle-ws-"
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
+
+
+class ScratchDir:
+    """The folder, and the lock that marks it as in use."""
+
+    def __init__(self) -> None:
+        self._lock: int | None = None
+        while self._lock is None:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+            # None: another agent removed it before it was locked.
+            self._lock = try_lock(self.path, _FOLDER_FLAGS)
+        self.temp_dir = self.path / "tmp"
+        self.outputs_dir = self.path / "outputs"
+        self.temp_dir.mkdir()
+        self.outputs_dir.mkdir()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @staticmethod
+    def remove_stale() -> None:
+        """Remove the folders of agents that were killed."""
+        for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+            try:
+                if path.is_symlink() or path.stat().st_uid != os.getuid():
+                    continue
+                lock = try_lock(path, _FOLDER_FLAGS)
+            except OSError:
+                continue  # gone already, or not accessible
+            if lock is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tests.apps.acp.editor import call, connect
 from tests.node_programs import ROOT
-from treadle.apps.acp.prompt import read_prompt
+from treadle.apps.acp.prompt_content import read_prompt
 from treadle.apps.acp.tool_calls import make_output, make_title, parse_diff
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 

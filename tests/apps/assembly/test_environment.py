@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import treadle
-from treadle.apps.assembly.prompt import MAX_CHANGES, describe_git
+from treadle.apps.assembly.system_prompt import MAX_CHANGES, describe_git
 from treadle.core.transcript.items import NoticeItem
 from treadle.models import Say, Scripted
 

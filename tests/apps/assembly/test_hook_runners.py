@@ -15,7 +15,7 @@ import treadle
 from treadle.apps.assembly.hook_runners import fill_headers
 from treadle.apps.settings.extensions import discover_extensions
 from treadle.core.transcript.items import ToolResultItem
-from treadle.hooks.config import HookConfig
+from treadle.hooks.hook_config import HookConfig
 from treadle.models import Say, Scripted
 
 CALL = Say(calls=[("bash", {"command": "echo hello"})])

@@ -6,7 +6,7 @@ from treadle.apps.assembly.toolset import RecentFiles
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
-from treadle.tools.builtin.session import SeenFile
+from treadle.tools.builtin.session_memory import SeenFile
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
 

@@ -18,7 +18,7 @@ from treadle.apps.settings.extensions import (
     approve_extensions,
     start_objections,
 )
-from treadle.apps.settings.rules import trust_file
+from treadle.apps.settings.folder_rules import trust_file
 from treadle.core.contracts.hook import HookInput
 from treadle.permissions.trust import TrustStore
 from treadle.tools.mcp import McpStatus

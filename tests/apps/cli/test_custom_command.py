@@ -11,7 +11,7 @@ from tests.apps.program import run
 from treadle.apps.cli.custom_command import find_command
 from treadle.apps.console.console import UsageError
 from treadle.apps.settings.extensions import discover_extensions
-from treadle.apps.settings.rules import open_trust_store
+from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.testing.provider import FakeReply, ProviderServer
 
 

@@ -18,8 +18,8 @@ from treadle.agents.agent_files import read_agent_files
 from treadle.apps.assembly.parts import CodingAgent
 from treadle.apps.settings.command_files import find_custom_commands
 from treadle.apps.settings.extensions import discover_extensions, list_extension_files, load_skills
+from treadle.apps.settings.folder_rules import load_rules
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import load_rules
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted

@@ -6,7 +6,7 @@ import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.conversation.block_text import plain_text
-from treadle.apps.settings.rules import open_trust_store
+from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.apps.tui import app
 from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Pause, Say, ScriptElement

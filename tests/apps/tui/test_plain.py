@@ -306,7 +306,8 @@ async def test_a_reply_with_code_is_printed_as_it_is_however_it_arrives():
         for size in (1, 2, 3, 7, 50, 100_000):
             out = StringIO()
             plain = PlainFrontend(HostedSession(Path.cwd()), TerminalOptions(), out)
-            state = SimpleNamespace(view=ViewState(), questions=[], is_idle=False)
+            questions = SimpleNamespace(waiting=[])
+            state = SimpleNamespace(view=ViewState(), questions=questions, is_idle=False)
             plain.session.conversation = cast(Conversation, state)
             for start in range(0, len(text), size):
                 delta = (TextDelta, text[start : start + size])

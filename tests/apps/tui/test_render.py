@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from treadle.apps.conversation.block_text import is_diff
+from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.state import markdown_stream
 from treadle.apps.conversation.state.blocks import (
     THINKING,
@@ -19,7 +20,7 @@ from treadle.apps.conversation.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
-from treadle.apps.tui.render import diffs, markdown, render
+from treadle.apps.tui.render import markdown, render
 from treadle.apps.tui.render.palette import DARK, LIGHT, NONE, select_palette
 
 DIFF = """\
@@ -163,7 +164,7 @@ def test_a_table_is_columns():
 
 
 def test_the_lines_of_a_diff_are_counted():
-    assert diffs.count_changes(DIFF) == (1, 1)
+    assert count_changes(DIFF) == (1, 1)
     assert is_diff(DIFF)
     assert not is_diff("--- nothing")
 

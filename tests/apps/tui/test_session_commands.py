@@ -60,7 +60,7 @@ async def test_a_setting_with_which_no_session_opens_is_taken_back(monkeypatch):
 
 
 def _fail_once():
-    from treadle.apps.settings import rules
+    from treadle.apps.settings import folder_rules as rules
     from treadle.core.errors import ConfigError
 
     failures = [ConfigError("broken")]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, exists, running_app, scripted
-from treadle.apps.settings.rules import is_trusted
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 BASH = ("bash", {"command": "touch made.txt"})

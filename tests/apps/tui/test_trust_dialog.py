@@ -8,7 +8,7 @@ import pytest
 from tests.apps.tui.harness import RunningApp, exists, read_file, running_app, scripted, write_file
 from treadle.apps.conversation.commands.trust import describe_allow_rules
 from treadle.apps.settings.extensions import discover_extensions
-from treadle.apps.settings.rules import is_trust_declined, is_trusted
+from treadle.apps.settings.folder_rules import is_trust_declined, is_trusted
 
 HOOK = """{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "echo hi"}]}]}}"""
 

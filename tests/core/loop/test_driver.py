@@ -23,7 +23,7 @@ from treadle.core.errors import (
     StoreError,
 )
 from treadle.core.events import Event, LoopContinued, WarningRaised
-from treadle.core.loop import prepare
+from treadle.core.loop.calls import prepare
 from treadle.core.loop.config import TurnSettings
 from treadle.core.steps import AfterToolResult, ApprovalRequest, DriverSnapshot, Finished
 from treadle.core.transcript import AssistantItem, NoticeItem, ToolResultItem

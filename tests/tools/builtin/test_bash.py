@@ -13,7 +13,7 @@ from tests.workspace.helpers import BOTH, alive, gone, marker, seen
 from treadle import Agent
 from treadle.core.contracts.policy import Allow, AllowAll, PermissionRequest, Verdict
 from treadle.core.events import TaskFinished, ToolDetached, ToolProgress
-from treadle.core.loop import tool_runner
+from treadle.core.loop.calls import tool_runner
 from treadle.core.steps import AfterToolResult, Finished
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import NoticeItem, ToolResultItem

@@ -21,7 +21,7 @@ from treadle.core.transcript.state import fold_entries
 from treadle.models import Say, Scripted
 from treadle.testing.stores import MemoryStore
 from treadle.tools.builtin import builtin_tools
-from treadle.tools.builtin.text import decode_text, find_occurrences, replace_occurrences
+from treadle.tools.builtin.file_text import decode_text, find_occurrences, replace_occurrences
 from treadle.workspace.local import LocalWorkspace
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"

@@ -20,9 +20,9 @@ from treadle.core.contracts.tool import (
     ToolSpec,
 )
 from treadle.core.events import ToolCallRequested, ToolStarted
-from treadle.core.loop.call_repair import CallRepairer
+from treadle.core.loop.calls.call_repair import CallRepairer
+from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.loop.emitter import Emitter
-from treadle.core.loop.toolbox import Toolbox
 from treadle.core.transcript.content import ToolCall, parse_arguments
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.models import Say, Scripted

@@ -11,7 +11,7 @@ from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.permissions.ruling import PolicyContext
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.builtin.search import ripgrep
-from treadle.tools.builtin.session import FindDenied
+from treadle.tools.builtin.session_memory import FindDenied
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
 

@@ -49,13 +49,13 @@ from acp.schema import (
 )
 
 from treadle._version import __version__
-from treadle.apps.acp.prompt import PromptBlock
+from treadle.apps.acp.prompt_content import PromptBlock
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.console import embedded_setup
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import is_trusted
 from treadle.core.errors import ConfigError, SessionNotFound, TreadleError
 from treadle.sessions.library import Library
 
@@ -378,7 +378,7 @@ def _define(server: HttpMcpServer | SseMcpServer | McpServerStdio) -> dict[str, 
 
 
 def _check(name: str, definition: Mapping[str, Any]) -> None:
-    from treadle.tools.mcp.config import parse_server_config
+    from treadle.tools.mcp.server_config import parse_server_config
 
     if not name:
         raise ConfigError("an MCP server of the editor has no name and is not started")

@@ -28,7 +28,7 @@ from acp.schema import Usage as PromptUsage
 
 from treadle.apps.acp import commands, session_options
 from treadle.apps.acp.outbox import Outbox, SessionUpdate
-from treadle.apps.acp.prompt import PromptBlock, read_prompt
+from treadle.apps.acp.prompt_content import PromptBlock, read_prompt
 from treadle.apps.acp.questions import EditorQuestions
 from treadle.apps.acp.terminals import ClientTerminals
 from treadle.apps.acp.updates import SessionUpdates

@@ -23,7 +23,7 @@ from treadle.apps.assembly.model_choice import choose_model
 from treadle.apps.assembly.parts import AgentParts, HostSession, SessionOptions
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.sessions import get_session_dir, make_child_agents, open_session
-from treadle.apps.settings.rules import load_rules
+from treadle.apps.settings.folder_rules import load_rules
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.hook import Hook

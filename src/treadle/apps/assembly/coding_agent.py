@@ -29,8 +29,8 @@ from treadle.apps.assembly.parts import (
 )
 from treadle.apps.assembly.stages import assemble
 from treadle.apps.settings.extensions import approve_extensions
+from treadle.apps.settings.folder_rules import FolderTrust, choose_trust, load_rules
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import FolderTrust, choose_trust, load_rules
 from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, format_unknown_setting
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
@@ -252,7 +252,7 @@ def _read_given_servers(mcp: object) -> McpDefinitions:
     """The servers of the argument `mcp`; ConfigError if one of them is wrong."""
     if mcp is None:
         return {}
-    from treadle.tools.mcp.config import load_servers, parse_server_config, parse_servers
+    from treadle.tools.mcp.server_config import load_servers, parse_server_config, parse_servers
 
     if isinstance(mcp, (str, os.PathLike)):
         file = Path(mcp).expanduser()

@@ -19,6 +19,7 @@ from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import PermissionRequest, Verdict
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.text.redaction import redact
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
+    from treadle.workspace.command_limits import FileDenials
+    from treadle.workspace.container import ContainerOptions
     from treadle.workspace.local import LocalWorkspace
     from treadle.workspace.options import WorkspaceOptions
 
@@ -377,6 +380,46 @@ def _start_with_mode(first: str, mode: Callable[[], str]) -> Callable[[], str]:
     """`mode`, except that the first answer is the mode in which the session was opened."""
     answers = iter((first,))
     return lambda: next(answers, None) or mode()
+
+
+# ------------------------------------------------------------------ containers
+
+
+class Containers:
+    """Makes the workspaces of an agent whose commands run in containers: its own, and those of its
+    children in worktrees."""
+
+    def __init__(
+        self,
+        options: ContainerOptions,
+        get_denials: Callable[[], FileDenials],
+        outputs_dir: Path | None,
+        secrets: tuple[str, ...],
+    ) -> None:
+        self._options, self._get_denials = options, get_denials
+        self._outputs_dir, self._secrets = outputs_dir, secrets
+        self._clients: list[LazyWorkspace] = []
+
+    def make_workspace(self, files: Workspace) -> Workspace:
+        """Commands in containers; files as in the workspace that is given."""
+        from treadle.workspace.container import ContainerWorkspace, make_client_options
+
+        client = LazyWorkspace(
+            files.root, lambda: make_client_options(self._outputs_dir, self._secrets)
+        )
+        self._clients.append(client)
+        return ContainerWorkspace(
+            files.root,
+            self._options,
+            files=files,
+            client=client,
+            get_denials=self._get_denials,
+        )
+
+    async def release(self) -> None:
+        """Close what is open; it opens again when it is used."""
+        for client in self._clients:
+            await client.release()
 
 
 # ------------------------------------------------------------------ checkpoints

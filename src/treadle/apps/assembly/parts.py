@@ -21,11 +21,11 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver, ToolLike
-from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyWorkspace, PolicyOptions
+from treadle.apps.assembly.lazy import Containers, Lazy, LazyPolicy, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.sessions import get_outputs_dir
-from treadle.apps.settings.rules import FolderTrust, LoadedRules
+from treadle.apps.settings.folder_rules import FolderTrust, LoadedRules
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.gate import Gate
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     from treadle.agents.structured_output import StructuredOutput
     from treadle.apps.assembly.kept_branches import KeptBranches
-    from treadle.apps.assembly.servers import McpServers
-    from treadle.apps.assembly.toolset import Containers
     from treadle.apps.settings.extensions import Extensions
     from treadle.context.memory import Memory
     from treadle.permissions.modes import PermissionMode
@@ -180,7 +178,7 @@ class AgentParts:
     policy_options: PolicyOptions
     builtin: BuiltinSource
     skills_section: str = ""
-    mcp: McpServers | None = None
+    servers: tuple[McpServer, ...] = ()  # their state changes while they start and stop
     commands: str  # what commands can write and reach
     check_read: Callable[[Path], str]
     prompt: SystemPrompt
@@ -235,11 +233,6 @@ class AgentParts:
     def is_small(self) -> bool:
         """Whether the model can handle only a short prompt and a few tools."""
         return is_small_model(self.model)
-
-    @property
-    def servers(self) -> tuple[McpServer, ...]:
-        """Their state changes while they start and stop."""
-        return self.mcp.servers if self.mcp is not None else ()
 
     def list_added_folders(self) -> tuple[Path, ...]:
         return tuple(Path(self.folder, one).expanduser() for one in self.settings.add_dir)

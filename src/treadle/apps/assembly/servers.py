@@ -39,9 +39,13 @@ from treadle.lib.text.text import suggest
 from treadle.tools.federation import Federation
 from treadle.tools.late_tools import StableToolList
 from treadle.tools.mcp.client_options import McpClientOptions
-from treadle.tools.mcp.config import McpServerConfig, find_secret_variables, parse_server_config
 from treadle.tools.mcp.resource_tool import ResourceUpdates
 from treadle.tools.mcp.server import McpServer, McpState, McpStatus
+from treadle.tools.mcp.server_config import (
+    McpServerConfig,
+    find_secret_variables,
+    parse_server_config,
+)
 from treadle.tools.mcp.token_store import TokenStore, find_keyring
 from treadle.tools.mcp.tool import sanitize_server_name
 
@@ -63,7 +67,7 @@ def add_server_tools(parts: AgentParts) -> None:
     has_calls = parts.state is not None and isinstance(pending(parts.state.transcript), RunTools)
     startup_wait = parts.settings.server_wait if has_calls or not parts.is_interactive else 0.0
     tell = parts.notify if parts.is_interactive else parts.warn
-    parts.mcp = mcp = make_servers(
+    mcp = make_servers(
         {**own, **given},
         parts.workspace,
         user_servers={*parts.extensions.user_servers, *given},
@@ -76,6 +80,7 @@ def add_server_tools(parts: AgentParts) -> None:
         required=given,
         on_wait=parts.notify,
     )
+    parts.servers = mcp.servers
     # Outermost, so that the loop sees which tool a forwarded call runs.
     stable_tools = StableToolList(
         redact_source(mcp, parts.secrets), provider_searches=has_tool_search(parts.model)

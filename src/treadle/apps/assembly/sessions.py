@@ -61,8 +61,8 @@ def load_earlier_usage(store: Store | None, view: SessionState | None) -> Usage:
     if view is None or store is None:
         return Usage()
     from treadle.sessions.children import ChildSessions
-    from treadle.sessions.index import summarize_session
     from treadle.sessions.library import Library
+    from treadle.sessions.summaries import summarize_session
 
     session_dir = get_session_dir(store)
     own = view.usage

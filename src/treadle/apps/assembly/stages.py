@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from treadle.apps.assembly.children import add_children
 from treadle.apps.assembly.hooks import add_hooks, add_observers, add_session_hooks
-from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace, PolicyOptions
-from treadle.apps.assembly.limits import add_limits
+from treadle.apps.assembly.lazy import Containers, LazyPolicy, LazyWorkspace, PolicyOptions
+from treadle.apps.assembly.limit_gates import add_limits
 from treadle.apps.assembly.model_choice import (
     choose_model_now,
     create_small_model,
@@ -21,12 +21,11 @@ from treadle.apps.assembly.model_choice import (
     wrap_model,
 )
 from treadle.apps.assembly.parts import AgentParts, CodingAgent
-from treadle.apps.assembly.prompt import add_reminders, write_prompt
 from treadle.apps.assembly.redaction import redact, redact_hooks
 from treadle.apps.assembly.sessions import make_head_log, make_output_saver
+from treadle.apps.assembly.system_prompt import add_reminders, write_prompt
 from treadle.apps.assembly.toolset import (
     PROVIDER_SEARCH,
-    Containers,
     add_builtin_tools,
     add_compaction,
     add_skills,
@@ -37,7 +36,7 @@ from treadle.apps.settings.extensions import (
     discover_extensions,
     list_user_skill_folders,
 )
-from treadle.apps.settings.rules import make_rule_saver
+from treadle.apps.settings.folder_rules import make_file_denials, make_rule_saver
 from treadle.apps.settings.settings import find_missing_folders
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.policy import Policy
@@ -83,7 +82,12 @@ def make_workspace(parts: AgentParts) -> None:
     parts.host_workspace = wrap(workspace) if wrap is not None else None
     parts.tool_workspace = parts.host_workspace or workspace
     if parts.given.container is not None:
-        parts.containers = Containers(parts, parts.given.container)
+        parts.containers = Containers(
+            parts.given.container,
+            lambda: make_file_denials(parts.rules()),
+            parts.outputs_dir,
+            parts.secrets,
+        )
         parts.tool_workspace = parts.containers.make_workspace(parts.tool_workspace)
 
 

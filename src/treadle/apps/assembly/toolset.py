@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.lazy import LazyPolicy
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_source
 from treadle.apps.settings.extensions import load_skills
-from treadle.apps.settings.rules import make_file_denials
+from treadle.apps.settings.folder_rules import make_file_denials
 from treadle.apps.settings.settings import parse_size, treadle_home
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
@@ -23,7 +23,6 @@ from treadle.core.errors import WorkspaceError
 if TYPE_CHECKING:
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
-    from treadle.workspace.container import ContainerOptions
     from treadle.workspace.options import WorkspaceOptions
 
 PROVIDER_SEARCH = "provider"  # the value of the setting web_search for the provider's own
@@ -46,37 +45,6 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
         secrets=parts.secrets,
         env=settings.env,
     )
-
-
-class Containers:
-    """Makes the workspaces of an agent whose commands run in containers: its own, and those of its
-    children in worktrees."""
-
-    def __init__(self, parts: AgentParts, options: ContainerOptions) -> None:
-        self._parts, self._options = parts, options
-        self._clients: list[LazyWorkspace] = []
-
-    def make_workspace(self, files: Workspace) -> Workspace:
-        """Commands in containers; files as in the workspace that is given."""
-        from treadle.workspace.container import ContainerWorkspace, make_client_options
-
-        parts = self._parts
-        client = LazyWorkspace(
-            files.root, lambda: make_client_options(parts.outputs_dir, parts.secrets)
-        )
-        self._clients.append(client)
-        return ContainerWorkspace(
-            files.root,
-            self._options,
-            files=files,
-            client=client,
-            get_denials=lambda: make_file_denials(parts.rules()),
-        )
-
-    async def release(self) -> None:
-        """Close what is open; it opens again when it is used."""
-        for client in self._clients:
-            await client.release()
 
 
 def make_builtin_tools(

@@ -18,7 +18,7 @@ from treadle.apps.conversation.commands.expansion import UNAPPROVED, expand_comm
 from treadle.apps.settings.claude_settings import translate_model
 from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
 from treadle.apps.settings.extensions import is_command_approved
-from treadle.apps.settings.rules import is_trusted
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.transcript import Text, UserContent
 from treadle.lib.text.text import suggest

@@ -45,7 +45,7 @@ from treadle.apps.cli.signals import SignalListener, harden_process
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import print_error
 from treadle.apps.conversation.crash_report import CrashReport
-from treadle.apps.settings.rules import is_trusted
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import TreadleError
@@ -63,7 +63,7 @@ from treadle.core.transcript.state import SessionState
 from treadle.observe.totals import Totals
 
 if TYPE_CHECKING:
-    from treadle.apps.cli.background_tasks import BackgroundWait
+    from treadle.apps.cli.background_wait import BackgroundWait
     from treadle.apps.cli.custom_command import NamedCommand
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.cli.stream_json import StreamJsonWriter
@@ -297,7 +297,7 @@ class HeadlessRun:
             turn, output = await self._run_one_turn(session, driver)
             if turn.reason != "end_turn" or not driver.tasks.list():
                 return turn, output
-            from treadle.apps.cli.background_tasks import BackgroundWait
+            from treadle.apps.cli.background_wait import BackgroundWait
 
             seconds, run_turn = self._settings.background_wait, partial(self._run_one_turn, session)
             self._background = BackgroundWait(driver, seconds, self._print_note)

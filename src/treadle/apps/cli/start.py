@@ -17,8 +17,8 @@ from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, report_errors
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import is_trusted
 from treadle.core.transcript.content import UserContent
 
 if TYPE_CHECKING:

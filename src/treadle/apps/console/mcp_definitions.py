@@ -14,7 +14,7 @@ from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_settings_file
 from treadle.lib.files.private_files import write_private_file
-from treadle.tools.mcp.config import check_definition
+from treadle.tools.mcp.server_config import check_definition
 
 KEY = "mcpServers"
 

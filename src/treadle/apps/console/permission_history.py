@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.settings.rules import load_rules
+from treadle.apps.settings.folder_rules import load_rules
 from treadle.core.transcript import AssistantItem, ToolCall
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
 from treadle.permissions.backtest import BacktestResult, PastDecision, run_backtest

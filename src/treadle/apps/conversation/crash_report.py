@@ -1,6 +1,6 @@
 """Reports what happened to the calls that were running when the last process ended, a line each.
 
-An Observer of a resumed session. The loop decides about each call (core/loop/tool_round.py); this
+An Observer of a resumed session. The loop decides about each call (core/loop/calls); this
 only tells the user.
 """
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title, is_diff
+from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.state.blocks import (
     ChildProgress,
     CodeBlock,
@@ -18,7 +19,7 @@ from treadle.apps.conversation.state.blocks import (
     UserMessageBlock,
     ViewBlock,
 )
-from treadle.apps.pages.code import count_changes, render_code, render_diff
+from treadle.apps.pages.code import render_code, render_diff
 from treadle.apps.pages.elements import (
     escape_html,
     is_picture,

@@ -6,14 +6,13 @@ Pygments is imported at the first use; where it is not installed, code has no co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby, pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from treadle.apps.conversation.diff_rows import DiffRow, parse_diff
 from treadle.apps.pages.elements import escape_html
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_HIGHLIGHTED_CHARS = 20_000
 MAX_DIFF_ROWS = 2_000
-_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+_HEADINGS = ("hunk", "file", "cut")
 _NEW_FILE = re.compile(r"^\+\+\+ (?:b/)?(.+?)(?:\t.*)?$", re.MULTILINE)
 _WORD = re.compile(r"\w+|\W")
 MAX_CHARS = 10**9
@@ -39,15 +38,6 @@ _TOKEN_CLASSES = (
     ("Token.Name.Tag", "f"),
     ("Token.Name.Builtin", "f"),
 )
-
-
-class DiffRow(msgspec.Struct, frozen=True):
-    """A line of a diff. `kind`: "hunk", "file" (text only), "add", "del", " "."""
-
-    kind: str
-    text: str
-    old: int = 0
-    new: int = 0
 
 
 def highlight_code(source: str, language: str) -> str:
@@ -103,15 +93,9 @@ def render_code(source: str, language: str) -> str:
     )
 
 
-def count_changes(diff: str) -> tuple[int, int]:
-    """How many lines a diff adds and removes."""
-    kinds = [row.kind for row in parse_diff(diff)]
-    return kinds.count("add"), kinds.count("del")
-
-
 def render_diff(diff: str, label: str) -> str:
     """A unified diff as a table; the script of the page can show it side by side."""
-    rows = list(parse_diff(diff))
+    rows = [row for row in parse_diff(diff) if row.kind != "hunk" or row.text or row.new > 1]
     left_out = len(rows) - MAX_DIFF_ROWS
     named = _NEW_FILE.search(diff)
     shown = _highlight_rows(rows[:MAX_DIFF_ROWS], named[1] if named else "")
@@ -125,46 +109,18 @@ def render_diff(diff: str, label: str) -> str:
     )
 
 
-def parse_diff(diff: str) -> Iterator[DiffRow]:
-    old = new = hunks = 0
-    has_files = diff.count("\n+++ ") > 1
-    for line in diff.split("\n"):
-        hunk = _HUNK.match(line)
-        if hunk is not None:
-            old, new, hunks = int(hunk[1]), int(hunk[2]), hunks + 1
-            if hunk[3] or hunks > 1:
-                yield DiffRow("hunk", hunk[3] or "⋮")
-        elif line.startswith("+++ "):
-            hunks = 0
-            if has_files:
-                yield DiffRow("file", line[4:].removeprefix("b/"))
-        elif line.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
-            continue
-        elif line.startswith("+"):
-            yield DiffRow("add", line[1:], new=new)
-            new += 1
-        elif line.startswith("-"):
-            yield DiffRow("del", line[1:], old=old)
-            old += 1
-        elif line.startswith("..."):  # the tool left out the rest of a long diff
-            yield DiffRow("hunk", line)
-        elif hunks:
-            yield DiffRow(" ", line[1:], old, new)
-            old, new = old + 1, new + 1
-
-
 def _highlight_rows(rows: Sequence[DiffRow], path: str) -> list[str]:
     """The text of each row with colours, and with the words that have changed; both sides of a hunk
     are read as code of their own."""
-    shown = [escape_html(row.text) for row in rows]
+    shown = [escape_html(row.text or ("⋮" if row.kind == "hunk" else "")) for row in rows]
     changes = _find_changes(rows)
-    edges = [at for at, row in enumerate(rows) if row.kind in ("hunk", "file")]
+    edges = [at for at, row in enumerate(rows) if row.kind in _HEADINGS]
     for start, stop in pairwise([-1, *edges, len(rows)]):
         if start >= 0 and rows[start].kind == "file":
             path = rows[start].text
         language = PurePath(path).suffix.removeprefix(".")
         for side in ("del", "add"):  # the lines that both have are those of the new side
-            at = [n for n in range(start + 1, stop) if rows[n].kind in (side, " ")]
+            at = [n for n in range(start + 1, stop) if rows[n].kind in (side, "same")]
             lines = split_tokens([rows[n].text for n in at], language)
             for n, pieces in zip(at, lines, strict=True):
                 tag = "ins" if side == "add" else "del"
@@ -203,10 +159,10 @@ def _compare_words(old: str, new: str) -> tuple[Range, ...]:
 
 
 def _render_row(row: DiffRow, text: str) -> str:
-    if row.kind in ("hunk", "file"):
+    if row.kind in _HEADINGS:
         return f'<tr class="hunk"><td colspan="4">{text}</td></tr>'
-    style = f' class="{row.kind}"' if row.kind != " " else ""
-    sign = {"add": "+", "del": "−", " ": " "}[row.kind]
+    style = f' class="{row.kind}"' if row.kind != "same" else ""
+    sign = {"add": "+", "del": "−"}.get(row.kind, " ")
     numbers = f'<td class="l">{row.old or ""}</td><td class="l">{row.new or ""}</td>'
     return f'<tr{style}>{numbers}<td class="sg">{sign}</td><td>{text}</td></tr>'
 

@@ -12,10 +12,10 @@ from treadle.apps.pages.elements import escape_html, render_icon, render_table
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.timeline import Timeline
 from treadle.core.transcript.items import AssistantItem, Item
-from treadle.lib.compare import common_prefix_length
+from treadle.lib.sequences import common_prefix_length
 from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
-from treadle.sessions.index import SessionSummary
 from treadle.sessions.replay import is_same
+from treadle.sessions.summaries import SessionSummary
 
 MAX_ITEMS = 100  # of each side, after the first difference
 

@@ -11,7 +11,7 @@ from treadle.apps.pages.plots import ChartRange, render_plots
 from treadle.apps.pages.sheet import SentView, render_sheet
 from treadle.apps.pages.timeline import Timeline, TimelineStep
 from treadle.lib.text.text import format_cost, plural, shorten_home
-from treadle.sessions.index import SessionSummary
+from treadle.sessions.summaries import SessionSummary
 
 MAX_MARKS = 200
 

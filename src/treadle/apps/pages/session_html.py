@@ -20,7 +20,7 @@ from treadle.apps.pages.timeline import Timeline, read_timeline
 from treadle.core.transcript.entries import Entry, ItemAdded
 from treadle.core.transcript.items import ToolResultItem
 from treadle.sessions.export import describe_entry, describe_session, get_title, read_redacted
-from treadle.sessions.index import SessionSummary
+from treadle.sessions.summaries import SessionSummary
 from treadle.sessions.timings import read_call_seconds
 
 MAX_TURNS = 50  # whose calls are drawn

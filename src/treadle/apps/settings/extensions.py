@@ -27,15 +27,15 @@ from treadle.apps.settings.command_files import (
     CustomCommand,
     find_custom_commands,
 )
+from treadle.apps.settings.folder_rules import list_rules_files, open_trust_store
 from treadle.apps.settings.load import symlink_boundary
-from treadle.apps.settings.rules import list_rules_files, open_trust_store
 from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
 
 if TYPE_CHECKING:
     from treadle.hooks.approval import UnapprovedExtension
-    from treadle.hooks.config import HookConfig
+    from treadle.hooks.hook_config import HookConfig
     from treadle.permissions.trust import TrustStore
     from treadle.tools.skills import Skill
 
@@ -226,7 +226,7 @@ def _read_hook_commands(
 ) -> list[HookConfig]:
     commands: list[HookConfig] = []
     for file in _find_files_with_key(folder, '"hooks"', from_user=from_user):
-        from treadle.hooks.config import FOREIGN_FOLDER, read_hooks_file
+        from treadle.hooks.hook_config import FOREIGN_FOLDER, read_hooks_file
 
         within = None if from_user else symlink_boundary(folder)
         is_foreign = file.parent.name == FOREIGN_FOLDER
@@ -265,7 +265,7 @@ def _read_servers(
     servers: dict[str, Mapping[str, Any]] = {}
     more = () if from_user else (folder / ".mcp.json",)
     for file in _find_files_with_key(folder, '"mcpServers"', *more, from_user=from_user):
-        from treadle.tools.mcp.config import load_servers
+        from treadle.tools.mcp.server_config import load_servers
 
         within = None if from_user else symlink_boundary(folder)
         servers = {**load_servers(file, within, problems), **servers}

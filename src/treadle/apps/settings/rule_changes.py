@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.apps.settings import rules as rule_files
+from treadle.apps.settings import folder_rules as rule_files
 from treadle.apps.settings.load import symlink_boundary
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError

@@ -39,7 +39,7 @@ def start(
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
-    from treadle.apps.settings.rules import is_trusted
+    from treadle.apps.settings.folder_rules import is_trusted
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
     session = HostedSession(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))

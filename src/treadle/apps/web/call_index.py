@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from treadle.apps.conversation.block_text import format_call_title, is_diff
+from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.state.blocks import ToolCallBlock, ViewBlock
 from treadle.apps.conversation.state.persistent_list import PersistentList
-from treadle.apps.pages.code import count_changes
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event

@@ -19,9 +19,9 @@ from treadle.apps.web.render.regions import SessionFacts, render_regions
 from treadle.core.errors import SessionBusy
 from treadle.lib.text.text import shorten_home
 from treadle.sessions.history import read_state
-from treadle.sessions.index import SessionSummary
 from treadle.sessions.log.lock import is_locked, read_lock_holder
 from treadle.sessions.log.reader import list_segments
+from treadle.sessions.summaries import SessionSummary
 from treadle.sessions.timings import read_call_seconds
 
 POLL_SECONDS = 1.0

@@ -14,7 +14,7 @@ from treadle.apps.pages.plots import ChartRange, find_request, render_plots
 from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
 from treadle.apps.pages.timeline import RequestInfo, Timeline, read_timeline
 from treadle.core.transcript.items import Item
-from treadle.lib.compare import common_prefix_length
+from treadle.lib.sequences import common_prefix_length
 from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
 

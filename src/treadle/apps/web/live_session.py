@@ -34,9 +34,9 @@ from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.text.text import shorten_home
-from treadle.sessions.index import make_title
 from treadle.sessions.library import Library
 from treadle.sessions.log.reader import read_header
+from treadle.sessions.summaries import make_title
 
 
 class SessionOrigin(msgspec.Struct, frozen=True):

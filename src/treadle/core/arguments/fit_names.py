@@ -4,7 +4,7 @@
     fold_name       a name to compare with: without case, `_`, `-`, spaces
 
 Only what has one meaning is changed; what was changed is told in words for a model. Pure functions,
-used by core/loop/call_repair.py and by the built-in tools.
+used by core/loop/calls/call_repair.py and by the built-in tools.
 """
 
 from __future__ import annotations

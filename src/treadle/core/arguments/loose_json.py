@@ -1,7 +1,7 @@
 """Arguments that are nearly JSON, as models write them: read if there is only one way to read them.
 
 A text that may have been cut off is never completed. Pure functions, used by
-core/loop/call_repair.py after the strict parser has refused a text.
+core/loop/calls/call_repair.py after the strict parser has refused a text.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The loop asks about every well-formed call before its effect. It asks again about the same call if
 its arguments changed, if it may start early, or after a restart. Rules and permission modes are
-defined in permissions/. Used by core/loop/prepare.py.
+defined in permissions/. Used by core/loop/calls/prepare.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A call of a detachable tool runs in the foreground until it ends, asks to be det
 in the foreground is over. Then the task manager takes it over: the result of the call says
 "running as task ID", and the loop tells the model when the task ends. Tools list, read and cancel
 tasks through their context. Each driver has one of its own. The default one is
-core/loop/background.py.
+core/loop/calls/background.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The loop calls a tool with arguments that were parsed, validated against the schema and allowed.
 The tool returns an output or raises; both become one result for the model. Used by
-core/loop/execute.py; built-in tools use the Workspace contract.
+core/loop/calls/execute.py; built-in tools use the Workspace contract.
 """
 
 from __future__ import annotations

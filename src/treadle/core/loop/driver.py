@@ -24,8 +24,9 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import LoopError, ModelError
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
-from treadle.core.loop.approvals import OpenRound
-from treadle.core.loop.background import BackgroundTasks, TaskReports
+from treadle.core.loop.calls.background import BackgroundTasks, TaskReports
+from treadle.core.loop.calls.tool_round import ToolRound
+from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.loop.config import DriverConfig, TurnSettings
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
@@ -35,8 +36,6 @@ from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.parts import DriverParts, Instructions
 from treadle.core.loop.request import build_request
 from treadle.core.loop.side_question import SideQuestions
-from treadle.core.loop.tool_round import ToolRound
-from treadle.core.loop.toolbox import Toolbox
 from treadle.core.loop.turn_end import (
     TurnEnd,
     handle_model_error,
@@ -51,6 +50,7 @@ from treadle.core.transcript.pending import AskModel, Rest, RunTools, pending
 from treadle.core.transcript.recover import INTERRUPTED
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
+from treadle.lib.tasks import forget_result, wait_cancelled
 
 T = TypeVar("T")
 
@@ -183,8 +183,9 @@ class Driver(HostControls):
                 await self._mutators.run("before_model")
             if self._log.must_flush:
                 await self._log.flush()
-            system, closing = await self._parts.instructions.read(), session.closing_stop
-            cache = self._next_cache or config.cache
+            given = config.instructions
+            system = given if isinstance(given, str) else await self._parts.instructions.read()
+            cache, closing = self._next_cache or config.cache, session.closing_stop
             reply = await gateway.call_turn(build_request(self._parts, system, cache, closing))
             if isinstance(reply, Stop):
                 return handle_stop(reply, session)
@@ -221,17 +222,17 @@ class Driver(HostControls):
             return request
         if any(ready.tool is not None and ready.tool.spec.asks_host for ready in prepared):
             work = asyncio.get_running_loop().create_task(self._tool_round.run(prepared))
-            self._open_round = OpenRound(work)
-            return await self._continue_round(self._open_round)
+            self._open_round = work
+            return await self._continue_round(work)
         return await self._close_round(await self._tool_round.run(prepared))
 
-    async def _continue_round(self, opened: OpenRound) -> Step:
+    async def _continue_round(self, work: asyncio.Task[tuple[ToolResultItem, ...]]) -> Step:
         """Wait for the end of the round, or for a child agent that needs an approval."""
-        request = await self._child_approvals.take_new_before(opened.work)
+        request = await self._child_approvals.take_new_before(work)
         if request is not None:
             return request
         self._open_round = None
-        return await self._close_round(opened.work.result())
+        return await self._close_round(work.result())
 
     async def _close_round(self, results: tuple[ToolResultItem, ...]) -> Step:
         self._session.close_round()
@@ -241,9 +242,12 @@ class Driver(HostControls):
 
     async def _cancel_round(self) -> None:
         """Stop a round that is open between two steps, or that the step was waiting for."""
-        opened, self._open_round = self._open_round, None
-        if opened is not None:
-            await opened.stop()
+        work, self._open_round = self._open_round, None
+        if work is not None:
+            if not work.cancelling():  # one that was cancelled before gets its time to end
+                work.cancel()
+            await wait_cancelled([work])
+            forget_result(work)
 
     async def _finish_turn(self, end: TurnEnd) -> TurnResult:
         """Close the turn; the terminal event is the last one of it."""

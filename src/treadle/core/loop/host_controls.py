@@ -17,20 +17,14 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
 from treadle.core.events import MessageDropped, MessageQueued, TurnResult
-from treadle.core.loop.approvals import Approvals, ChildApprovals, OpenRound
+from treadle.core.loop.calls.approvals import Approvals, ChildApprovals
 from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.loop_session import LoopSession, Transition
 from treadle.core.loop.session_log import SessionLog
-from treadle.core.steps import (
-    ApprovalRequest,
-    Doubt,
-    DriverSnapshot,
-    PendingApproval,
-    UserInput,
-)
+from treadle.core.steps import ApprovalRequest, Doubt, DriverSnapshot, PendingApproval, UserInput
 from treadle.core.transcript import (
     Arguments,
     Metadata,
@@ -51,8 +45,9 @@ from treadle.core.transcript.state import QueuedMessage, SessionState
 from treadle.lib.text.text import fix_surrogates
 
 
-class HostControls:
-    """The state of one session, and what a host may ask of it between and during the steps."""
+class DriverState:
+    """What a driver holds of one session, for a host to read and to watch, and how a step begins
+    and ends."""
 
     def __init__(
         self,
@@ -69,12 +64,111 @@ class HostControls:
         self._inbox = Inbox(self._session)
         self._approvals = Approvals(self._session, emitter)
         self._child_approvals = ChildApprovals()
-        self._open_round: OpenRound | None = None
+        # A round that continues while the host decides on a call of a child agent.
+        self._open_round: asyncio.Task[tuple[ToolResultItem, ...]] | None = None
         self._last_result: TurnResult | None = None
         self._has_failed = False  # the loop itself, in the middle of a turn
         self._is_closed = False
         self._next_settings = NO_CHANGES
         self._may_resume = True  # an earlier process may have left a turn unfinished
+
+    def watch(self, observer: Observer) -> None:
+        self._emitter.add(observer)
+
+    def unwatch(self, observer: Observer) -> None:
+        self._emitter.remove(observer)
+
+    def snapshot(self) -> DriverSnapshot:
+        """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
+        return DriverSnapshot(self.session_id, self._session.state)
+
+    @property
+    def log(self) -> SessionLog:
+        """The log of the session, which is a Store, and its state."""
+        return self._log
+
+    @property
+    def state(self) -> SessionState:
+        """All that the log says about the session."""
+        return self._session.state
+
+    @property
+    def transcript(self) -> Transcript:
+        return self._session.state.transcript
+
+    @property
+    def history(self) -> Transcript:
+        """Every item of the session, also those that compaction took out of the view."""
+        return self._session.state.full_history
+
+    @property
+    def usage(self) -> Usage:
+        return self._session.state.usage  # of the whole session
+
+    @property
+    def total_usage(self) -> Usage:
+        """With that of the child agents of the session."""
+        return self._session.state.usage + self._session.state.child_usage
+
+    @property
+    def trace(self) -> tuple[Transition, ...]:
+        """Why the loop continued each time, newest last."""
+        return tuple(self._session.trace)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._interruption.reason is not None
+
+    # --- for the loop --------------------------------------------------------------------
+
+    async def _close_interrupted_turn(self) -> TurnResult:
+        raise NotImplementedError("the driver ends turns")
+
+    async def _close_cancelled_turn(self) -> TurnResult:
+        for _ in range(2):  # cancelled again: each attempt gets further, the last awaits nothing
+            with suppress(asyncio.CancelledError):
+                return await self._close_interrupted_turn()
+        return await self._close_interrupted_turn()
+
+    def _report_failure(self, error: Exception) -> None:
+        """The loop itself failed: observers get the terminal event. The turn, if one is running,
+        stays open, so that next() can try again."""
+        if self._last_result is not None:
+            return  # the turn has ended before
+        self._has_failed = self._session.is_turn_running
+        self._session.emit_turn_end(self._session.make_failed_result(error))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LoopError("this driver is closed: start another, with the view of its session")
+
+    def _check_free(self, method: str) -> None:
+        if self._interruption.is_running:
+            raise DriverBusy(
+                f"{method}() in the middle of a step: await it, or interrupt it, first"
+            )
+
+    def _enter(self) -> None:
+        self._check_open()
+        is_free = self._interruption.reason is None and not self._interruption.is_running
+        if is_free:
+            pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
+            if pending_ids:
+                raise ApprovalPending(pending_ids)
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._log.claim()
+        self._interruption.enter()
+        self._last_result = None
+
+    def _leave(self, *, is_handled: bool = True) -> None:
+        self._interruption.leave(is_handled=is_handled)
+        self._log.release()
+
+
+class HostControls(DriverState):
+    """What a host may ask of the session between and during the steps."""
 
     def log_transcript(self) -> None:
         """Log what the driver began with: it is new to its store, which must be empty."""
@@ -180,6 +274,11 @@ class HostControls:
         return self._child_approvals.find(call_id, session_id)
 
     @property
+    def approvals(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for a decision, those of child agents last."""
+        return (*self._approvals.pending, *self._child_approvals.pending)
+
+    @property
     def doubts(self) -> tuple[Doubt, ...]:
         """The calls that an earlier process had begun and whose outcome is not known."""
         state, move = self._session.state, pending(self._session.state.transcript)
@@ -244,7 +343,7 @@ class HostControls:
             self._interruption.request(reason)
         if self._open_round is not None:
             self._child_approvals.withdraw(self._session.open_call_ids)
-            self._open_round.work.cancel()
+            self._open_round.cancel()
 
     def stop_with(self, is_stopping: Callable[[], bool]) -> None:
         """Begin no call while this is true: the call that this agent runs in is being stopped."""
@@ -284,101 +383,3 @@ class HostControls:
         """Bring the whole history back into the view; False if nothing was out of it."""
         self._check_free("uncompact")
         return self._session.uncompact()
-
-    def watch(self, observer: Observer) -> None:
-        self._emitter.add(observer)
-
-    def unwatch(self, observer: Observer) -> None:
-        self._emitter.remove(observer)
-
-    def snapshot(self) -> DriverSnapshot:
-        """What the driver holds now; see `DriverSnapshot` for how to store and resume it."""
-        return DriverSnapshot(self.session_id, self._session.state)
-
-    @property
-    def log(self) -> SessionLog:
-        """The log of the session, which is a Store, and its state."""
-        return self._log
-
-    @property
-    def state(self) -> SessionState:
-        """All that the log says about the session."""
-        return self._session.state
-
-    @property
-    def transcript(self) -> Transcript:
-        return self._session.state.transcript
-
-    @property
-    def history(self) -> Transcript:
-        """Every item of the session, also those that compaction took out of the view."""
-        return self._session.state.full_history
-
-    @property
-    def usage(self) -> Usage:
-        return self._session.state.usage  # of the whole session
-
-    @property
-    def total_usage(self) -> Usage:
-        """With that of the child agents of the session."""
-        return self._session.state.usage + self._session.state.child_usage
-
-    @property
-    def trace(self) -> tuple[Transition, ...]:
-        """Why the loop continued each time, newest last."""
-        return tuple(self._session.trace)
-
-    @property
-    def is_interrupted(self) -> bool:
-        return self._interruption.reason is not None
-
-    @property
-    def approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for a decision, those of child agents last."""
-        return (*self._approvals.pending, *self._child_approvals.pending)
-
-    # --- for the loop --------------------------------------------------------------------
-
-    async def _close_interrupted_turn(self) -> TurnResult:
-        raise NotImplementedError("the driver ends turns")
-
-    async def _close_cancelled_turn(self) -> TurnResult:
-        for _ in range(2):  # cancelled again: each attempt gets further, the last awaits nothing
-            with suppress(asyncio.CancelledError):
-                return await self._close_interrupted_turn()
-        return await self._close_interrupted_turn()
-
-    def _report_failure(self, error: Exception) -> None:
-        """The loop itself failed: observers get the terminal event. The turn, if one is running,
-        stays open, so that next() can try again."""
-        if self._last_result is not None:
-            return  # the turn has ended before
-        self._has_failed = self._session.is_turn_running
-        self._session.emit_turn_end(self._session.make_failed_result(error))
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LoopError("this driver is closed: start another, with the view of its session")
-
-    def _check_free(self, method: str) -> None:
-        if self._interruption.is_running:
-            raise DriverBusy(
-                f"{method}() in the middle of a step: await it, or interrupt it, first"
-            )
-
-    def _enter(self) -> None:
-        self._check_open()
-        is_free = self._interruption.reason is None and not self._interruption.is_running
-        pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
-        if pending_ids and is_free:
-            raise ApprovalPending(pending_ids)
-        self._begin_step()
-
-    def _begin_step(self) -> None:
-        self._log.claim()
-        self._interruption.enter()
-        self._last_result = None
-
-    def _leave(self, *, is_handled: bool = True) -> None:
-        self._interruption.leave(is_handled=is_handled)
-        self._log.release()

@@ -17,7 +17,6 @@ import msgspec
 from treadle.core import events
 from treadle.core.contracts.model import (
     AdmitProbe,
-    CacheRequest,
     Model,
     ModelCard,
     ModelNotified,
@@ -39,8 +38,8 @@ from treadle.core.errors import (
     error_message,
     error_text,
 )
-from treadle.core.loop.call_repair import CallRepairer
-from treadle.core.loop.eager import EagerCalls
+from treadle.core.loop.calls.call_repair import CallRepairer
+from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
@@ -148,8 +147,10 @@ class ModelCaller:
         self._streamed_text.clear()
         self._open_part, self._has_streamed = "", False
         self._emitter.emit(events.RequestStarted, self.last_model_name, self._attempts)
-        self._check_cache(request.cache)
-        self._tell_unused_budget(request.options.task_budget)
+        if request.cache.required:
+            self._check_cache()
+        if request.options.task_budget is not None:
+            self._tell_unused_budget()
         key = self._keys.make_key(request, self._quarantine, self.last_model_name)
         return msgspec.structs.replace(
             request,
@@ -281,19 +282,17 @@ class ModelCaller:
         self._attempt_usage = NO_USAGE  # the reply has the final usage
         return ready.complete(reply)
 
-    def _check_cache(self, cache: CacheRequest) -> None:
-        if cache.required and "cache" not in self.model.card.abilities:
+    def _check_cache(self) -> None:
+        if "cache" not in self.model.card.abilities:
             raise CacheUnsupported(
                 f"{self.model.name} has no prompt cache, and the request requires one. Choose "
                 "another model, or do not require the cache.",
                 provider=self.model.name,
             )
 
-    def _tell_unused_budget(self, task_budget: int | None) -> None:
+    def _tell_unused_budget(self) -> None:
         name = self.model.name
-        if task_budget is None or "task_budget" in self.model.card.abilities:
-            return
-        if name not in self._told_budget:
+        if "task_budget" not in self.model.card.abilities and name not in self._told_budget:
             self._told_budget.add(name)
             line = (
                 f"{name} takes no task_budget: the option is ignored. max_turns and budgets hold."

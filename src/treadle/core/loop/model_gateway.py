@@ -32,13 +32,13 @@ from treadle.core.contracts.model import (
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import CallNotAdmitted
 from treadle.core.events import Event, Notified, WarningRaised
-from treadle.core.loop.eager import EagerCalls
+from treadle.core.loop.calls.eager import EagerCalls
+from treadle.core.loop.calls.toolbox import estimate_spec_chars
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import ADMITTED, Gates
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
 from treadle.core.loop.parts import DriverParts
 from treadle.core.loop.request import make_turn_key
-from treadle.core.loop.toolbox import estimate_spec_chars
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 from treadle.core.transcript.size_estimate import (
     estimate_chars,

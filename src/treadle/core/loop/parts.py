@@ -12,13 +12,13 @@ import msgspec
 
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ConfigError
+from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.loop_session import LoopSession
-from treadle.core.loop.toolbox import Toolbox
 
 
 class Instructions:

@@ -32,7 +32,8 @@ from treadle.core.extras import require_extra
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.embedded import prompt, weights
+from treadle.models.embedded import prompt_text as prompt
+from treadle.models.embedded import weights
 from treadle.models.embedded.grammar import ParsedReply, ReplyReader, build_grammar
 from treadle.models.embedded.server import CompletionChunk, LlamaServer
 from treadle.models.embedded.small_toolset import SmallTool, select_small_tools, to_compact_json

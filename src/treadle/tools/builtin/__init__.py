@@ -38,7 +38,7 @@ from treadle.tools.builtin.files.write import WriteTool
 from treadle.tools.builtin.search.glob import GlobTool
 from treadle.tools.builtin.search.grep import GrepTool
 from treadle.tools.builtin.search.ls import LsTool
-from treadle.tools.builtin.session import GetFindDenied, ToolSessions
+from treadle.tools.builtin.session_memory import GetFindDenied, ToolSessions
 from treadle.tools.builtin.shell.bash import BashTool, find_last_cwd
 from treadle.tools.builtin.shell.task_input import TaskInputTool
 from treadle.tools.builtin.shell.task_output import TaskOutputTool

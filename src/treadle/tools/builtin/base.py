@@ -32,7 +32,7 @@ from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
 from treadle.lib.json.schema import list_arguments
 from treadle.lib.text import sanitize
-from treadle.tools.builtin.session import CallSite, ToolSessions
+from treadle.tools.builtin.session_memory import CallSite, ToolSessions
 from treadle.tools.function import summarize_call
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)

@@ -18,15 +18,15 @@ thread, when the first server starts.
 """
 
 from treadle.tools.mcp.client_options import McpClientOptions, SamplingReply, SamplingRequest
-from treadle.tools.mcp.config import (
+from treadle.tools.mcp.process import StartProcess
+from treadle.tools.mcp.server import McpServer, McpStatus
+from treadle.tools.mcp.server_config import (
     McpServerConfig,
     find_secret_variables,
     load_servers,
     parse_server_config,
     parse_servers,
 )
-from treadle.tools.mcp.process import StartProcess
-from treadle.tools.mcp.server import McpServer, McpStatus
 from treadle.tools.mcp.token_store import TokenStore
 
 __all__ = [

@@ -26,9 +26,9 @@ from treadle.tools.mcp.catalog_reader import read_catalog, read_tools
 from treadle.tools.mcp.change_watcher import ChangeWatcher, is_modern, send_plain
 from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
 from treadle.tools.mcp.client_options import McpClientOptions
-from treadle.tools.mcp.config import McpServerConfig
 from treadle.tools.mcp.process import StartProcess, describe_error
 from treadle.tools.mcp.results import convert_block, convert_resource, convert_result
+from treadle.tools.mcp.server_config import McpServerConfig
 from treadle.tools.mcp.stdio_transport import StdioTransport
 from treadle.tools.mcp.task_call import call_as_task
 

@@ -16,7 +16,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from treadle.tools.mcp.config import McpServerConfig
+from treadle.tools.mcp.server_config import McpServerConfig
 from treadle.tools.mcp.stdio_transport import MAX_MESSAGE_BYTES
 
 

@@ -38,7 +38,7 @@ from pydantic import AnyUrl
 from treadle._version import __version__
 from treadle.core.errors import ToolError
 from treadle.tools.mcp.client_options import PersonLogin
-from treadle.tools.mcp.config import McpOAuthConfig, McpServerConfig
+from treadle.tools.mcp.server_config import McpOAuthConfig, McpServerConfig
 from treadle.tools.mcp.token_store import LoginRecord, TokenStore
 
 CLIENT_NAME = "Treadle"

@@ -26,9 +26,9 @@ from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import plural
 from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
 from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
-from treadle.tools.mcp.config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
 from treadle.tools.mcp.resource_tool import ResourceTool
+from treadle.tools.mcp.server_config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.tool import make_tools, sanitize_server_name
 
 if TYPE_CHECKING:

@@ -35,14 +35,6 @@ from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import seccomp
 from treadle.workspace.sandbox.file_denials import find_outer
-from treadle.workspace.sandbox.found_entry import (
-    GIT,
-    HIDDEN,
-    PROTECTED,
-    READ_ONLY,
-    SOCKET,
-    FoundEntry,
-)
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
@@ -50,6 +42,14 @@ from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_pat
 from treadle.workspace.sandbox.removal import Removal, drop_removed
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
+from treadle.workspace.sandbox.tree_scan import (
+    GIT,
+    HIDDEN,
+    PROTECTED,
+    READ_ONLY,
+    SOCKET,
+    FoundEntry,
+)
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
 NAMESPACE_OPTIONS = """

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 
-from treadle.workspace.sandbox.found_entry import PROTECTED, FoundEntry
+from treadle.workspace.sandbox.tree_scan import PROTECTED, FoundEntry
 
 MAX_FILES = 5000
 """How many files are looked at."""

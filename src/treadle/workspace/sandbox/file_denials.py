@@ -16,8 +16,15 @@ from pathlib import Path
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import fold_case
 from treadle.workspace.command_limits import FileDenials, PathRule
-from treadle.workspace.sandbox.found_entry import HIDDEN, READ_ONLY, UNLISTED, FoundEntry
-from treadle.workspace.sandbox.tree_scan import TreeScanner, find_entry, may_be_entered
+from treadle.workspace.sandbox.tree_scan import (
+    HIDDEN,
+    READ_ONLY,
+    UNLISTED,
+    FoundEntry,
+    TreeScanner,
+    find_entry,
+    may_be_entered,
+)
 
 MAX_OUTER_FOLDERS = 100_000
 """How many folders outside of the roots are searched for one rule, once; some 2 s."""

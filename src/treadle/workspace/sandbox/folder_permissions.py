@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from treadle.workspace.sandbox.found_entry import FoundEntry
+from treadle.workspace.sandbox.tree_scan import FoundEntry
 from treadle.workspace.supervisor.set_aside import open_folder
 
 NEEDED = stat.S_IRWXU

@@ -16,7 +16,8 @@ from pathlib import Path
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.file_view import READ_FLAGS
 from treadle.lib.files.protected_paths import GIT_FOLDER
-from treadle.workspace.sandbox.found_entry import (
+from treadle.workspace.sandbox.stand_ins import StandIns
+from treadle.workspace.sandbox.tree_scan import (
     GIT,
     HIDDEN,
     PINNED,
@@ -26,7 +27,6 @@ from treadle.workspace.sandbox.found_entry import (
     UNLISTED,
     FoundEntry,
 )
-from treadle.workspace.sandbox.stand_ins import StandIns
 from treadle.workspace.supervisor.set_aside import open_folder
 
 MAX_MOUNTS = 300

@@ -1,11 +1,17 @@
-"""Whether the sandbox can be built here: tried once by `local.py`, which shows the problem to the
-user. The policy decides what then happens to commands."""
+"""Whether the sandbox can be built here, and whether a command in it wanted the network it has not.
+
+The first is tried once by `local.py`, which shows the problem to the user; the policy decides what
+then happens to commands. The second is read in the output of a command (a failed name look-up, a
+refused connection): a hint for the model, never a decision.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.workspace.output import decode_output
 from treadle.workspace.processes import CommandSpec, ForkServerClient
 from treadle.workspace.sandbox.bubblewrap import Bubblewrap
@@ -47,3 +53,30 @@ async def find_sandbox_problem(
         output = decode_output(ended.stream.head).strip()
     known = (reason for sign, reason in KNOWN_ERRORS if sign in output)
     return next(known, f"bubblewrap failed: {output[:200]}")
+
+
+NO_NETWORK_NOTE = (
+    "the sandbox has no network: names cannot be looked up, and servers outside the sandbox cannot "
+    'be reached, also not on localhost; a command with `sandbox: "network"` asks the user for it'
+)
+_PROBLEMS = compile_lazily(
+    r"could not resolve|(?:failed|unable) to resolve|temporary failure in name resolution|"
+    r"name or service not known|no address associated|nodename nor servname|no such host|"
+    r"name resolution|dns (?:error|lookup|failure)|getaddrinfo|EAI_AGAIN|ENOTFOUND|ENETUNREACH|"
+    r"ECONNREFUSED|connection refused|network is unreachable|no route to host|"
+    r"failed to establish a new connection|temporary failure resolving|couldn't connect to server|"
+    r"\(from versions: none\)",
+    re.IGNORECASE,
+)
+# What hardly stands in a file: `npm install 2>&1 | tail` ends with 0, whatever npm said.
+_CERTAIN_PROBLEMS = compile_lazily(
+    r"could not resolve host: \S|getaddrinfo (?:EAI_AGAIN|ENOTFOUND) \S|"
+    r"\[Errno -[23]\] \w|: temporary failure in name resolution$|"
+    r"temporary failure resolving '\S|curl: \(7\) |\(from versions: none\)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def mentions_network(output: str, *, failed: bool = True) -> bool:
+    """`failed`: the command did, so a looser sign is enough."""
+    return (_PROBLEMS if failed else _CERTAIN_PROBLEMS).search(output) is not None

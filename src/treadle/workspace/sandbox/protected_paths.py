@@ -11,7 +11,6 @@ git_control_files and protected_symlinks.
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -19,12 +18,7 @@ from pathlib import Path
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
-    MEMORY_FILES,
-    PROTECTED_FILES,
-    PROTECTED_FOLDERS,
     PROTECTED_IN_GIT,
-    PROTECTED_PAIRS,
-    PROTECTED_SUFFIXES,
     fold_case,
     is_read_only_name,
 )
@@ -32,13 +26,19 @@ from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.file_denials import HardLinkScanner, NameFilter
+from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds
+from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
-from treadle.workspace.sandbox.found_entry import (
-    GENERATED,
+from treadle.workspace.sandbox.git_control_files import GitControlFiles
+from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
+from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
+from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
+from treadle.workspace.sandbox.tree_scan import (
     GIT,
     HIDDEN,
     LINK,
+    MAX_FOLDERS,
     MEMORY,
     PINNED,
     PROTECTED,
@@ -46,14 +46,6 @@ from treadle.workspace.sandbox.found_entry import (
     SOCKET,
     UNLISTED,
     FoundEntry,
-)
-from treadle.workspace.sandbox.git_control_files import GitControlFiles
-from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
-from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
-from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
-from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
-from treadle.workspace.sandbox.tree_scan import (
-    MAX_FOLDERS,
     MakeListable,
     TreeScanner,
     find_entry,
@@ -63,19 +55,18 @@ from treadle.workspace.sandbox.tree_scan import (
 )
 from treadle.workspace.supervisor.set_aside import set_aside
 
-_FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
-_NAMES = frozenset(
-    (
-        *(GIT_FOLDER, *PROTECTED_FOLDERS, *PROTECTED_FILES, *MEMORY_FILES),
-        *(second for _, second in PROTECTED_PAIRS),
-    )
-)
-_WATCHED = frozenset({READ_ONLY, GIT, PROTECTED})
-_UNCHANGEABLE = frozenset({READ_ONLY, PROTECTED})
 _SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
 """Kinds of folders in which there may be what a deny rule hides. In a protected one there may be
 symlinks, too."""
 
+_DENIED_REASON = (
+    "a deny rule of the user forbids writing it, with any tool. Do the task without it, or tell "
+    "the user"
+)
+_MOVED_REASON = (
+    "a command may not create it, because programs outside the sandbox use it. To create it, use "
+    "the write tool, which asks the user"
+)
 _OTHER_FOLDERS = ("\1", "\1/\1", "\1/\1/\1")
 
 GIT_COMMONDIR = f"/{GIT_FOLDER}/commondir"
@@ -100,13 +91,15 @@ class ProtectedPaths:
         self.root = str(root)
         self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
         self._denials = denials or FileDenials()
-        self._name_filter = NameFilter(self._denials, self.root)
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         has_denials = self._denials != FileDenials()
         searched = _SEARCHED if has_denials else {MEMORY, PROTECTED}
         self._scanner = TreeScanner(
-            self.root, self._classify, searched=searched, with_generated=has_denials
+            self.root,
+            EntryKinds(self._denials, self.root).classify,
+            searched=searched,
+            with_generated=has_denials,
         )
         extra = dict.fromkeys((*names, *find_configured_paths(root)))
         self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
@@ -155,7 +148,7 @@ class ProtectedPaths:
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
-            links = [entry for entry in found if entry.kind in _WATCHED or entry.kind == LINK]
+            links = [entry for entry in found if entry.kind in WATCHED or entry.kind == LINK]
             targets = self._symlinks.begin(links)
             known = {entry.path for entry in found}
             found += [e for t in targets if t not in known for e in find_entry(t, PROTECTED)]
@@ -167,7 +160,7 @@ class ProtectedPaths:
             self._written.clear()
             self._changed_files.reset()
         else:  # what is not known was made by a command, and is moved when it ends
-            found = [e for e in found if e.kind not in _WATCHED or self._is_known(e)]
+            found = [e for e in found if e.kind not in WATCHED or self._is_known(e)]
             found = self._mark_made(found)
             self._changed_files.begin(found)
         found += self._hard_links.find(found)
@@ -201,7 +194,7 @@ class ProtectedPaths:
     def _set_baseline(self, found: Iterable[FoundEntry], mounts: frozenset[FoundEntry]) -> None:
         """What the next command did not make. What another one made and is not mounted is looked
         at again when it has ended."""
-        kept = [e for e in found if not e.is_made or e.kind not in _WATCHED or e in mounts]
+        kept = [e for e in found if not e.is_made or e.kind not in WATCHED or e in mounts]
         self._baseline = {entry.path: entry for entry in kept}
         self._known = frozenset(entry.identity for entry in kept)
 
@@ -236,7 +229,7 @@ class ProtectedPaths:
         """Move away what a command left that was killed with its agent. A repository's own folder
         has no `commondir`: it redirects git."""
         leftovers, self._leftovers = self._leftovers, []
-        return self._describe_moved([self._move(path) for path in leftovers])
+        return self._describe_moved(map(self._move, leftovers), _MOVED_REASON)
 
     def check(self) -> list[str]:
         """Move away what was made at protected paths; returns lines for the user and the model."""
@@ -260,7 +253,8 @@ class ProtectedPaths:
         for path in self._git_files.list_harmful(gits):
             moved.append(self._move(path))
             self._git_files.restore(path)
-        notes = [*self._describe_denied(denied), *self._describe_moved(moved)]
+        notes = self._describe_moved(denied, _DENIED_REASON)
+        notes += self._describe_moved(moved, _MOVED_REASON)
         notes += self._describe_opened_up()
         changed = self._changed_files.take_changed(
             entry for entry in found if self._is_known(entry)
@@ -298,41 +292,11 @@ class ProtectedPaths:
         """What appeared at protected paths since a time, for the user: it is not moved, because
         the user may have made it."""
         found, before = self.scan(), frozenset(map(os.fsdecode, known))
-        new = [e for e in found if e.kind in _WATCHED and e.path not in before]
+        new = [e for e in found if e.kind in WATCHED and e.path not in before]
         new = [entry for entry in new if is_born_before(entry.path, time_ns) is not True]
         return [self._shorten(str(path)) for entry in new for path in self._list_untrusted(entry)]
 
     # Details
-
-    def _classify(self, folder: str, entry: os.DirEntry[str], around: str) -> str:
-        name, kind = fold_case(entry.name), ""
-        if self._name_filter.may_match(name):
-            kind = self._denials.classify(f"{folder}/{entry.name}")
-        if kind == READ_ONLY and around in _UNCHANGEABLE:
-            return ""  # the folder around it is read-only
-        if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
-            kind = self._classify_name(folder, name, around)
-        if kind:
-            return kind
-        if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
-            return ""
-        if entry.is_symlink():  # what it names is not scanned
-            if around == PROTECTED:
-                return LINK
-            return PROTECTED if name in _FIRST_OF_PAIRS else ""
-        try:
-            return SOCKET if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else ""
-        except OSError:
-            return ""
-
-    def _classify_name(self, folder: str, name: str, around: str) -> str:
-        if around in _WATCHED:
-            return ""  # it is protected with the folder around it
-        if name == GIT_FOLDER:
-            return GIT
-        if is_read_only_name(folder.rpartition("/")[2], name):
-            return "" if around == GENERATED else PROTECTED
-        return MEMORY if name in MEMORY_FILES else ""
 
     def _find_denied_behind_symlinks(self) -> list[FoundEntry]:
         """Paths that a rule names and a scan does not reach, because it follows no symlinks. What
@@ -347,7 +311,7 @@ class ProtectedPaths:
 
     def _list_pins(self, found: Sequence[FoundEntry]) -> list[str]:
         """The folders that may not be renamed: a protected path is not known under another."""
-        unchangeable = {entry.path for entry in found if entry.kind in _UNCHANGEABLE}
+        unchangeable = {entry.path for entry in found if entry.kind in UNCHANGEABLE}
         pins: dict[str, None] = {}
         for entry in found:
             folder = entry.path.rpartition("/")[0]
@@ -381,7 +345,7 @@ class ProtectedPaths:
         made = []
         for entry in found:
             before = baseline.get(entry.path)
-            if entry.kind not in _WATCHED or entry.path in self._symlinks.texts:
+            if entry.kind not in WATCHED or entry.path in self._symlinks.texts:
                 continue
             if before is None:
                 # A folder that was renamed takes its protected files along.
@@ -427,24 +391,9 @@ class ProtectedPaths:
             return f"{self._shorten(path)} (it is still there: {error.strerror})"
         return self._shorten(path)
 
-    def _describe_denied(self, moved: Iterable[str]) -> list[str]:
+    def _describe_moved(self, moved: Iterable[str], reason: str) -> list[str]:
         names = ", ".join(dict.fromkeys(filter(None, moved)))
-        if not names:
-            return []
-        return [
-            f"{names} was moved to {self._set_aside_dir}: a deny rule of the user forbids writing "
-            "it, with any tool. Do the task without it, or tell the user"
-        ]
-
-    def _describe_moved(self, moved: Iterable[str]) -> list[str]:
-        names = ", ".join(dict.fromkeys(filter(None, moved)))
-        if not names:
-            return []
-        return [
-            f"{names} was moved to {self._set_aside_dir}: a command may not create it, because "
-            "programs outside the sandbox use it. To create it, use the write tool, which asks "
-            "the user"
-        ]
+        return [f"{names} was moved to {self._set_aside_dir}: {reason}"] if names else []
 
     def _is_known(self, entry: FoundEntry) -> bool:
         if entry.path in self._baseline or entry.identity in self._known:

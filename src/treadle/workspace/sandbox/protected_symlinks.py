@@ -19,7 +19,7 @@ from treadle.lib.files.protected_paths import (
     find_read_only_part,
     fold_case,
 )
-from treadle.workspace.sandbox.found_entry import LINK, FoundEntry
+from treadle.workspace.sandbox.tree_scan import LINK, FoundEntry
 from treadle.workspace.supervisor.set_aside import open_folder
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.lib.files.protected_paths import find_protected_part
-from treadle.workspace.sandbox.found_entry import GIT, HIDDEN, PINNED, PROTECTED, FoundEntry
+from treadle.workspace.sandbox.tree_scan import GIT, HIDDEN, PINNED, PROTECTED, FoundEntry
 
 _PROGRAMS = ("/bin/rm", "/usr/bin/rm")  # not by PATH: a command may have made another one
 _NOT_PLAIN = re.compile(r"""[^\w ./+@=,:'"-]""")

@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from treadle.lib.files.protected_paths import GENERATED_FOLDERS
+from treadle.workspace.command_limits import HIDDEN as HIDDEN
+from treadle.workspace.command_limits import READ_ONLY as READ_ONLY
 from treadle.workspace.sandbox.birth_time import is_born_before
-from treadle.workspace.sandbox.found_entry import GENERATED, LINK, UNLISTED, FoundEntry
 
 MAX_FOLDERS = 200_000
 """How many folders are scanned; 50,000 take some 0.12 s if nothing changed, and 0.7 s at first."""
@@ -235,3 +236,27 @@ def may_be_entered(path: str) -> bool:
     except OSError:
         return False
     return is_ours or os.access(path, os.X_OK, effective_ids=True)
+
+
+SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED = (
+    "socket", "git", "protected", "link", "memory", "unlisted", "pinned", "generated",
+)  # fmt: skip
+"""UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
+that may not be renamed, because another entry is protected by its path. LINK is a symlink in a
+protected folder. GENERATED is a folder that tools fill; it is no entry itself."""
+
+
+class FoundEntry(NamedTuple):
+    """An entry of a scanned folder. `parent` and `inode` tell whether it is still the same one.
+    `is_made`: it appeared since the session began."""
+
+    path: str
+    kind: str
+    inode: int
+    parent: tuple[int, int]
+    is_made: bool = False
+
+    @property
+    def identity(self) -> tuple[int, int, str, str]:
+        """What stays the same if a folder above is renamed, and not if the entry is."""
+        return self.parent[0], self.inode, self.kind, self.path.rpartition("/")[2]

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.workspace.worktrees.git import Repository
+from treadle.workspace.worktrees.worktree_git import Repository
 
 SUBMODULE_MODE = "160000"
 NO_FILE = ("000000", "")  # mode and blob of a path that does not exist

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from treadle.lib.git.repository import list_worktrees, read_path
-from treadle.workspace.worktrees.git import Repository
+from treadle.workspace.worktrees.worktree_git import Repository
 
 RECORD_FILE = "treadle.json"  # in the git folder of the worktree
 SCRATCH_PREFIX = "index-"

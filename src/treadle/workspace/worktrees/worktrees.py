@@ -27,7 +27,6 @@ from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.index import count_entries
 from treadle.workspace.worktrees import merge
-from treadle.workspace.worktrees.git import Repository, open_repository
 from treadle.workspace.worktrees.merge import WorktreeChange
 from treadle.workspace.worktrees.worktree_end import WorktreeEnd, advise, describe_end
 from treadle.workspace.worktrees.worktree_files import (
@@ -41,6 +40,7 @@ from treadle.workspace.worktrees.worktree_files import (
     remove_tree,
     try_lock,
 )
+from treadle.workspace.worktrees.worktree_git import Repository, open_repository
 
 BRANCH_FOLDER = "treadle"
 BASE_TRAILER = "Treadle-Base"

@@ -10,8 +10,8 @@ from pathlib import Path
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
 from treadle.apps.console.help_option import wants_help
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings, project_config_file
-from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import (
     SETTINGS,
     Settings,

@@ -180,7 +180,7 @@ def _check_keys() -> CheckResult:
 
 
 def _check_settings() -> CheckResult:
-    from treadle.apps.settings.rules import is_trusted, load_rules
+    from treadle.apps.settings.folder_rules import is_trusted, load_rules
     from treadle.apps.settings.settings import find_missing_folders
 
     folder, settings = Path.cwd(), _load_settings()
@@ -194,8 +194,8 @@ def _check_settings() -> CheckResult:
 
 
 def _load_settings() -> Settings:
+    from treadle.apps.settings.folder_rules import is_trusted
     from treadle.apps.settings.load import load_settings
-    from treadle.apps.settings.rules import is_trusted
 
     folder = Path.cwd()
     return load_settings(folder, is_trusted=lambda: is_trusted(folder))

@@ -223,7 +223,7 @@ def _forget_login(name: str, definition: Mapping[str, Any]) -> bool:
 def _get_url(name: str, definition: Mapping[str, Any]) -> str:
     """The URL of a server, with its variables filled in; "" if it has none."""
     from treadle.core.errors import ConfigError
-    from treadle.tools.mcp.config import parse_server_config
+    from treadle.tools.mcp.server_config import parse_server_config
 
     try:
         return parse_server_config(name, definition).url if definition.get("url") else ""
@@ -250,7 +250,7 @@ def _make_servers(names: Sequence[str]) -> McpServers:
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.apps.assembly.servers import make_servers, open_token_store
     from treadle.apps.settings.extensions import discover_extensions, start_objections
-    from treadle.apps.settings.rules import is_trusted
+    from treadle.apps.settings.folder_rules import is_trusted
     from treadle.core.extras import require_extra
     from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.workspace.options import WorkspaceOptions

@@ -51,8 +51,8 @@ def run(arguments: list[str]) -> int:
 
 def _serve(arguments: list[str]) -> int:
     from treadle.apps.assembly.parts import SessionOptions
+    from treadle.apps.settings.folder_rules import is_trusted
     from treadle.apps.settings.load import load_settings
-    from treadle.apps.settings.rules import is_trusted
     from treadle.core.extras import require_extra
 
     require_extra("mcp")

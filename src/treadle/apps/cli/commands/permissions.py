@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
@@ -98,7 +98,7 @@ def _has_sandbox(settings: Settings, folder: Path, rules: RuleSet) -> bool:
     """Whether a run in this folder would run commands in the sandbox."""
     import asyncio
 
-    from treadle.apps.settings.rules import make_file_denials
+    from treadle.apps.settings.folder_rules import make_file_denials
     from treadle.workspace.options import WorkspaceOptions
 
     if settings.sandbox != "auto":
@@ -123,7 +123,7 @@ async def _check_sandbox(folder: Path, options: WorkspaceOptions) -> bool:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from treadle.apps.settings.rules import load_rules
+    from treadle.apps.settings.folder_rules import load_rules
 
     get_rules, notes, warnings = load_rules(options.folder)
     rules = get_rules()
@@ -141,7 +141,7 @@ def _list(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     import msgspec
 
-    from treadle.apps.settings.rules import load_rules
+    from treadle.apps.settings.folder_rules import load_rules
     from treadle.permissions.policy import RulePolicy, build_policy_context
     from treadle.permissions.ruleset.rules_file import parse_rules
     from treadle.permissions.ruling import PolicyCall

@@ -18,8 +18,8 @@ from treadle.apps.cli.options import parse_flags
 from treadle.apps.console.console import get_current_folder, print_error, print_line, report_errors
 from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.console.help_option import wants_help
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.tool import ToolSpec

@@ -22,8 +22,8 @@ from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
-    from treadle.sessions.index import SessionSummary
     from treadle.sessions.search import SearchHit
+    from treadle.sessions.summaries import SessionSummary
 
 
 def print_sessions(options: argparse.Namespace, library: Library) -> int:

@@ -47,7 +47,7 @@ def _get_folder(arguments: list[str]) -> Path:
 
 
 def _remove_trust(folder: Path) -> int:
-    from treadle.apps.settings.rules import open_trust_store
+    from treadle.apps.settings.folder_rules import open_trust_store
 
     open_trust_store().distrust(folder)
     print_line(f"{escape_invisible(str(folder))} is not trusted")
@@ -56,7 +56,7 @@ def _remove_trust(folder: Path) -> int:
 
 def _trust(folder: Path, *, approve: bool = False) -> int:
     from treadle.apps.settings.extensions import list_extension_files
-    from treadle.apps.settings.rules import (
+    from treadle.apps.settings.folder_rules import (
         PROJECT_SANDBOX_NOTE,
         load_rules,
         open_trust_store,

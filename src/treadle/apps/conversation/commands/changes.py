@@ -8,7 +8,8 @@ from treadle.apps.conversation.commands.answers import CommandAnswer, Question, 
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_limits import format_limits, parse_budget
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
-from treadle.apps.settings import rule_changes, rules
+from treadle.apps.settings import folder_rules as rules
+from treadle.apps.settings import rule_changes
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 
 GOAL_OFF = "off"

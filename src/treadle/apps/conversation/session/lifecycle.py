@@ -24,8 +24,8 @@ from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
+from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
-from treadle.apps.settings.rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError

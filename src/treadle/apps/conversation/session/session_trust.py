@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps.settings import extensions, rules
+from treadle.apps.settings import extensions
+from treadle.apps.settings import folder_rules as rules
 from treadle.core.errors import ConfigError
 
 

@@ -23,9 +23,9 @@ from treadle.apps.fleet.run_record import FleetRun
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.export import ExportBlock, read_blocks
-from treadle.sessions.index import SessionSummary
 from treadle.sessions.library import Library, project_name
 from treadle.sessions.log.journal import Journal
+from treadle.sessions.summaries import SessionSummary
 
 
 class ReadSession(msgspec.Struct, frozen=True):

@@ -9,19 +9,13 @@ from itertools import accumulate
 from rich.cells import chop_cells
 from rich.text import Text
 
+from treadle.apps.conversation.diff_rows import DiffRow, parse_diff
 from treadle.apps.tui.render.markdown import find_language, highlight_code, styled_prefix
 from treadle.apps.tui.render.palette import Palette
 from treadle.lib.text.text import plural
 
-_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-
+_NEW_FILE = re.compile(r"^(?:\+\+\+ b|--- a)/(.+?)(?:\t.*)?$", re.MULTILINE)
 _CONTEXT_ROW, _CHANGED_ROW = re.compile(r" *\d+   "), re.compile(r" *\d+ [+-] ")
-
-
-def count_changes(text: str) -> tuple[int, int]:
-    """The numbers of added and removed lines."""
-    rows = [row for row in text.split("\n") if not row.startswith(("+++ ", "--- "))]
-    return sum(row.startswith("+") for row in rows), sum(row.startswith("-") for row in rows)
 
 
 def render_diff(
@@ -58,56 +52,43 @@ def find_first_change(rows: Sequence[Text]) -> int:
 def _highlight_rows(text: str, palette: Palette) -> dict[int, Text]:
     """The rows of code in their colours, by their places in the diff. Both sides of each file are
     coloured as a whole, since a text may go over several lines."""
-    sides: dict[tuple[str, bool], list[tuple[int, str]]] = {}
-    name = ""
-    for at, row in enumerate(text.split("\n")):
-        if row.startswith(("+++ ", "--- ")):
-            path = row[4:].partition("\t")[0]
-            name = path[2:] if path[:2] in ("a/", "b/") else name
-        elif row[:1] in ("+", " "):
-            sides.setdefault((name, True), []).append((at, row[1:]))
-        elif row[:1] == "-":
-            sides.setdefault((name, False), []).append((at, row[1:]))
+    named = _NEW_FILE.search(text)
+    sides: dict[tuple[str, bool], list[DiffRow]] = {}
+    name = named[1] if named is not None else ""
+    for row in parse_diff(text):
+        if row.kind == "file":
+            name = row.text
+        elif row.kind in ("add", "del", "same"):
+            sides.setdefault((name, row.kind != "del"), []).append(row)
     coloured: dict[int, Text] = {}
     for (path, _), rows in sides.items():
-        source = "\n".join(code for _, code in rows)
+        source = "\n".join(row.text for row in rows)
         lines = highlight_code(source, find_language(path), palette)
         if len(lines) == len(rows):
-            coloured |= {at: line for (at, _), line in zip(rows, lines, strict=True)}
+            coloured |= {row.place: line for row, line in zip(rows, lines, strict=True)}
     return coloured
 
 
 def _render_rows(
     text: str, width: int, palette: Palette, colours: Mapping[int, Text], wraps: bool
 ) -> Iterator[Text]:
-    old = new = 0
-    hunks = 0
-    for at, row in enumerate(text.split("\n")):
-        code = colours.get(at) or Text(row[1:].expandtabs(4))
-        hunk = _HUNK.match(row)
-        if hunk is not None:
-            old, new = int(hunk[1]), int(hunk[2])
-            hunks += 1
-            if hunks > 1:
-                yield Text("   ⋮", palette.faint)
-        elif row.startswith("+++ "):
-            hunks = 0
-            name = row[4:].removeprefix("b/")
-            if text.count("\n+++ ") > 1 and name != "/dev/null":
-                yield Text(name, palette.bold)
-        elif row.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
-            continue
-        elif row.startswith("+"):
-            yield from _render_row(new, "+", code, width, palette, "added", wraps)
-            new += 1
-        elif row.startswith("-"):
-            yield from _render_row(old, "-", code, width, palette, "removed", wraps)
-            old += 1
-        elif row.startswith("..."):  # the tool left out the rest of a long diff
-            yield Text(row, palette.faint)
-        elif hunks:
-            yield from _render_row(new, " ", code, width, palette, "plain", wraps)
-            old, new = old + 1, new + 1
+    for row in parse_diff(text):
+        code = colours.get(row.place) or Text(row.text.expandtabs(4))
+        match row.kind:
+            case "hunk":
+                if row.new > 1:
+                    yield Text("   ⋮", palette.faint)
+            case "file":
+                if row.text != "/dev/null":
+                    yield Text(row.text, palette.bold)
+            case "cut":
+                yield Text(row.text, palette.faint)
+            case "add":
+                yield from _render_row(row.new, "+", code, width, palette, "added", wraps)
+            case "del":
+                yield from _render_row(row.old, "-", code, width, palette, "removed", wraps)
+            case _:
+                yield from _render_row(row.new, " ", code, width, palette, "plain", wraps)
 
 
 def _render_row(

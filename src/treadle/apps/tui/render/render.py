@@ -15,6 +15,7 @@ from rich.style import Style
 from rich.text import Text
 
 from treadle.apps.conversation.block_text import format_activity, format_call_title, is_diff
+from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.first_screen import (
     FirstScreen,
     describe_session,
@@ -200,7 +201,7 @@ def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
         case "failed":
             return Text(_first_line(block.result), palette.error)
     if is_diff(block.display):
-        added, removed = diffs.count_changes(block.display)
+        added, removed = count_changes(block.display)
         text = styled_prefix(f"+{added}", palette.good)
         return text.append(" ").append(f"-{removed}", palette.error)
     lines = block.result.count("\n") + bool(block.result.strip())

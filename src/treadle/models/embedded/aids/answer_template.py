@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.transcript.content import ToolCall
-from treadle.models.embedded import prompt
+from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.aids import failure_parsing
 from treadle.models.embedded.aids.tool_choice import CurrentTurn
 from treadle.models.embedded.small_toolset import SmallTool, to_short_call

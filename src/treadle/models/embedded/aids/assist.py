@@ -16,7 +16,7 @@ from treadle.core.contracts.wrapped import WrappedModel
 from treadle.core.transcript.content import ENGINE, AssistantContent, Text
 from treadle.core.transcript.items import StopReason
 from treadle.core.transcript.usage import Usage
-from treadle.models.embedded import prompt
+from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.aids import answer_template, repair, tool_choice
 from treadle.models.embedded.grammar import ParsedReply
 from treadle.models.embedded.model import (

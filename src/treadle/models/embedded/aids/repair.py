@@ -22,7 +22,7 @@ import msgspec
 from treadle.core.transcript.content import Opaque, ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded import prompt
+from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.aids import failure_parsing, line_edits
 from treadle.models.embedded.aids.line_edits import FileRewrite, SourceLine
 from treadle.models.embedded.server import CompletionChunk, LlamaServer

@@ -18,7 +18,7 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserIte
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded.aids.argument_values import constrain_arguments, find_request_files
 from treadle.models.embedded.few_shot import EXAMPLES, extract_features, rank_examples
-from treadle.models.embedded.prompt import find_last_input
+from treadle.models.embedded.prompt_text import find_last_input
 from treadle.models.embedded.small_toolset import SmallTool
 
 MAX_VOTES = 4

@@ -13,7 +13,7 @@ from treadle.core.contracts.tool import Access, RepairedArguments, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 NO_USER_MESSAGE = (
     "no user can be asked in this run. Decide yourself what is most likely meant, continue, and "

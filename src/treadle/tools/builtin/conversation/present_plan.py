@@ -15,7 +15,7 @@ from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import find_title
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 NO_USER_MESSAGE = (
     "no user can decide on a plan in this run. In plan mode answer now with the whole plan: your "

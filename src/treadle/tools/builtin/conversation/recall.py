@@ -16,8 +16,8 @@ from treadle.core.errors import ToolError
 from treadle.core.transcript import AssistantItem, Item, Text, ToolResultItem, UserItem
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.session import CallSite
-from treadle.tools.builtin.text import slice_part
+from treadle.tools.builtin.file_text import slice_part
+from treadle.tools.builtin.session_memory import CallSite
 
 MAX_PASSAGES = 20
 PART_CHARS = 20_000

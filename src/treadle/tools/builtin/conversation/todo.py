@@ -10,7 +10,7 @@ import msgspec
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 TodoStatus = Literal["pending", "in_progress", "completed"]
 STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}

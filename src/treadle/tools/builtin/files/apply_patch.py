@@ -13,6 +13,7 @@ import msgspec
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import describe, escape_multiline
+from treadle.tools.builtin.file_text import DecodedText
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
@@ -22,8 +23,7 @@ from treadle.tools.builtin.files.file_changes import (
     run_in_thread_if_long,
 )
 from treadle.tools.builtin.files.patch_format import FilePatch, apply_file_patch, parse_patch
-from treadle.tools.builtin.session import CallSite
-from treadle.tools.builtin.text import DecodedText
+from treadle.tools.builtin.session_memory import CallSite
 
 
 class PatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

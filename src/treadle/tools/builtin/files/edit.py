@@ -16,6 +16,12 @@ from treadle.core.contracts.tool import RepairedArguments
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import FILE_ALIASES, describe
+from treadle.tools.builtin.file_text import (
+    DecodedText,
+    find_occurrences,
+    line_number_at,
+    replace_occurrences,
+)
 from treadle.tools.builtin.files.file_changes import (
     FileChangeTool,
     PlannedChange,
@@ -27,13 +33,7 @@ from treadle.tools.builtin.files.file_changes import (
 )
 from treadle.tools.builtin.files.near_match import explain_no_match
 from treadle.tools.builtin.files.whitespace_match import find_whitespace_match
-from treadle.tools.builtin.session import CallSite
-from treadle.tools.builtin.text import (
-    DecodedText,
-    find_occurrences,
-    line_number_at,
-    replace_occurrences,
-)
+from treadle.tools.builtin.session_memory import CallSite
 
 WHITESPACE_NOTE = " (old_string differed in white space; the file's indentation is kept)"
 

@@ -22,8 +22,13 @@ from treadle.core.errors import ToolError, WorkspaceError
 from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import ArgumentsT, BuiltinTool, escape_multiline
-from treadle.tools.builtin.session import CallSite, SeenFile
-from treadle.tools.builtin.text import DecodedText, decode_text, format_numbered_lines, split_lines
+from treadle.tools.builtin.file_text import (
+    DecodedText,
+    decode_text,
+    format_numbered_lines,
+    split_lines,
+)
+from treadle.tools.builtin.session_memory import CallSite, SeenFile
 
 MAX_EDIT_BYTES = 16 << 20
 MAX_COMPARED_LINES = 20_000

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from heapq import nsmallest
 
 from treadle.lib.text.lazy_regex import compile_lazily
-from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines, split_lines
+from treadle.tools.builtin.file_text import TYPOGRAPHY, format_numbered_lines, split_lines
 
 MAX_WINDOWS = 24
 MAX_LINES = 200_000

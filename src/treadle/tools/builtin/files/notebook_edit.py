@@ -21,7 +21,7 @@ from treadle.tools.builtin.files.file_changes import (
     read_editable_text,
     run_in_thread_if_long,
 )
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 CellType = Literal["code", "markdown", "raw"]
 _INDENTS = (1, 2, 4, None, "\t")

@@ -22,8 +22,8 @@ import msgspec
 
 from treadle.core.errors import ToolError
 from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.tools.builtin.file_text import TYPOGRAPHY, format_numbered_lines
 from treadle.tools.builtin.files.near_match import find_nearest_lines
-from treadle.tools.builtin.text import TYPOGRAPHY, format_numbered_lines
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 FILE_HEADER = compile_lazily(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")

@@ -18,9 +18,9 @@ from treadle.core.transcript.content import Document, Image, Text
 from treadle.lib.files.media_types import detect_media_type
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
+from treadle.tools.builtin.file_text import decode_text, format_numbered_line, split_lines
 from treadle.tools.builtin.files.notebook import render_notebook
-from treadle.tools.builtin.session import CallSite, SeenFile, ToolSessions
-from treadle.tools.builtin.text import decode_text, format_numbered_line, split_lines
+from treadle.tools.builtin.session_memory import CallSite, SeenFile, ToolSessions
 
 MAX_IN_MEMORY_BYTES = 8 << 20
 MAX_WIDE_BYTES = 64 << 20

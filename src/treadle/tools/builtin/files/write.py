@@ -17,6 +17,7 @@ from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, describe
+from treadle.tools.builtin.file_text import DecodedText, decode_text, split_lines
 from treadle.tools.builtin.files.file_changes import (
     MAX_EDIT_BYTES,
     FileChangeTool,
@@ -25,8 +26,7 @@ from treadle.tools.builtin.files.file_changes import (
     encode_utf8,
     require_unchanged,
 )
-from treadle.tools.builtin.session import CallSite
-from treadle.tools.builtin.text import DecodedText, decode_text, split_lines
+from treadle.tools.builtin.session_memory import CallSite
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from treadle.core.errors import ToolError
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_with_glob
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 MAX_RESULTS = 200
 

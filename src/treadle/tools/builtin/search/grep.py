@@ -26,7 +26,7 @@ from treadle.tools.builtin.search.ripgrep import (
     run_ripgrep,
     run_with_glob,
 )
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 DEFAULT_HEAD_LIMIT = 250
 MAX_COLUMNS = 500

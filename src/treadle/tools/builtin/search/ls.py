@@ -11,7 +11,7 @@ from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 MAX_ENTRIES = 500
 

@@ -15,7 +15,7 @@ import msgspec
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.lib.files.ripgrep import find_ripgrep
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 TIMEOUT = 30.0
 MAX_LEFT_OUT = 10

@@ -26,7 +26,12 @@ from treadle.core.contracts.workspace import CommandResult, RunningCommand
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript import Arguments, Item, ToolResultItem
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite, StartedCommand, ToolSessions, kill_shielded
+from treadle.tools.builtin.session_memory import (
+    CallSite,
+    StartedCommand,
+    ToolSessions,
+    kill_shielded,
+)
 from treadle.tools.builtin.shell.command_forms import read_command, read_patch
 from treadle.tools.function import summarize_call
 

@@ -15,7 +15,7 @@ from treadle.core.contracts.workspace import RunningCommand
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 from treadle.tools.builtin.shell.task_output import MAX_CHARS, TASK_ID_ALIASES, find_task
 from treadle.tools.function import summarize_call
 

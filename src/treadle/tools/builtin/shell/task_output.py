@@ -13,7 +13,7 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 
 MAX_CHARS = 20_000
 TASK_ID_ALIASES: Mapping[str, str] = dict.fromkeys(("id", "bash_id", "shell_id"), "task_id")

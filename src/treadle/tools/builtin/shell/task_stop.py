@@ -7,7 +7,7 @@ import msgspec
 from treadle.core.contracts.tool import ProbeResult, ToolContext, ToolOutput
 from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe
-from treadle.tools.builtin.session import CallSite
+from treadle.tools.builtin.session_memory import CallSite
 from treadle.tools.builtin.shell.task_output import TASK_ID_ALIASES, find_task
 
 

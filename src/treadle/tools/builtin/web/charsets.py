@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from treadle.tools.builtin.text import decode_text
+from treadle.tools.builtin.file_text import decode_text
 
 BLOCK_BYTES = 1 << 15
 _CHARSET = re.compile(r"charset=[\"']?([\w:-]{1,40})", re.IGNORECASE)

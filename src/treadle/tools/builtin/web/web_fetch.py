@@ -18,8 +18,8 @@ from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments, Document, Image
 from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite, ToolSessions
-from treadle.tools.builtin.text import decode_text, slice_part
+from treadle.tools.builtin.file_text import decode_text, slice_part
+from treadle.tools.builtin.session_memory import CallSite, ToolSessions
 from treadle.tools.builtin.web.charsets import decode_page
 from treadle.tools.builtin.web.http_fetch import FetchedPage, FetchPage, HttpFetcher
 

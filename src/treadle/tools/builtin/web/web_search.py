@@ -14,7 +14,7 @@ from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
-from treadle.tools.builtin.session import CallSite, ToolSessions
+from treadle.tools.builtin.session_memory import CallSite, ToolSessions
 from treadle.tools.builtin.web.http_fetch import FetchPage, HttpFetcher
 
 MAX_RESULTS = 10

@@ -29,7 +29,7 @@ class EagerCalls:
         self._run = run
         self._scheduled: list[ToolCall] = []
         self._start_handle: asyncio.Handle | None = None
-        self._started: dict[tuple[str, str], list[asyncio.Task[ToolResultItem | None]]] = {}
+        self.started: dict[tuple[str, str], list[asyncio.Task[ToolResultItem | None]]] = {}
         self._may_start = True
 
     def reset(self, *, may_start: bool) -> None:
@@ -45,7 +45,7 @@ class EagerCalls:
         """
         if not self._is_eager(call):
             self._may_start = False
-        if self._may_start and not self._started.get((call.name, call.raw)):
+        if self._may_start and not self.started.get((call.name, call.raw)):
             self._scheduled.append(call)
             if self._start_handle is None:
                 self._start_handle = asyncio.get_running_loop().call_soon(self._start_scheduled)
@@ -56,10 +56,6 @@ class EagerCalls:
             self._start_handle = None
         self._scheduled.clear()
 
-    @property
-    def has_started(self) -> bool:
-        return bool(self._started)
-
     def find_reusable(self, calls: Sequence[ToolCall]) -> frozenset[str]:
         """The ids of the calls of a whole reply that may use an eager result: those before the
         first call that may have an effect."""
@@ -67,7 +63,7 @@ class EagerCalls:
 
     async def take_result(self, call: ToolCall) -> ToolResultItem | None:
         """The result of the call if it was started eagerly, perhaps under another id."""
-        begun = self._started.get((call.name, call.raw))
+        begun = self.started.get((call.name, call.raw))
         if not begun:
             return None
         work = begun.pop(0)
@@ -80,8 +76,8 @@ class EagerCalls:
     async def cancel_started(self) -> None:
         """Cancel the started calls that are not needed any more."""
         self.cancel_scheduled()
-        left = [work for begun in self._started.values() for work in begun]
-        self._started.clear()
+        left = [work for begun in self.started.values() for work in begun]
+        self.started.clear()
         if left:
             await cancel_all(left)
 
@@ -89,7 +85,7 @@ class EagerCalls:
         loop = asyncio.get_running_loop()
         for call in self._scheduled:
             work = loop.create_task(self._run_bounded(call))
-            self._started.setdefault((call.name, call.raw), []).append(work)
+            self.started.setdefault((call.name, call.raw), []).append(work)
         self._scheduled.clear()
         self._start_handle = None
 

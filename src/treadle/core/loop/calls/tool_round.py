@@ -20,13 +20,13 @@ from treadle.core.contracts.policy import Allow
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import error_text
 from treadle.core.events import ToolDetached, ToolFinished, ToolStarted, WarningRaised, preview
-from treadle.core.loop.background import RUNNING_TEXT
-from treadle.core.loop.eager import EagerCalls
-from treadle.core.loop.execute import CallExecutor
+from treadle.core.loop.calls.background import RUNNING_TEXT
+from treadle.core.loop.calls.eager import EagerCalls
+from treadle.core.loop.calls.execute import CallExecutor
+from treadle.core.loop.calls.prepare import CallPreparer, PreparedCall
+from treadle.core.loop.calls.tool_runner import RunResult, ToolRunner
+from treadle.core.loop.calls.truncation import truncate
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.prepare import CallPreparer, PreparedCall
-from treadle.core.loop.tool_runner import RunResult, ToolRunner
-from treadle.core.loop.truncation import truncate
 from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import EarlyResult
@@ -80,7 +80,7 @@ class ToolRound:
             self._session.write(EarlyResult(result))
 
         reusable, eager = frozenset[str](), self.eager
-        if eager.has_started:
+        if eager.started:
             reusable = eager.find_reusable([ready.call for ready in prepared])
         if len(prepared) == 1:
             add_result(await self._answer(prepared[0], reusable))
@@ -95,7 +95,7 @@ class ToolRound:
                 for ready in prepared
             ]
             await run_jobs(jobs, self._config.max_parallel, add_result, save_early)
-        if eager.has_started:
+        if eager.started:
             await eager.cancel_started()
         self._executor.forget_started()
         self._preparer.asked.clear()

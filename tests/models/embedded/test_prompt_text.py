@@ -15,7 +15,7 @@ from treadle.core.transcript import (
     Transcript,
     to_user_item,
 )
-from treadle.models.embedded import prompt
+from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.small_toolset import select_small_tools
 
 OFFERS = select_small_tools(CODING)

@@ -23,9 +23,8 @@ from treadle.core.loop.loop_session import LoopSession
 from treadle.core.steps import DECIDER, ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import Arguments, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, DecidedBy
-from treadle.core.transcript.items import ToolResultItem
 from treadle.lib.json.strict_json import to_json_object
-from treadle.lib.tasks import forget_result, mark_done, wait_cancelled
+from treadle.lib.tasks import mark_done
 from treadle.lib.text.text import fix_surrogates
 
 
@@ -94,19 +93,6 @@ def _encode_arguments(arguments: Arguments) -> str:
         return msgspec.json.encode(to_json_object(arguments)).decode()
     except (TypeError, UnicodeEncodeError) as error:
         raise TypeError(f"the edited arguments of the call cannot be stored: {error}") from None
-
-
-class OpenRound(msgspec.Struct, frozen=True):
-    """A round that continues while the host decides on a call of a child agent."""
-
-    work: asyncio.Task[tuple[ToolResultItem, ...]]
-
-    async def stop(self) -> None:
-        """Wait until the round has ended; one that was cancelled before gets its time to end."""
-        if not self.work.cancelling():
-            self.work.cancel()
-        await wait_cancelled([self.work])
-        forget_result(self.work)
 
 
 class ChildApprovals:

@@ -27,14 +27,13 @@ from treadle.core.events import (
     UsageUpdated,
     preview,
 )
+from treadle.core.loop.calls.prepare import PreparedCall, hook_data
+from treadle.core.loop.calls.tool_runner import RunResult, ToolRunner
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.prepare import PreparedCall, hook_data
-from treadle.core.loop.tool_runner import RunResult, ToolRunner
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
-from treadle.core.transcript.transcript import Transcript
 from treadle.lib.json.strict_json import to_json_object
 
 
@@ -123,7 +122,7 @@ class CallExecutor:
             config.workspace,
             self._tasks,
             config.services,
-            self._read_history,
+            lambda: self._session.state.full_history,
             prepared.access,
             partial(self._is_cancelled, call_id),
             partial(self._ask_host, call_id),
@@ -143,9 +142,6 @@ class CallExecutor:
             self._session.add_child_usage(update.session_id, update.model, update.last)
         if not self._runner.is_abandoned(call_id):
             self._emitter.emit(ChildEvent, call_id, event)
-
-    def _read_history(self) -> Transcript:
-        return self._session.state.full_history
 
     def _is_cancelled(self, call_id: str) -> bool:
         """Whether the call is being stopped; one in the background is not."""

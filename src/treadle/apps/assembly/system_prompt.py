@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
-from treadle.apps.settings.rules import make_read_check
+from treadle.apps.settings.folder_rules import make_read_check
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
     PROJECT_FILES,
@@ -171,7 +171,7 @@ async def describe_git(folder: Path, *, trusted: bool) -> str:
         repository = find_own_repository(top / ".git")
         branch = _cut(read_head(repository)[0]) if repository is not None else ""
         return f"Git, when the session began: branch {branch}." if branch else ""
-    from treadle.workspace.worktrees.git import run_git  # starts a process
+    from treadle.workspace.worktrees.worktree_git import run_git  # starts a process
 
     status = ("--no-optional-locks", "status", "--porcelain", "--branch")
     log = ("log", f"-{MAX_COMMITS}", "--format=%h %s")

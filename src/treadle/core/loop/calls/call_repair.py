@@ -16,7 +16,7 @@ import msgspec
 from treadle.core.arguments.fit_names import NameTable, find_folded, fit_arguments, fold_name
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
-from treadle.core.loop.toolbox import Toolbox
+from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.lib.json.schema import JSONSchema, allows_type
 from treadle.lib.logger import logger

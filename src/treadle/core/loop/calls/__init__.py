@@ -1,0 +1,1 @@
+"""The calls of a reply: prepared, approved, run and finished, as one round."""
