@@ -83,7 +83,7 @@ class RunningApp:
         raise AssertionError(f"{what} did not happen; the screen:\n{self.screen()}")
 
     async def drawn(self) -> None:
-        await self.until(lambda: not self.app.dialogs.is_open or self.app.key_guard.is_drawn)
+        await self.until(lambda: not self.app.dialogs.is_open or self.app.footer.key_guard.is_drawn)
 
     async def sees(self, text: str) -> None:
         await self.until(lambda: text in self.screen(), f"{text!r}")

@@ -60,7 +60,7 @@ class Typist:
             await show(*widgets, by_user=by_user, is_touched=is_touched)
 
         def submit_answer(value: str | None) -> None:
-            widget = app._dialog_widget
+            widget = app.footer.dialog
             if widget in self._by_itself:
                 self._record(widget, value)
             submit(value)
@@ -123,7 +123,7 @@ class Typist:
             self._press_now("escape")
             await self.on.pilot.pause()
         self.clock.now += self._random.choice((0.1, 0.4, 0.6, 0.6, 3.0))
-        app.update_dialog_focus()
+        app.footer.update_focus()
         if app.dialogs.is_open:
             self._press_now(self._random.choice("yynta1"))
 

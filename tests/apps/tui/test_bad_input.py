@@ -68,7 +68,7 @@ async def test_a_resize_a_huge_paste_and_a_hangup_in_every_state(monkeypatch, tm
         if state not in ("list of keys", "approval", "queue"):
             await on.sees(shown)
         assert len(on.app.prompt.text) < 2_000  # a placeholder
-        on.app._terminate()
+        on.app.start_task(on.app._close(143))
         await on.until(lambda: on.app._exit, "the end")
         assert on.app.return_code == 143
         if state == "prompt":

@@ -46,10 +46,10 @@ async def test_it_is_said_once_that_a_draft_is_not_kept_and_the_session_goes_on(
     model = scripted(["Hello.", "Bye."])
     async with running_app(monkeypatch, model, history_file=history, drafts_dir=drafts) as on:
         await on.type("a message")
-        await on.app._save_draft()
+        await on.app._draft.save()
         assert NOT_KEPT in str(on.app.conversation.view.blocks[-1])
         await on.type("b")
-        await on.app._save_draft()
+        await on.app._draft.save()
         await on.press("enter")
         await on.idle()
         assert len([one for one in on.app.conversation.view.blocks if NOT_KEPT in str(one)]) == 1

@@ -482,7 +482,7 @@ async def test_a_new_search_replaces_the_one_before(monkeypatch):
             await on.press("ctrl+f")
             await on.sees("Search")
             await on.press(*word, "enter")
-            await on.until(lambda: on.app.transcript.search_text == word, word)
+            await on.until(lambda: on.app.transcript.viewport.search_text == word, word)
             await on.sees("n: match above")
 
         await search("two")
@@ -519,10 +519,10 @@ async def test_fault_88_an_answer_after_the_question_is_gone_changes_nothing(mon
     async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "later"])) as on:
         await on.send("go")
         await on.sees("Run this command?")
-        question = on.app.conversation.questions[0]
+        question = on.app.conversation.questions.waiting[0]
         on.app.conversation.interrupt()
         await on.idle()
-        on.app.conversation.approve(question)
+        on.app.conversation.questions.approve(question)
         await on.pilot.pause()
         assert not exists("made.txt")
         assert not on.app.dialogs.is_open
@@ -754,7 +754,7 @@ async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
     ]
     async with running_app(monkeypatch, scripted(script), size=size) as on:
         await on.send("go")
-        await on.until(lambda: bool(on.app.conversation.questions), "the question")
+        await on.until(lambda: bool(on.app.conversation.questions.waiting), "the question")
         await on.until(lambda: on.app.dialogs.is_open, "the dialog")
         await on.pilot.resize_terminal(40, 15)
         await on.pilot.resize_terminal(*size)

@@ -11,7 +11,7 @@ import pytest
 from textual import events
 
 from tests.apps.tui.harness import RunningApp, running_app, scripted
-from treadle.apps.tui.widgets.transcript import MAX_CACHED_LINES
+from treadle.apps.tui.widgets.viewport import MAX_CACHED_LINES
 from treadle.core.events import TextDelta, ToolCallRequested, ToolFinished, TurnStarted
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import ToolResultItem
@@ -82,12 +82,12 @@ async def test_only_what_is_seen_is_painted_and_little_of_it_is_kept(monkeypatch
         await a_long_day(on)
         await on.until(lambda: not on.app._is_frame_due, "the last frame")
         transcript = on.app.transcript
-        frames, painted = on.app.frame_count, transcript.render_count
+        frames, painted = on.app.frame_count, transcript.viewport.render_count
         assert painted < frames * 30 + 100  # a screen's worth a frame, not the history
         for _ in range(300):
-            transcript.scroll_pages(-1)
+            transcript.viewport.scroll_pages(-1)
         await on.pilot.pause()
-        assert transcript._cached_lines <= MAX_CACHED_LINES + 100
+        assert transcript.viewport.cached_lines <= MAX_CACHED_LINES + 100
         transcript.action_top()
         await on.sees("echo 0")
         assert transcript.search("echo 1234")

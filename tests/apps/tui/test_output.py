@@ -6,13 +6,13 @@ from textual.strip import Strip
 from tests.apps.tui.harness import running_app, scripted
 from treadle.apps.conversation.conversation import ThoughtClock
 from treadle.apps.conversation.state.blocks import CodeBlock, ThinkingBlock, ToolCallBlock
-from treadle.apps.conversation.state.code_parts import find_code
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.links import find_links
 from treadle.apps.tui.render.palette import select_palette
 from treadle.apps.tui.render.render import render_block
+from treadle.apps.tui.widgets.transcript import find_code
 from treadle.core.events import (
     ReplyDiscarded,
     RequestStarted,

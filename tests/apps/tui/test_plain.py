@@ -29,7 +29,7 @@ from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState, close_stream
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
-from treadle.apps.tui.render.word_wrap import WordWrap, wrap_words
+from treadle.apps.tui.render.plain_transcript import WordWrap, wrap_words
 from treadle.core.events import TextDelta
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest
@@ -306,7 +306,8 @@ async def test_a_reply_with_code_is_printed_as_it_is_however_it_arrives():
         for size in (1, 2, 3, 7, 50, 100_000):
             out = StringIO()
             plain = PlainFrontend(HostedSession(Path.cwd()), TerminalOptions(), out)
-            state = SimpleNamespace(view=ViewState(), questions=[], is_idle=False)
+            questions = SimpleNamespace(waiting=[])
+            state = SimpleNamespace(view=ViewState(), questions=questions, is_idle=False)
             plain.session.conversation = cast(Conversation, state)
             for start in range(0, len(text), size):
                 delta = (TextDelta, text[start : start + size])

@@ -319,7 +319,7 @@ async def test_a_prompt_that_was_cleared_right_before_the_end_does_not_come_back
     monkeypatch.setattr(prompt_screen, "DRAFT_SECONDS", 3600.0)
     async with running_app(monkeypatch, drafts_dir=drafts) as on:
         await on.type("draft abc")
-        await on.app._save_draft()
+        await on.app._draft.save()
         assert len(list(drafts.glob("*.json"))) == 1
         await on.press(*keys)
         await on.until(lambda: on.app._exit, "the end")

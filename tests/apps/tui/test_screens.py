@@ -139,7 +139,7 @@ async def test_a_conversation(monkeypatch):
         await check(on, "calls", on.app.transcript.action_top)
         await on.press("tab")
         on.app.transcript.selected_index = 4
-        on.app.transcript.toggle(4)
+        on.app.transcript.viewport.toggle(4)
         await check(on, "opened", on.app.transcript.action_top)
 
 
@@ -290,7 +290,7 @@ async def test_an_approval_while_a_message_is_typed(monkeypatch):
         await on.send("go")
         await on.type("wait, look at the tests")
         await on.sees("Run this command?")
-        await check(on, "approval-draft", on.app.update_dialog_focus)
+        await check(on, "approval-draft", on.app.footer.update_focus)
 
 
 async def test_the_keys_the_search_and_the_queue(monkeypatch, tmp_path):

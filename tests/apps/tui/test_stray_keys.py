@@ -22,7 +22,7 @@ class WatchedApp(RunningApp):
     async def pass_time(self, seconds: float) -> None:
         await self.drawn()
         self._clock.now += seconds
-        self.app.update_dialog_focus()
+        self.app.footer.update_focus()
         await self.pilot.pause()
 
 
@@ -139,13 +139,13 @@ async def test_an_approval_opened_from_a_list_needs_an_answer_of_its_own(monkeyp
         await on.press("enter")
         await on.sees("Run this command?")
         await on.press("y", "enter")
-        assert len(on.app.conversation.questions) == 2
+        assert len(on.app.conversation.questions.waiting) == 2
         await on.pass_time(1)
         await on.press("y")
-        await on.until(lambda: len(on.app.conversation.questions) == 1)
+        await on.until(lambda: len(on.app.conversation.questions.waiting) == 1)
         await on.sees("touch other.txt")
         await on.press("y", "enter")
-        assert on.app.conversation.questions
+        assert on.app.conversation.questions.waiting
         assert on.app.prompt.text == ""  # keys for a dialog are no message
         await on.pass_time(1)
         await on.press("y")
@@ -253,7 +253,7 @@ async def test_an_approval_waits_until_the_list_of_the_queue_is_closed(monkeypat
         await on.send("/queue")
         await on.sees("Queued messages")
         pause.release()
-        await on.until(lambda: bool(on.app.conversation.questions), "the approval")
+        await on.until(lambda: bool(on.app.conversation.questions.waiting), "the approval")
         await on.pass_time(1)
         await on.press("e")
         await on.sees("Run this command?")

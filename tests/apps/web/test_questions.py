@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.apps.conversation.conversation import PendingQuestion
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.plans import make_plan_question
 from treadle.apps.web.render.questions import render_question
 from treadle.core.contracts.policy import Risk

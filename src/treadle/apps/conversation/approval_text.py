@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.choices import ChoiceOption
-from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.open_questions import OpenQuestions, PendingQuestion
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
 from treadle.core.steps import PendingApproval
@@ -99,7 +99,8 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     if open_network(approval) is not None and not is_child:
         options.append(ChoiceOption("network", "Yes, with the network for this command", key="o"))
     if (rules or approval.wider_mode) and not is_child:
-        options.append(ChoiceOption("session", _label_session(approval), key="t"))
+        scope = describe_session_scope(approval)
+        options.append(ChoiceOption("session", f"Yes, and {scope}", key="t"))
     if rules and not is_child:
         options.append(ChoiceOption("always", f"Yes, and always allow: {rules}", key="a"))
     if find_editable_argument(approval)[0] and not is_child:
@@ -120,29 +121,29 @@ def open_network(approval: PendingApproval) -> Arguments | None:
 
 
 def answer_approval(
-    conversation: Conversation,
+    questions: OpenQuestions,
     question: PendingQuestion,
     answer: str | None,
     text: str = "",
     arguments: Arguments | None = None,
 ) -> bool:
-    """Pass an answer to the conversation: `text` is the reason of a no, `arguments` are edited
+    """Pass an answer on: `text` is the reason of a no, `arguments` are edited
     ones. False if it is none of ApprovalAnswer that decides."""
     approval = question.approval
     given = (approval.call.arguments or {}) if approval is not None else {}
     match answer:
         case "once":
-            conversation.approve(question)
+            questions.approve(question)
         case "network" if approval is not None:
-            conversation.approve(question, arguments=open_network(approval))
+            questions.approve(question, arguments=open_network(approval))
         case "session":
-            conversation.approve_for_session(question)
+            questions.approve_for_session(question)
         case "always":
-            conversation.approve(question, always=True)
+            questions.approve(question, always=True)
         case "edit":
-            conversation.approve(question, arguments={**given, **(arguments or {})})
+            questions.approve(question, arguments={**given, **(arguments or {})})
         case "deny":
-            conversation.deny(question, text.strip())
+            questions.deny(question, text.strip())
         case _:
             return False
     return True
@@ -160,10 +161,6 @@ def format_waiting_calls(approvals: Sequence[PendingApproval]) -> list[ChoiceOpt
         ChoiceOption(str(place), _format_call(approval), format_risk_marks(approval))
         for place, approval in enumerate(approvals)
     ]
-
-
-def _label_session(approval: PendingApproval) -> str:
-    return f"Yes, and {describe_session_scope(approval)}"
 
 
 def describe_session_scope(approval: PendingApproval) -> str:

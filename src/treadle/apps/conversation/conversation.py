@@ -1,7 +1,7 @@
 """Runs one driver for a frontend: events update the view, input goes to the driver.
 
-Calls `Driver.next()` in a task of its own and keeps the view and the open questions. Used by both
-frontends; knows nothing about terminals.
+Calls `Driver.next()` in a task of its own and keeps the view; open_questions.py has the questions
+to the user. Used by all frontends; knows nothing about terminals.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from treadle.apps.conversation.child_views import ChildViews
 from treadle.apps.conversation.choices import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.context_usage import estimate_change
+from treadle.apps.conversation.open_questions import OpenQuestions, PendingQuestion
 from treadle.apps.conversation.state.background_tasks import end_task
 from treadle.apps.conversation.state.blocks import (
     IDLE,
@@ -35,14 +36,7 @@ from treadle.apps.conversation.state.view_state import (
 )
 from treadle.core.events import Event, InputAccepted, RunFailed, ThinkingDelta, WarningRaised
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import (
-    Approval,
-    ApprovalRequest,
-    AwaitingInput,
-    Denial,
-    PendingApproval,
-)
-from treadle.core.transcript.content import Arguments
+from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
@@ -79,19 +73,6 @@ class ThoughtClock:
         )
 
 
-QuestionAnswer = Approval | Denial | PlanAnswer | str | None
-
-
-class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
-    """A question for the user: an approval, or a question of the model. A child's approval has no
-    "always" and no edited arguments."""
-
-    approval: PendingApproval | None = None
-    model_question: ModelQuestion | None = None
-    is_child: bool = False
-    answer: asyncio.Future[QuestionAnswer] | None = None
-
-
 class Conversation:
     """`on_change` is called after every visible change; it must return quickly. `on_returned` gets
     the queued messages that an interrupt gives back to the user. `allow_for_session` gets the
@@ -106,16 +87,14 @@ class Conversation:
         allow_for_session: Callable[[PendingApproval], None] | None = None,
     ) -> None:
         self.driver = driver
-        self._allow_for_session = allow_for_session
         view = _end_lost_tasks(view or build_view(driver.history), driver)
         view = msgspec.structs.replace(view, usage=driver.total_usage, model="")
         self.view = set_queued_messages(view, _queued_items(driver))
-        self.questions: list[PendingQuestion] = []
+        self.questions = OpenQuestions(driver, self._on_change, allow_for_session)
         self._notify_frontend = on_change
         self._changed = asyncio.Event()  # replaced at each change
         self._on_returned = on_returned
         self._input_ready = asyncio.Event()
-        self._decision_made = asyncio.Event()
         self._is_idle = True
         self._thought_clock = ThoughtClock()
         self.children = ChildViews()
@@ -159,10 +138,6 @@ class Conversation:
         """Whether no turn runs and no input waits."""
         return self._is_idle
 
-    @property
-    def has_queued(self) -> bool:
-        return bool(self.view.queued_messages)
-
     def list_queued(self) -> list[UserItem]:
         """The messages that wait for their place in the transcript."""
         return _queued_items(self.driver)
@@ -196,50 +171,8 @@ class Conversation:
         self.driver.interrupt()
         if returned:
             self._on_returned(returned)
-        self.questions = []
-        self._decision_made.set()
+        self.questions.close_all()
         self._on_change()
-
-    def approve(
-        self, question: PendingQuestion, *, arguments: Arguments | None = None, always: bool = False
-    ) -> None:
-        """Approve the call; nothing happens if the question is no longer open."""
-        if question.answer is not None:
-            self._resolve(question, Approval(arguments, always))
-        elif question.approval is not None:
-            call, session_id = question.approval.call, question.approval.session_id
-            self.driver.approve(call.id, arguments=arguments, always=always, session_id=session_id)
-            self._finish_decision(question)
-
-    def approve_for_session(self, question: PendingQuestion) -> None:
-        """Approve the call, and until the session is closed all that its rules or its mode allow;
-        that mode allows the other waiting calls that name it, too."""
-        if question.approval is None or question not in self.questions:
-            return
-        mode = question.approval.wider_mode
-        if self._allow_for_session is not None and not question.is_child:
-            self._allow_for_session(question.approval)
-            for other in [one for one in self.list_waiting_calls() if mode and one != question]:
-                if other.approval is not None and other.approval.wider_mode == mode:
-                    self.approve(other)
-        self.approve(question)
-
-    def list_waiting_calls(self) -> list[PendingQuestion]:
-        """The calls of this agent, not of a child, that wait for an approval."""
-        return [one for one in self.questions if one.approval is not None and not one.is_child]
-
-    def deny(self, question: PendingQuestion, reason: str) -> None:
-        if question.answer is not None:
-            self._resolve(question, Denial(reason or "The user said no."))
-        elif question.approval is not None:
-            denial = "The user denied this call" + (f": {reason}" if reason else ".")
-            session_id = question.approval.session_id
-            self.driver.deny(question.approval.call.id, denial, session_id=session_id)
-            self._finish_decision(question)
-
-    def answer(self, question: PendingQuestion, answer: str | PlanAnswer | None) -> None:
-        if question.answer is not None:
-            self._resolve(question, answer)
 
     def set_context_tokens(self, tokens: int) -> None:
         """The size of the context after the view of the model has changed, until the next reply."""
@@ -290,27 +223,12 @@ class Conversation:
 
     # --- callbacks for the host -----------------------------------------------------------
 
-    async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
-        """Ask the user to approve the call of a child; None: the question was closed."""
-        answer = await self._ask(PendingQuestion(approval, is_child=True))
-        return answer if isinstance(answer, (Approval, Denial)) else None
-
     async def ask_user(self, question: ModelQuestion) -> str | PlanAnswer | None:
         activity = self.view.activity
         self.view = msgspec.structs.replace(self.view, activity=Activity("question"))
-        answer = await self._ask(PendingQuestion(model_question=question))
+        answer = await self.questions.ask(PendingQuestion(model_question=question))
         self.view = msgspec.structs.replace(self.view, activity=activity)
         return answer if isinstance(answer, (str, PlanAnswer)) else None
-
-    async def _ask(self, question: PendingQuestion) -> QuestionAnswer:
-        answer: asyncio.Future[QuestionAnswer] = asyncio.get_running_loop().create_future()
-        question = msgspec.structs.replace(question, answer=answer)
-        self.questions.append(question)
-        self._on_change()
-        try:
-            return await answer
-        finally:
-            self._remove_question(question)
 
     # --- as an observer -------------------------------------------------------------------
 
@@ -351,7 +269,7 @@ class Conversation:
                 case AwaitingInput():
                     await self._wait_for_input()
                 case ApprovalRequest() as request:
-                    await self._wait_for_approvals(request)
+                    await self.questions.wait_for_approvals(request)
                 case _:
                     pass
 
@@ -362,30 +280,6 @@ class Conversation:
         self._is_idle = True
         self._on_change()
         await self._input_ready.wait()
-
-    async def _wait_for_approvals(self, request: ApprovalRequest) -> None:
-        self.questions += [PendingQuestion(approval) for approval in request.pending]
-        self._on_change()
-        while request.unresolved and not self.driver.is_interrupted:
-            self._decision_made.clear()
-            await self._decision_made.wait()
-        self.questions = [
-            one for one in self.questions if one.approval not in request.pending or one.is_child
-        ]
-
-    def _finish_decision(self, question: PendingQuestion) -> None:
-        self._remove_question(question)
-        self._decision_made.set()
-        self._on_change()
-
-    def _resolve(self, question: PendingQuestion, answer: QuestionAnswer) -> None:
-        if question.answer is not None and not question.answer.done():
-            question.answer.set_result(answer)
-        self._remove_question(question)
-
-    def _remove_question(self, question: PendingQuestion) -> None:
-        self.questions = [other for other in self.questions if other is not question]
-        self._on_change()
 
     async def aclose(self) -> None:
         """Stop the turn; the host closes the driver."""

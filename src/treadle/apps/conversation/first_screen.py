@@ -154,12 +154,9 @@ def choose_ideas(names: Collection[str]) -> tuple[str, ...]:
     ideas = [idea for entries, idea in _IDEAS if not entries.isdisjoint(names)]
     if ideas and not {"AGENTS.md", "CLAUDE.md"} & set(names):
         ideas.insert(2, INIT_IDEA)
-    others = _IDEAS_FOR_CODE if ideas or _has_code(visible) else _IDEAS_FOR_FILES
+    has_code = any(Path(name).suffix in _CODE_SUFFIXES for name in visible)
+    others = _IDEAS_FOR_CODE if ideas or has_code else _IDEAS_FOR_FILES
     return tuple([*ideas, *others][:MAX_IDEAS])
-
-
-def _has_code(names: Collection[str]) -> bool:
-    return any(Path(name).suffix in _CODE_SUFFIXES for name in names)
 
 
 def _list_names(folder: Path) -> list[str]:

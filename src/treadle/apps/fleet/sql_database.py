@@ -110,7 +110,14 @@ class SqlDatabase:
         states = [state] if isinstance(state, str) else None if state is None else [*state]
         found: list[FleetRun] = []
         for batch in [None] if wanted is None else _split(wanted):
-            found += await self._select_runs(batch, states)
+            conditions, parameters = ["1 = 1"], list[object]()
+            for column, values in (("id", batch), ("state", states)):
+                if values is not None:
+                    conditions.append(f"{column} IN {make_placeholders(values)}")
+                    parameters += values
+            where = " AND ".join(conditions)
+            sql = f"SELECT {RUN_COLUMNS} FROM fleet_runs WHERE {where} ORDER BY number"
+            found += map(read_run, await self.connection.execute(sql, parameters))
         if labels:
             found = [run for run in found if labels.items() <= run.task.labels.items()]
         return found
@@ -118,18 +125,6 @@ class SqlDatabase:
     async def run(self, run_id: str) -> FleetRun | None:
         found = await self.runs(ids=[run_id])
         return found[0] if found else None
-
-    async def _select_runs(
-        self, ids: Sequence[str] | None, states: Sequence[str] | None
-    ) -> list[FleetRun]:
-        conditions, parameters = ["1 = 1"], list[object]()
-        for column, values in (("id", ids), ("state", states)):
-            if values is not None:
-                conditions.append(f"{column} IN {make_placeholders(values)}")
-                parameters += values
-        where = " AND ".join(conditions)
-        sql = f"SELECT {RUN_COLUMNS} FROM fleet_runs WHERE {where} ORDER BY number"
-        return [read_run(row) for row in await self.connection.execute(sql, parameters)]
 
     async def cancel(self, ids: Collection[str]) -> list[str]:
         # The epoch grows: the worker that has the run may not append or call a tool any more.

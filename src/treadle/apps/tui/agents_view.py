@@ -63,7 +63,7 @@ class AgentsView:
         return "Agents and tasks at work" + self._format_question()
 
     def _format_question(self) -> str:
-        return QUESTION_WAITS if self._screen.conversation.questions else ""
+        return QUESTION_WAITS if self._screen.conversation.questions.waiting else ""
 
     def _list_options(self) -> Sequence[ChoiceOption]:
         now = self._children.clock()

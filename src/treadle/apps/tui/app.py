@@ -89,7 +89,7 @@ class TerminalApp(PromptScreen):
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
-            if self.focused is None and self._dialog_widget is None:
+            if self.focused is None and self.footer.dialog is None:
                 self.screen.set_focus(self.prompt)  # typed before the screen was there
             await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile
             if not self._route_key(event):
@@ -98,7 +98,11 @@ class TerminalApp(PromptScreen):
             if event.key not in ("escape", "ctrl+c") and self.status_area.hint:
                 self.status_area.hint = ""
                 self.schedule_frame()
-            if event.key == "escape" and self.focused is self.prompt and not self._are_keys_shown:
+            if (
+                event.key == "escape"
+                and self.focused is self.prompt
+                and not self.panel.are_keys_shown
+            ):
                 if not self.prompt.use_escape(event):
                     self.action_escape()
                 return
@@ -113,41 +117,38 @@ class TerminalApp(PromptScreen):
 
     def _route_key(self, event: events.Key) -> bool:
         """Move the focus to where the key belongs; False if it is dropped."""
-        now = self.clock() - (time.monotonic() - event.time)  # when it was read
-        dialog, is_text = self._dialog_widget, event.is_printable and bool(event.character)
+        now = self.footer.clock() - (time.monotonic() - event.time)  # when it was read
+        dialog, is_text = self.footer.dialog, event.is_printable and bool(event.character)
         mode_answer = dialog.mode_answer if isinstance(dialog, Choices) else ""
         is_mode_answer = event.key == MODE_KEY and bool(mode_answer)
         if not is_text and not is_mode_answer and event.key not in GUARDED_KEYS:
             return True
         if dialog is None or self.transcript.has_focus:
-            self.key_guard.note_typing(now)
+            self.footer.key_guard.note_typing(now)
             return True
         is_answer = not is_text or not isinstance(dialog, Choices)
         if isinstance(dialog, Choices) and event.character is not None and is_text:
             is_answer = dialog.has_answer(event.character)
         has_draft = bool(self.prompt.text)
-        was_ready = self.key_guard.is_ready(now, has_draft=has_draft)
-        target = self.key_guard.route(event.key, now, has_draft=has_draft, is_answer=is_answer)
+        was_ready = self.footer.key_guard.is_ready(now, has_draft=has_draft)
+        target = self.footer.key_guard.route(
+            event.key, now, has_draft=has_draft, is_answer=is_answer
+        )
         if target == "dialog" and is_mode_answer:
             self.dialogs.submit_answer(mode_answer)
             return False
         if target != "dropped":
-            self._focus_for_input(self.prompt if target == "prompt" else dialog)
+            self.footer.focus_for_input(self.prompt if target == "prompt" else dialog)
         # The arrow that selects the dialog only marks its first answer.
         is_selecting = target == "dialog" and not was_ready and event.key in ("up", "down")
         return target != "dropped" and not is_selecting
 
     def _route_paste(self) -> None:
-        dialog = self._dialog_widget
+        dialog = self.footer.dialog
         takes_no_text = isinstance(dialog, Choices) and not dialog.is_filterable
         if takes_no_text and not self.transcript.has_focus:
-            self.key_guard.note_typing(self.clock())
-            self._focus_for_input(self.prompt)
-
-    def _focus_for_input(self, widget: Widget) -> None:
-        self.query_one("#prompt-row").display = widget is self.prompt or bool(self.prompt.text)
-        self.screen.set_focus(widget)
-        self.call_later(self.update_dialog_focus)
+            self.footer.key_guard.note_typing(self.footer.clock())
+            self.footer.focus_for_input(self.prompt)
 
     def action_escape(self) -> None:
         """Close the completions, stop the side question, the turn or the command, or clear the
@@ -185,7 +186,7 @@ class TerminalApp(PromptScreen):
 
     def _clear_prompt(self) -> None:
         self.prompt.clear_text()
-        self.update_dialog_focus()
+        self.footer.update_focus()
 
     def action_stop(self) -> None:
         """Stop the side question or the turn, close the dialog, stop the command or clear the
@@ -196,7 +197,7 @@ class TerminalApp(PromptScreen):
             self._last_key = ""
         elif self._conversation.view.is_busy:
             if self._conversation.driver.is_interrupted and self._previous_key == "ctrl+c":
-                self._spawn(self._close(130))
+                self.start_task(self._close(130))
             self._conversation.interrupt()
         elif self.dialogs.is_open:
             self.dialogs.submit_answer(None)
@@ -205,7 +206,7 @@ class TerminalApp(PromptScreen):
         elif self.prompt.text:
             self._clear_prompt()
         elif self._previous_key == "ctrl+c":
-            self._spawn(self._close(0))
+            self.start_task(self._close(0))
         else:
             self.status_area.hint = QUIT_HINT
             self.set_timer(QUIT_SECONDS, self._forget_quit)
@@ -218,7 +219,7 @@ class TerminalApp(PromptScreen):
 
     def action_end(self) -> None:
         if not self.prompt.text and not self.dialogs.is_open:
-            self._spawn(self._close(0))
+            self.start_task(self._close(0))
         elif self.prompt.has_focus:
             self.prompt.action_delete_right()
 
@@ -231,7 +232,7 @@ class TerminalApp(PromptScreen):
         permissions.change_mode(modes[(current + 1) % len(modes)])
 
     def action_unfold(self) -> None:
-        self.transcript.toggle_last()
+        self.transcript.viewport.toggle_last()
 
     def action_agents(self) -> None:
         if self._conversation is None or self.dialogs.is_open:
@@ -250,22 +251,19 @@ class TerminalApp(PromptScreen):
         if isinstance(self.focused, Choices):
             self.focused.scroll_body(by)
         else:
-            self.transcript.scroll_pages(by)
+            self.transcript.viewport.scroll_pages(by)
         self.schedule_frame()
 
     def action_resume_listed(self, number: int) -> None:
         self.resume_listed(number)
 
     def action_line(self, by: int) -> None:
-        self.transcript.scroll_lines(by)
+        self.transcript.viewport.scroll_lines(by)
         self.schedule_frame()
 
     def action_bottom(self) -> None:
         self.transcript.action_bottom()
         self.schedule_frame()
-
-    def action_redraw(self) -> None:
-        self.redraw()
 
     def action_copy_reply(self) -> None:
         self._copy(self.transcript.last_reply())
@@ -276,7 +274,7 @@ class TerminalApp(PromptScreen):
 
     @on(TranscriptWidget.PartsFound)
     def _on_parts_found(self, event: TranscriptWidget.PartsFound) -> None:
-        self._spawn(self._use_part(event))
+        self.start_task(self._use_part(event))
 
     async def _use_part(self, event: TranscriptWidget.PartsFound) -> None:
         """Copy or open the only part, or the one that the user chooses."""
@@ -294,30 +292,27 @@ class TerminalApp(PromptScreen):
             return
         if part:
             self.open_url(part)
-        self.status_area.hint = f"opened {part}" if part else "there is no link in this block"
-        self.schedule_frame()
+        self.show_hint(f"opened {part}" if part else "there is no link in this block")
 
     def _copy(self, text: str) -> None:
         text = self.screen.get_selected_text() or text
         if text:
             self.copy_to_clipboard(text)
         copied = f"copied {plural(len(text), 'character')}"
-        self.status_area.hint = copied if text else "nothing to copy"
-        self.schedule_frame()
+        self.show_hint(copied if text else "nothing to copy")
 
     @on(TranscriptWidget.Exited)
     def _on_exited(self) -> None:
-        self.focus_input()
+        self.footer.focus_input()
         self.schedule_frame()
 
     @on(TranscriptWidget.SearchRequested)
     def action_search(self) -> None:
-        is_question = self._shown_question is not None and isinstance(self._dialog_widget, Choices)
+        is_question = self._shown_question is not None and isinstance(self.footer.dialog, Choices)
         if is_question or not self.dialogs.is_open:
-            self._spawn(self._search_above_question())
+            self.start_task(self._search_above_question())
         else:
-            self.status_area.hint = "esc closes this; then ctrl+f searches"
-            self.schedule_frame()
+            self.show_hint("esc closes this; then ctrl+f searches")
 
     async def _search_above_question(self) -> None:
         """Search; an open question is asked again afterwards."""
@@ -331,7 +326,9 @@ class TerminalApp(PromptScreen):
             self.schedule_frame()
 
     async def _search(self) -> None:
-        text = await self.dialogs.ask_text("Search", self.transcript.search_text, select_all=True)
+        text = await self.dialogs.ask_text(
+            "Search", self.transcript.viewport.search_text, select_all=True
+        )
         text = text if text is None else text[:MAX_SEARCH_CHARS]
         if text is None:
             self.transcript.search("")

@@ -23,8 +23,9 @@ from treadle.apps.conversation.commands.answers import (
 )
 from treadle.apps.conversation.commands.custom import begins_with_path
 from treadle.apps.conversation.commands.shell import ShellCommands
-from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import NoteBlock
@@ -279,14 +280,12 @@ class Frontend(HostCallbacks):
             case "export":
                 from treadle.apps.pages.session_files import export_session
 
-                self._show_note(await catch_errors(export_session(self.session, change.value)))
+                exported = await catch_errors(export_session(self.session, change.value))
+                self.show_message(exported.note, exported.tone)
                 return True
             case "quit":
                 self.quit()
         return False
-
-    def _show_note(self, answer: CommandAnswer) -> None:
-        self.show_message(answer.note, answer.tone)
 
     async def _show_session(self, change: ScreenChange) -> bool:
         session = self.session
@@ -319,7 +318,7 @@ class Frontend(HostCallbacks):
 
     def _show_first_question(self) -> None:
         """Ask the first open question; one that is no longer open is taken down."""
-        open_questions = self.conversation.questions
+        open_questions = self.conversation.questions.waiting
         first = open_questions[0] if open_questions and not self._is_question_hidden else None
         if first is self._shown_question:
             return

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from rich.console import Console, RenderableType
-from rich.style import Style
 from rich.text import Text
 from textual._compositor import CompositorUpdate, InlineUpdate
 from textual.app import ComposeResult
@@ -58,16 +57,13 @@ def trim_strip(strip: Strip) -> Strip:
     end = 0
     position = 0
     for segment in strip:
-        has_look = _is_visible_blank(segment.style)
+        style = segment.style
+        has_look = style is not None and bool(style.reverse or style.underline)
         text = segment.text if has_look else segment.text.rstrip(" ")
         position += segment.cell_length
         if text:
             end = position - (len(segment.text) - len(text))
     return strip.crop(0, end)
-
-
-def _is_visible_blank(style: Style | None) -> bool:
-    return style is not None and bool(style.reverse or style.underline)
 
 
 def count_rows_above(widths: Sequence[int], cursor: tuple[int, int], new_width: int) -> int:
@@ -132,9 +128,6 @@ class InlineApp(TerminalApp):
                 self._print_block(NoteBlock(f"{earlier} not shown; /export writes all of them"))
         super().attach_conversation(conversation, is_shown=is_shown)
 
-    def _count_note_rows(self, conversation: Conversation) -> int:
-        return 0  # they are printed above the app
-
     def _draw_frame(self) -> None:
         super()._draw_frame()
         if self._conversation is None or not self.screen_stack:
@@ -153,7 +146,7 @@ class InlineApp(TerminalApp):
     def _count_free_rows(self) -> int:
         """The rows above an open dialog, below which are the separator and the status line."""
         activity = len(self.query_one("#activity", LinesWidget).lines)
-        free = self.size.height - self.count_dialog_rows() - activity - 2
+        free = self.size.height - self.footer.count_dialog_rows() - activity - 2
         return max(0, min(free, MAX_ROWS_ABOVE_DIALOG))
 
     def _print_finished(self, view: ViewState) -> None:

@@ -30,8 +30,13 @@ from treadle.apps.tui.frontend import Frontend, format_resume_hint
 from treadle.apps.tui.input.line_reader import LineReader
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain_questions import PlainQuestions
-from treadle.apps.tui.render.plain_transcript import PlainTranscript
-from treadle.apps.tui.render.word_wrap import wrap_words
+from treadle.apps.tui.render.plain_transcript import PlainTranscript, wrap_words
+
+BEGUN_MESSAGE = (
+    "You began a message before this question: {}\n"
+    "The next line that you type continues it and does not answer the question.\n"
+)
+MESSAGE_SENT = "your message was sent; the question is still open"
 
 
 def run_plain(session: HostedSession, options: TerminalOptions) -> int:
@@ -86,7 +91,10 @@ class PlainFrontend(Frontend):
         reader = self._reader = LineReader(self._on_line)
         try:
             if await self._start_up():
-                self._drop_early_enters(reader)
+                if self._is_tty:  # an enter from before the session is shown continues no turn
+                    reader.read_waiting()
+                    lines = [line for line in self._unread_lines if line is None or line.strip()]
+                    self._unread_lines = deque(lines)
                 self._is_started = True
                 self._unread_lines.extendleft(reversed(self._early_lines))
                 self._process_lines()
@@ -103,21 +111,13 @@ class PlainFrontend(Frontend):
                 self.write(f"{hint}\n" if hint else "\n")
         return self._exit_code
 
-    def _drop_early_enters(self, reader: LineReader) -> None:
-        """An enter that was typed before the session is shown continues no turn."""
-        if self._is_tty:
-            reader.read_waiting()
-            lines = [line for line in self._unread_lines if line is None or line.strip()]
-            self._unread_lines = deque(lines)
-
     def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         if not is_shown:
             self._transcript.reset()
         self.first_screen = self._watched = None
         self.mark_changed()
         if self._out.isatty() and not is_shown and not len(conversation.driver.history):
-            printing = self._print_first_screen(conversation)
-            self._track_task(asyncio.get_running_loop().create_task(printing))
+            self.start_task(self._print_first_screen(conversation))
 
     async def _print_first_screen(self, conversation: Conversation) -> None:
         is_loaded = await self._load_first_screen(conversation)
@@ -196,7 +196,9 @@ class PlainFrontend(Frontend):
             conversation = self._conversation
             if conversation is None or not self._is_started:
                 return
-            is_resting = conversation.is_idle and not conversation.questions and not self._tasks
+            is_resting = (
+                conversation.is_idle and not conversation.questions.waiting and not self._tasks
+            )
             if not is_resting and not (self._is_tty and self._unread_lines[0]):
                 return
             line = self._unread_lines.popleft()
@@ -321,7 +323,8 @@ class PlainFrontend(Frontend):
         while True:
             if self._is_tty and not by_user:
                 self._take_early_lines()
-            self.write(replace_controls(self._describe_draft() + prompt))
+            begun = BEGUN_MESSAGE.format(self._draft) if self._draft else ""
+            self.write(replace_controls(begun + prompt))
             loop = asyncio.get_running_loop()
             self._line_future, self._is_menu_open = loop.create_future(), by_user
             self._process_lines()
@@ -333,25 +336,14 @@ class PlainFrontend(Frontend):
             draft, self._draft = self._draft, ""
             if line is None or not draft:
                 return line
-            self._take_begun_line(line, is_answer(line.removeprefix(draft)))
-
-    def _describe_draft(self) -> str:
-        if not self._draft:
-            return ""
-        return (
-            f"You began a message before this question: {self._draft}\n"
-            "The next line that you type continues it and does not answer the question.\n"
-        )
-
-    def _take_begun_line(self, line: str, may_be_answer: bool) -> None:
-        """A line that was begun before the question never answers it."""
-        if may_be_answer:
-            self.show_message(f"neither sent nor taken as an answer: {line}")
-        elif self._conversation is None:
-            self._early_lines.append(line)
-        else:
-            self._send_line(line)
-            self.show_message("your message was sent; the question is still open")
+            # A line that was begun before the question never answers it.
+            if is_answer(line.removeprefix(draft)):
+                self.show_message(f"neither sent nor taken as an answer: {line}")
+            elif self._conversation is None:
+                self._early_lines.append(line)
+            else:
+                self._send_line(line)
+                self.show_message(MESSAGE_SENT)
 
     def _take_early_lines(self) -> None:
         """Lines that were typed before the question was there are messages, not answers."""
@@ -371,6 +363,6 @@ class PlainFrontend(Frontend):
         """A line that is no answer: a message to the agent, if it works."""
         if self._is_tty and self._conversation is not None and self._conversation.view.is_busy:
             self._send_line(line)
-            self.show_message("your message was sent; the question is still open")
+            self.show_message(MESSAGE_SENT)
         else:
             self.show_message(f"answer with a number from 1 to {count}")

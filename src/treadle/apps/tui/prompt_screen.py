@@ -8,21 +8,23 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.text import Text
 from textual import events, on
 from textual.widget import Widget
 
+from treadle.apps.conversation import completion
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import ScreenChange
 from treadle.apps.conversation.commands.sessions import QUEUE_CHANGED
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.tui.agents_view import AgentsView
-from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
-from treadle.apps.tui.render.markdown import render_markdown, styled_prefix, wrap_text
+from treadle.apps.tui.prompt_draft import PromptDraft
+from treadle.apps.tui.prompt_panel import PromptPanel
+from treadle.apps.tui.render.markdown import render_markdown, wrap_text
+from treadle.apps.tui.render.status_area import render_completions
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import (
@@ -32,40 +34,80 @@ from treadle.apps.tui.widgets.prompt import (
 )
 from treadle.apps.tui.widgets.queue_list import CHANGED, EDIT, QueueList
 from treadle.apps.tui.widgets.text_entry import TextEntry
-from treadle.apps.tui.widgets.thumbnails import Thumbnails
 from treadle.core.transcript.items import UserItem
 
 DRAFT_SECONDS = 1.0
-KEY_COLUMN = 10
-RESERVED_ROWS = 6  # of the screen, that the list of keys leaves free
-DRAFT_PROBLEM = "what you type is not kept if the program ends before you send it: {problem}"
-DRAFT_LOST = "the message that you had not sent is not kept: {problem}"
-DRAFT_HINT = "the message that you had not sent is back; esc clears it"
 
 
 class PromptScreen(FullScreen):
-    """Handles the messages of the prompt widget that screen.py does not."""
+    """Handles the messages of the prompt widget."""
 
-    _are_keys_shown = False
-    _saved_draft = ""
-    _is_draft_problem_told = False
-    _drafts: Drafts | None = None
+    def on_load(self) -> None:
+        self.panel = PromptPanel(self)
+        self._draft = PromptDraft(self)
 
     async def on_mount(self) -> None:
         # Textual calls the handler of the base class, too.
-        self._drafts = Drafts(self.options.drafts_dir, self.session.folder)
-        self._thumbnails = Thumbnails(self.session.folder, self._draw_panel)
-        self.prompt.show_keys = self._open_keys
+        self.prompt.show_keys = self.panel.open_keys
         self.prompt.use_vim_keys(self.options.has_vim_keys)
-        self.app_resume_signal.subscribe(self.prompt, lambda _: self._look_again())
-        self.set_interval(DRAFT_SECONDS, self._save_draft)
+        self.app_resume_signal.subscribe(self.prompt, lambda _: self.footer.look_again())
+        self.set_interval(DRAFT_SECONDS, self._draft.save)
+
+    # --- input ---------------------------------------------------------------------------
+
+    @on(PromptWidget.Submitted)
+    def _on_submitted(self, event: PromptWidget.Submitted) -> None:
+        if self._conversation is not None:
+            self._send(event.text)
+        else:
+            self.prompt.set_text(event.text)
+
+    def _send(self, text: str) -> None:
+        self.status_area.hint = ""
+        self.transcript.action_bottom()
+        super()._send(text)
+        self._draft.forget()
+        self.schedule_frame()
+
+    @on(PromptWidget.CompletionsChanged)
+    def _on_completions_changed(self) -> None:
+        found, selected = self.prompt.completions, self.prompt.selected_completion
+        rows = min(completion.MAX_SHOWN, max(self.size.height // 3, 1))
+        lines = render_completions(found, selected, self.size.width, rows, self.palette)
+        self.query_one("#completions", LinesWidget).set_lines(lines)
+
+    @on(PromptWidget.HintRaised)
+    def _on_hint_raised(self, event: PromptWidget.HintRaised) -> None:
+        self.show_hint(event.text)
+
+    def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
+        self.prompt.set_text(text)
+        if is_selected and text:
+            self.prompt.select_all()
+            self.status_area.hint = "typing replaces the message, → keeps it to edit"
+
+    def return_messages(self, items: Sequence[UserItem]) -> None:
+        draft = self.prompt.find_draft()
+        self.prompt.prompt_history.stop_browsing()
+        super().return_messages(items)
+        if draft.strip():
+            self.prompt.set_text(f"{self.prompt.text}\n{draft}")
+
+    @on(PromptWidget.QueueRequested)
+    def _on_queue_requested(self) -> None:
+        """Put the last queued message back into the prompt."""
+        if self._conversation is None:
+            return
+        queued = self._conversation.list_queued()
+        if queued and self._conversation.withdraw(queued[-1]):
+            self.return_messages(queued[-1:])
 
     # --- the panel above the prompt: keys, search, images ---------------------------------
 
     async def on_event(self, event: events.Event) -> None:
         is_key = isinstance(event, events.Key) and not event.is_forwarded
-        if self._are_keys_shown and (is_key or isinstance(event, events.Paste)):
-            self._show_keys(False)
+        if (is_key or isinstance(event, events.Paste)) and self.panel.are_keys_shown:
+            self.panel.show_keys(False)
             if isinstance(event, events.Key) and event.key == "escape":
                 return
             if isinstance(event, events.Key) and event.character == "?":
@@ -73,73 +115,28 @@ class PromptScreen(FullScreen):
                 return
         await super().on_event(event)
 
-    def _open_keys(self) -> bool:
-        if not self.dialogs.is_open:
-            self._show_keys(True)
-        return self._are_keys_shown
-
-    def _show_keys(self, is_shown: bool) -> None:
-        self._are_keys_shown = is_shown
-        self._draw_panel()
-
     @on(PromptWidget.SearchChanged)
     def _on_search_changed(self) -> None:
-        self._draw_panel()
+        self.panel.draw()
 
     @on(PromptWidget.Changed)
     def _on_prompt_changed(self) -> None:
-        self._thumbnails.update(self.attachments.find_contents(self.prompt.text), self.palette)
-        self._draw_panel()
-
-    def _draw_panel(self) -> None:
-        if not self.screen_stack:  # an image was decoded too late
-            return
-        if self._are_keys_shown:
-            lines = self._render_keys()
-        elif self.prompt.search is not None:
-            lines = [self._render_search()]
-        else:
-            lines = self._thumbnails.lines[: max(self.size.height // 4, 1)]
-        for line in lines:
-            line.truncate(max(self.size.width, 1), overflow="ellipsis")
-        panel = self.query_one("#prompt-panel", LinesWidget)
-        if lines or panel.lines:
-            panel.set_lines(lines)
-
-    def _render_keys(self) -> list[Text]:
-        keys = self.key_descriptions
-        room = max(self.size.height - RESERVED_ROWS, 2)
-        shown = keys if len(keys) < room else keys[: room - 1]
-        lines = [
-            styled_prefix(f"{key:{KEY_COLUMN}} ", self.palette.accent).append(description)
-            for key, description in shown
-        ]
-        end = "any key closes this" if shown is keys else "/help shows all keys"
-        return [*lines, Text(end, self.palette.faint)]
-
-    def _render_search(self) -> Text:
-        search = self.prompt.search
-        assert search is not None, "the caller has checked it"
-        line = styled_prefix("search earlier messages: ", self.palette.accent)
-        line.append(search.query[-200:])
-        if search.is_failed:
-            line.append("  no older message has it" if search.match else "  no message has it")
-        return line.append("  ctrl+r older · enter takes it · esc cancels", self.palette.faint)
+        self.panel.update_images()
 
     async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
-        self._show_keys(False)
+        self.panel.show_keys(False)
         await super().show_dialog(*widgets, by_user=by_user, is_touched=is_touched)
 
     def on_resize(self) -> None:
-        super().on_resize()
-        self.call_later(self._draw_panel)
+        self.call_later(self._on_completions_changed)  # when the new size is set
+        self.call_later(self.panel.draw)
 
     # --- the editor ----------------------------------------------------------------------
 
     @on(PromptWidget.EditorRequested)
     def _on_editor_requested(self) -> None:
         if not self._is_editor_open:
-            self._spawn(self._edit_prompt())
+            self.start_task(self._edit_prompt())
 
     async def _edit_prompt(self) -> None:
         """Edit the prompt's text in the user's editor; the agent works on meanwhile."""
@@ -154,7 +151,7 @@ class PromptScreen(FullScreen):
     @on(TextEntry.EditorRequested)
     def _on_entry_editor_requested(self, event: TextEntry.EditorRequested) -> None:
         if not self._is_editor_open:
-            self._spawn(self._edit_entry(event.entry))
+            self.start_task(self._edit_entry(event.entry))
 
     async def _edit_entry(self, entry: TextEntry) -> None:
         """The same for the text of a dialog."""
@@ -173,14 +170,6 @@ class PromptScreen(FullScreen):
         with self.batch_update(), self.suspend():
             yield
 
-    def _look_again(self) -> None:
-        """The screen is back: only from now on can an open dialog be read."""
-        now = self.clock()
-        self.key_guard.note_typing(now)
-        if self.key_guard.is_drawn:
-            self.key_guard.set_drawn(now)
-        self.update_dialog_focus()
-
     def _notify_user(self, message: str) -> None:
         if not self._is_editor_open:  # the terminal belongs to the editor
             super()._notify_user(message)
@@ -189,57 +178,11 @@ class PromptScreen(FullScreen):
 
     def attach_conversation(self, conversation: Conversation, *, is_shown: bool) -> None:
         super().attach_conversation(conversation, is_shown=is_shown)
-        if self._drafts is not None and not self.prompt.text:
-            driver = conversation.driver
-            draft = self._drafts.take(driver.session_id, is_new=not len(driver.history))
-            if draft is not None:
-                self._restore_draft(draft)
-
-    def _restore_draft(self, draft: Draft) -> None:
-        files = {number: Path(name) for number, name in draft.files.items()}
-        text, lost = self.attachments.put_back(draft.text, {**draft.pastes, **files})
-        self.prompt.set_text(text)
-        removed = f"; not kept: {', '.join(lost)}" if lost else ""
-        self.status_area.hint = DRAFT_HINT + removed
-
-    async def _save_draft(self) -> None:
-        drafts = self._drafts
-        if drafts is None or self._conversation is None or not self.screen_stack:
-            return
-        text = self.prompt.find_draft()
-        if text == self._saved_draft:
-            return
-        self._saved_draft = text
-        if text.strip():
-            problem = await asyncio.to_thread(drafts.save, self._make_draft(text))
-            if problem and not self._is_draft_problem_told:
-                self._is_draft_problem_told = True
-                self.show_message(DRAFT_PROBLEM.format(problem=problem), "warning")
-            if not self._saved_draft:  # sent meanwhile
-                drafts.remove()
-        else:
-            drafts.remove()
-
-    def _make_draft(self, text: str) -> Draft:
-        session = self._conversation.driver.session_id if self._conversation is not None else ""
-        return make_draft(session, text, self.attachments.find_contents(text))
-
-    def _send(self, text: str) -> None:
-        super()._send(text)
-        self._saved_draft = ""
-        if self._drafts is not None:
-            self._drafts.remove()
+        if not self.prompt.text:
+            self._draft.restore(conversation)
 
     async def _close(self, code: int, message: str = "") -> None:
-        if self._drafts is not None:
-            text = self.prompt.find_draft()
-            if text.strip():
-                problem = self._drafts.save(self._make_draft(text))
-                if problem:
-                    self.unshown_messages.append(DRAFT_LOST.format(problem=problem))
-            else:  # cleared since it was saved
-                self._drafts.remove()
-            self._drafts.close()
+        self._draft.close()
         await super()._close(code, message)
 
     # --- screens of commands ---------------------------------------------------------------
@@ -271,7 +214,7 @@ class PromptScreen(FullScreen):
             return False
         with self.suspend():  # nothing else may use the terminal meanwhile
             subprocess.run(argv, check=False)
-        self.redraw()
+        self.action_redraw()
         return True
 
     async def _show_panel(self, panel: ScreenChange) -> None:
@@ -290,7 +233,9 @@ class PromptScreen(FullScreen):
     # --- the queue -----------------------------------------------------------------------
 
     async def _edit_queue(self, conversation: Conversation) -> None:
-        widget = QueueList(conversation, self.palette, self._keep_removed)
+        # A removed message can be found in the history.
+        history = self.prompt.prompt_history
+        widget = QueueList(conversation, self.palette, lambda item: history.add(item.text))
         following = asyncio.ensure_future(_follow_queue(conversation, widget))
         try:
             answer = await self.dialogs.show_widget(widget)
@@ -300,10 +245,6 @@ class PromptScreen(FullScreen):
             self.show_message(QUEUE_CHANGED)
         elif answer == EDIT and conversation.withdraw(widget.item):
             self.return_messages([widget.item])
-
-    def _keep_removed(self, item: UserItem) -> None:
-        """A removed message can be found in the history."""
-        self.prompt.prompt_history.add(item.text)
 
     # --- vim keys ------------------------------------------------------------------------
 

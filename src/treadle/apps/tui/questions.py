@@ -20,7 +20,8 @@ from treadle.apps.conversation.approval_text import (
 )
 from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion, PlanAnswer
 from treadle.apps.conversation.commands.answers import Question
-from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.plans import PLAN_OPTIONS, PLAN_TITLE, is_accepting
 from treadle.core.steps import PendingApproval
 
@@ -82,7 +83,9 @@ async def ask_question(
 ) -> None:
     """Ask the user, and pass the answer to the conversation."""
     if question.model_question is not None:
-        conversation.answer(question, await _ask_model_question(view, question.model_question))
+        conversation.questions.answer(
+            question, await _ask_model_question(view, question.model_question)
+        )
     elif question.approval is not None and question.is_child:
         await _ask_approval(view, conversation, question, question.approval)
     elif question.approval is not None:
@@ -94,8 +97,8 @@ async def _ask_calls(
 ) -> None:
     """Ask about the calls that wait until this one is answered: in a list while there are several.
     An answer from the list is for all marked calls."""
-    while question in conversation.questions:
-        waiting = conversation.list_waiting_calls()
+    while question in conversation.questions.waiting:
+        waiting = conversation.questions.list_calls()
         approvals = [one.approval for one in waiting if one.approval is not None]
         if len(waiting) == 1:
             await _ask_approval(view, conversation, question, approvals[0])
@@ -107,12 +110,12 @@ async def _ask_calls(
                 await _ask_approval(view, conversation, one, approval, is_in_list=True)
             case "once", places:
                 for place in places:
-                    conversation.approve(waiting[place])
+                    conversation.questions.approve(waiting[place])
             case "deny", places:
                 names = " ".join(_name(approvals[place]) for place in places)
                 reason = await view.ask_text(REASON_PROMPT, draft=f"deny {names}")
                 for place in places if reason is not None else ():
-                    conversation.deny(waiting[place], (reason or "").strip())
+                    conversation.questions.deny(waiting[place], (reason or "").strip())
             case _:
                 conversation.interrupt()
                 return
@@ -210,7 +213,7 @@ async def _ask_approval(
             if reason is None:
                 continue
             text = reason
-        is_answered = answer_approval(conversation, question, answer, text, arguments)
+        is_answered = answer_approval(conversation.questions, question, answer, text, arguments)
         if not is_answered and not (answer is None and is_in_list):
             conversation.interrupt()
         return

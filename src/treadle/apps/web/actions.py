@@ -86,7 +86,7 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
 def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) -> TabReply:
     text = request.text.rstrip()
     if text.startswith("!") and len(text) > 1:
-        session.run_shell_command(text[1:].strip())
+        session.shell_commands.start(text[1:].strip())
         return Received(request.id)
     missing = [one for one in request.attachments if one not in uploads]
     if missing:
@@ -99,15 +99,13 @@ def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) 
 
 
 def _answer(request: Answer, session: LiveSession) -> TabReply | None:
-    question = session.find_question(request.question)
+    questions = session.conversation.questions
+    question = session.numbered.find(request.question, questions.waiting)
     if question is None:
         return ShowMessage("this question was answered already")
-    conversation = session.conversation
     if question.approval is None:
         answer = None if request.answer == "none" else request.text
-        conversation.answer(question, answer)
-    elif not answer_approval(
-        conversation, question, request.answer, request.text, request.arguments
-    ):
+        questions.answer(question, answer)
+    elif not answer_approval(questions, question, request.answer, request.text, request.arguments):
         raise ConfigError(f"unknown answer {request.answer!r}")
     return None

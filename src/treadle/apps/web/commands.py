@@ -30,7 +30,7 @@ from treadle.apps.web.render.dialogs import (
 
 async def answer_question(hub: Hub, session: LiveSession, choice: Choose) -> TabReply | None:
     """What follows the user's choice in a dialog."""
-    question = session.take_command_question(choice.question)
+    question = session.numbered.take_command_question(choice.question)
     if question is None:
         return ShowMessage("this question was answered already")
     if choice.include is not None and question.restore is not None:
@@ -51,7 +51,8 @@ async def show_answer(hub: Hub, session: LiveSession, answer: CommandAnswer) -> 
         if reply is not None:
             return reply
     if answer.question is not None:
-        question, number = answer.question, session.add_command_question(answer.question)
+        question = answer.question
+        number = session.numbered.add_command_question(question)
         render = render_files_dialog if question.restore is not None else render_choices
         return ShowDialog(render(number, question))
     if answer.tone == "error":

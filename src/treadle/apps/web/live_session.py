@@ -17,7 +17,8 @@ from treadle.apps.conversation.completion import (
     find_completions,
     list_project_files,
 )
-from treadle.apps.conversation.conversation import Conversation, PendingQuestion
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import NoteBlock, Tone
@@ -70,6 +71,37 @@ def read_origin(session_dir: Path, history: Transcript) -> SessionOrigin:
     return SessionOrigin(library.get_title(summary), inherited, summary.usage)
 
 
+class NumberedQuestions:
+    """The open questions of a session, each with a number that no other one ever had."""
+
+    def __init__(self) -> None:
+        self._numbered: list[tuple[int, PendingQuestion]] = []
+        self._last_number = 0
+        self._command_question: tuple[int, Question] | None = None
+
+    def update(self, waiting: Sequence[PendingQuestion]) -> list[tuple[int, PendingQuestion]]:
+        known = {id(question): number for number, question in self._numbered}
+        self._numbered = [(known.get(id(one)) or self._next_number(), one) for one in waiting]
+        return self._numbered
+
+    def find(self, number: int, waiting: Sequence[PendingQuestion]) -> PendingQuestion | None:
+        """An open question; None if it was answered, perhaps in another tab."""
+        return dict(self.update(waiting)).get(number)
+
+    def add_command_question(self, question: Question) -> int:
+        """Keep the question of a command until it is answered, or the next one comes."""
+        self._command_question = (self._next_number(), question)
+        return self._last_number
+
+    def take_command_question(self, number: int) -> Question | None:
+        asked, self._command_question = self._command_question, None
+        return asked[1] if asked is not None and asked[0] == number else None
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+
 MAX_REMEMBERED_MESSAGES = 1_000
 FILES_SECONDS = 10.0  # the names of the folder's files are listed at most once in this time
 
@@ -93,11 +125,9 @@ class LiveSession(HostCallbacks):
         self._on_change = on_change
         self._calls = self._next_calls = CallIndex()
         self._is_resumed = False
-        self._numbered: list[tuple[int, PendingQuestion]] = []
-        self._last_question = 0
+        self.numbered = NumberedQuestions()
         self._received: OrderedDict[str, None] = OrderedDict()
-        self._command_question: tuple[int, Question] | None = None
-        self._shell_commands = ShellCommands(opened)
+        self.shell_commands = ShellCommands(opened)
         self._feed: Feed | None = None
         self._call_times = CallTimes()
         self._files: Sequence[str] = ()
@@ -138,7 +168,7 @@ class LiveSession(HostCallbacks):
     @property
     def is_waiting(self) -> bool:
         """Whether a question is open."""
-        return self._conversation is not None and bool(self._conversation.questions)
+        return self._conversation is not None and bool(self._conversation.questions.waiting)
 
     @property
     def is_used(self) -> bool:
@@ -146,13 +176,13 @@ class LiveSession(HostCallbacks):
         if self.is_busy or self.is_waiting or self.feed.is_watched:
             return True
         has_tasks = self._conversation is not None and bool(self._conversation.view.tasks)
-        return has_tasks or self._shell_commands.is_running
+        return has_tasks or self.shell_commands.is_running
 
     @property
     def is_saved(self) -> bool:
         """Whether closing it loses nothing: an empty session is not on disk, and neither are
         outputs of `!` that go with the next message."""
-        if self._conversation is None or self._shell_commands.recent_outputs:
+        if self._conversation is None or self.shell_commands.recent_outputs:
             return False
         return bool(len(self._conversation.driver.history))
 
@@ -195,7 +225,7 @@ class LiveSession(HostCallbacks):
         self._calls, session_id = self._next_calls, conversation.driver.session_id
         self.show_mode()
         if self._feed is None:
-            self._feed = Feed(session_id, self._build_state, self._find_seconds)
+            self._feed = Feed(session_id, self._build_state, self._call_times.find)
         elif self._feed.session_id != session_id:  # an empty one gets another id
             old_id = self._feed.session_id
             self._feed.restart(session_id)
@@ -205,9 +235,6 @@ class LiveSession(HostCallbacks):
 
     def start_switch(self) -> None:
         self.feed.refresh()  # no state can be built before the session is open again
-
-    def _find_seconds(self, call_id: str) -> float | None:
-        return self._call_times.find(call_id)
 
     def _build_state(self, version: int) -> PageState:
         conversation = self.conversation
@@ -220,7 +247,8 @@ class LiveSession(HostCallbacks):
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
         )
-        regions = render_regions(view, facts, self._number_questions(), self._calls)
+        questions = self.numbered.update(conversation.questions.waiting)
+        regions = render_regions(view, facts, questions, self._calls)
         return PageState(version, view.blocks, regions)
 
     def show_mode(self) -> None:
@@ -252,18 +280,6 @@ class LiveSession(HostCallbacks):
             return  # an empty session, or one that is closed meanwhile
         self.mark_changed()
 
-    def _number_questions(self) -> list[tuple[int, PendingQuestion]]:
-        """The open questions, each with a number that no other one ever had."""
-        known = {id(question): number for number, question in self._numbered}
-        numbered: list[tuple[int, PendingQuestion]] = []
-        for question in self.conversation.questions:
-            number = known.get(id(question), 0)
-            if not number:
-                self._last_question = number = self._last_question + 1
-            numbered.append((number, question))
-        self._numbered = numbered
-        return numbered
-
     def mark_changed(self) -> None:
         if self._feed is not None and self._conversation is not None:
             self._feed.mark_changed()
@@ -292,31 +308,14 @@ class LiveSession(HostCallbacks):
         before the tab knew that it had arrived, is sent once."""
         if message_id in self._received:
             return
-        self.conversation.submit(self._shell_commands.attach_outputs(item))
+        self.conversation.submit(self.shell_commands.attach_outputs(item))
         self._received[message_id] = None
         if len(self._received) > MAX_REMEMBERED_MESSAGES:
             self._received.popitem(last=False)
 
-    def run_shell_command(self, command: str) -> None:
-        self._shell_commands.start(command)
-
-    def find_question(self, number: int) -> PendingQuestion | None:
-        """An open question; None if it was answered, perhaps in another tab."""
-        return dict(self._number_questions()).get(number)
-
     def interrupt(self) -> None:
-        if not self._shell_commands.stop():
+        if not self.shell_commands.stop():
             self.conversation.interrupt()
-
-    def add_command_question(self, question: Question) -> int:
-        """Keep the question of a command until it is answered, or the next one comes."""
-        self._last_question += 1
-        self._command_question = (self._last_question, question)
-        return self._last_question
-
-    def take_command_question(self, number: int) -> Question | None:
-        asked, self._command_question = self._command_question, None
-        return asked[1] if asked is not None and asked[0] == number else None
 
     async def complete(self, line: str, commands: Sequence[tuple[str, str]]) -> list[Completion]:
         """The completions of a line: commands after `/`, files of the folder after `@`."""

@@ -68,7 +68,7 @@ class HostCallbacks:
         self, conversation: Conversation, approval: PendingApproval
     ) -> Approval | Denial | None:
         """The decision on a call: of a child, or of any agent if the host runs the turns."""
-        return await conversation.ask_approval(approval)
+        return await conversation.questions.ask_approval(approval)
 
     async def ask_user(
         self, conversation: Conversation, question: ModelQuestion

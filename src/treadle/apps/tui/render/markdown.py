@@ -26,17 +26,19 @@ if TYPE_CHECKING:
 
 CONSOLE = Console(file=StringIO(), width=80, force_terminal=False)
 MIN_WIDTH = 4
+_TIGHT_BLOCKS = ("bullet_list", "ordered_list", "table", "hr")  # no blank line before them
 
 
 def render_markdown(source: str, width: int, palette: Palette) -> list[Text]:
     """The lines of a piece of Markdown; a piece from inside a list keeps its indentation."""
     width = max(width, MIN_WIDTH)
-    indent = _measure_indent(source)
+    depths = [len(line) - len(line.lstrip(" ")) for line in source.split("\n") if line.strip()]
+    indent = min(depths, default=0)
     room = max(width - indent, MIN_WIDTH)
-    tree = _parse(source if not indent else _dedent(source, indent))
+    tree = _parse("\n".join(line[indent:] for line in source.split("\n")))
     lines: list[Text] = []
     for number, node in enumerate(tree.children):
-        if number and not _is_tight(node):
+        if number and node.type not in _TIGHT_BLOCKS:
             lines.append(Text())
         lines += _render_block(node, room, palette)
     return _add_prefix(lines, " " * indent) if indent else lines
@@ -88,7 +90,9 @@ def _render_block(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Te
         case "blockquote":
             return _add_prefix(_render_children(node, width - 2, palette), "▏ ", palette.faint)
         case "fence" | "code_block":
-            return highlight_code(node.content.rstrip("\n"), _parse_language(node.info), palette)
+            return highlight_code(
+                node.content.rstrip("\n"), (node.info.split() or [""])[0], palette
+            )
         case "hr":
             return [Text("─" * min(width, 24), palette.faint)]
         case "table":
@@ -212,26 +216,8 @@ def _parse(source: str) -> SyntaxTreeNode:
     return SyntaxTreeNode(_make_parser().parse(source))
 
 
-def _is_tight(node: SyntaxTreeNode) -> bool:
-    """Lists, tables and rules follow the previous paragraph without a blank line."""
-    return node.type in ("bullet_list", "ordered_list", "table", "hr")
-
-
-def _measure_indent(source: str) -> int:
-    depths = [len(line) - len(line.lstrip(" ")) for line in source.split("\n") if line.strip()]
-    return min(depths, default=0)
-
-
-def _dedent(source: str, indent: int) -> str:
-    return "\n".join(line[indent:] for line in source.split("\n"))
-
-
 def _add_prefix(rows: Sequence[Text], prefix: str, style: Style | None = None) -> list[Text]:
     return [styled_prefix(prefix, style) + line for line in rows]
-
-
-def _parse_language(info: str) -> str:
-    return info.split()[0] if info.strip() else ""
 
 
 @cache

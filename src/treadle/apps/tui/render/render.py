@@ -17,7 +17,6 @@ from rich.text import Text
 from treadle.apps.conversation.block_text import format_activity, format_call_title, is_diff
 from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.first_screen import (
-    Fact,
     FirstScreen,
     describe_session,
     list_facts,
@@ -328,10 +327,16 @@ def render_first_screen(
 ) -> list[Text]:
     """The lines, at most as many and as wide as the size says."""
     width, rows = size
-    facts = [_render_fact(fact, palette) for fact in list_facts(screen, session)]
-    groups = [facts, _render_sessions(screen, palette), _render_ideas(screen, palette)]
+    facts = [
+        styled_prefix(f"{fact.label:{_LABEL_WIDTH}}", palette.faint).append(
+            fact.text, palette.warning if fact.is_warning else palette.plain
+        )
+        for fact in list_facts(screen, session)
+    ]
+    ideas = [styled_prefix("  › ", palette.accent).append(idea) for idea in screen.ideas]
+    groups = [facts, _render_sessions(screen, palette), [Text("try", palette.faint), *ideas]]
     # A group is shown whole or not at all; the facts as far as they fit.
-    while len(groups) > 1 and _count_rows(groups) > rows:
+    while len(groups) > 1 and sum(len(one) + 1 for one in groups if one) - 1 > rows:
         groups.pop()
     lines: list[Text] = []
     for group in groups:
@@ -339,15 +344,6 @@ def render_first_screen(
     for line in lines:
         line.truncate(max(width, 1), overflow="ellipsis")
     return [*lines[:rows], Text()] if rows > 0 else []
-
-
-def _count_rows(groups: list[list[Text]]) -> int:
-    return sum(len(group) + 1 for group in groups if group) - 1
-
-
-def _render_fact(fact: Fact, palette: Palette) -> Text:
-    style = palette.warning if fact.is_warning else palette.plain
-    return styled_prefix(f"{fact.label:{_LABEL_WIDTH}}", palette.faint).append(fact.text, style)
 
 
 def _render_sessions(screen: FirstScreen, palette: Palette) -> list[Text]:
@@ -359,8 +355,3 @@ def _render_sessions(screen: FirstScreen, palette: Palette) -> list[Text]:
         title, details = describe_session(one)
         lines.append(line.append(title).append(f"  {details}", palette.faint))
     return lines
-
-
-def _render_ideas(screen: FirstScreen, palette: Palette) -> list[Text]:
-    heading = Text("try", palette.faint)
-    return [heading, *(styled_prefix("  › ", palette.accent).append(i) for i in screen.ideas)]

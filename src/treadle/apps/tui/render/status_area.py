@@ -157,16 +157,12 @@ def _justify(left: Sequence[Text], right: Sequence[Text], width: int) -> Text | 
 
 def _list_places(info: StatusInfo) -> list[str]:
     """The folder with its branch, and shorter forms of it."""
-    path, name = _shorten_path(info.folder), info.folder.name
+    path, name = shorten_home(info.folder), info.folder.name
+    path = path if cell_len(path) <= 40 else "…" + path[-39:]
     names = [path, name] if name and name != path else [path]
     end = [f"…{name[-9:]}"] if len(name) > 10 else []
     branches = [f"{one} ({info.branch})" for one in names] if info.branch else []
     return [*branches, *names, *end]
-
-
-def _shorten_path(folder: Path) -> str:
-    text = shorten_home(folder)
-    return text if cell_len(text) <= 40 else "…" + text[-39:]
 
 
 def _collapse_whitespace(text: str) -> str:

@@ -87,13 +87,9 @@ def _has_progress(environ: Mapping[str, str]) -> bool:
     program = _find_program(environ)
     if program == "iterm.app":  # earlier versions show it as a notification
         version = environ.get("LC_TERMINAL_VERSION") or environ.get("TERM_PROGRAM_VERSION", "")
-        return _parse_version(version) >= (3, 6, 6)
+        return tuple(map(int, re.findall(r"\d+", version)[:3])) >= (3, 6, 6)
     vte = environ.get("VTE_VERSION", "")
     return program == "ghostty" or (vte.isdecimal() and int(vte) >= 8000)
-
-
-def _parse_version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
 def format_title(folder: str, state: str) -> str:

@@ -19,6 +19,8 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import NONE, THEME_NAMES, Palette, select_palette
 from treadle.apps.tui.terminal import background
 from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.apps.tui.widgets.prompt import PromptWidget
+from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.lib.files.search_path import find_program
 
 TIMEOUT_SECONDS = 2.0
@@ -49,6 +51,14 @@ class TerminalScreen(Frontend, App[int]):
     """The driver (input/keyboard.py) uses `terminal_status`."""
 
     palette: Palette
+
+    @property
+    def prompt(self) -> PromptWidget:
+        return self.query_one("#prompt", PromptWidget)
+
+    @property
+    def transcript(self) -> TranscriptWidget:
+        return self.query_one("#transcript", TranscriptWidget)
 
     def init_terminal(self, options: TerminalOptions) -> None:
         self.terminal_status = TerminalStatus(

@@ -50,7 +50,7 @@ class TourApp(TerminalApp):
             mode=self.session.permissions.mode,
             messages=sum(isinstance(item, UserItem) for item in history),
             is_busy=conversation.view.is_busy,
-            has_question=bool(conversation.questions),
+            has_question=bool(conversation.questions.waiting),
         )
 
     def _show_step(self) -> None:
@@ -70,7 +70,7 @@ class TourApp(TerminalApp):
 
     def action_end(self) -> None:
         """Leave at any moment: what stands in the prompt of a tour is not needed again."""
-        self._spawn(self._close(0))
+        self.start_task(self._close(0))
 
     def on_resize(self) -> None:  # Textual calls that of the base class, too
         self.call_later(self._show_step)

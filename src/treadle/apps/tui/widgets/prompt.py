@@ -89,7 +89,7 @@ class PromptWidget(VimTextArea):
         if (
             self._handle_search_key(event)
             or (has_chord and event.key == "ctrl+e" and self._open_editor())
-            or self._handle_help_key(event)
+            or (event.character == "?" and not self.text and self.show_keys())
             or self.handle_vim_key(event)
             or self._handle_key(event.key)
         ):
@@ -159,9 +159,6 @@ class PromptWidget(VimTextArea):
     def _open_editor(self) -> bool:
         self.post_message(self.EditorRequested())
         return True
-
-    def _handle_help_key(self, event: events.Key) -> bool:
-        return event.character == "?" and not self.text and self.show_keys()
 
     # --- search in the history -----------------------------------------------------------
 

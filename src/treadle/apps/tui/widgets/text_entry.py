@@ -8,8 +8,8 @@ from textual import events
 from textual.message import Message
 
 from treadle.apps.conversation.attachments import Attachments
-from treadle.apps.tui.widgets.ordered_text_area import OrderedTextArea
 from treadle.apps.tui.widgets.prompt import MAX_EDITED_CHARS, MAX_EDITED_LINES, NEW_LINE_KEYS
+from treadle.apps.tui.widgets.vim_text_area import OrderedTextArea
 
 
 class TextEntry(OrderedTextArea):
@@ -25,9 +25,9 @@ class TextEntry(OrderedTextArea):
     """
 
     class Submitted(Message):
-        def __init__(self, text: str | None) -> None:
+        def __init__(self, value: str | None) -> None:
             super().__init__()
-            self.text = text
+            self.value = value
 
     class EditorRequested(Message):
         """The user wants to edit the text in an editor."""

@@ -1,14 +1,31 @@
-"""A text area with vim keys, if they are switched on; vim/vim_keys.py decides what a key does."""
+"""Text areas: one that handles its keys in order, and one with vim keys, if they are switched on.
+
+vim/vim_keys.py decides what a key does. Used by prompt.py and text_entry.py.
+"""
 
 from __future__ import annotations
 
 import msgspec
 from textual import events
 from textual.message import Message
+from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
 from treadle.apps.tui.vim.vim_keys import VimState, press
-from treadle.apps.tui.widgets.ordered_text_area import OrderedTextArea
+
+
+class OrderedTextArea(TextArea):
+    """Textual's text area inserts a letter at once, but a key with a binding, such as backspace,
+    travels up to the app first. Of keys that arrive together, over a slow line or in a busy moment,
+    the letters would come before the backspace that was typed before them."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
 
 
 class VimTextArea(OrderedTextArea):

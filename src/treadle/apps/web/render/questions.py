@@ -12,8 +12,8 @@ from treadle.apps.conversation.approval_text import (
     open_network,
 )
 from treadle.apps.conversation.choices import ModelQuestion
-from treadle.apps.conversation.conversation import PendingQuestion
 from treadle.apps.conversation.diff_rows import count_changes
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.pages.code import highlight_code, render_diff
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.markdown import markdown_to_html

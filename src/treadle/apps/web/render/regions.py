@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.apps.conversation.block_text import format_activity, format_call_title
-from treadle.apps.conversation.conversation import PendingQuestion
+from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.state.blocks import (
     IDLE,
     ChildProgress,
