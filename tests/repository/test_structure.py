@@ -19,7 +19,7 @@ MAX_FUNCTION_LINES = 80
 MAX_CLASS_METHODS = 30
 MAX_FOLDER_ENTRIES = 20
 # pydantic is imported only for a type that is pydantic's.
-LIB_IMPORTS = {"treadle", "msgspec", "tree_sitter", "tree_sitter_bash", "pydantic"}
+LIB_IMPORTS = {"treadle", "msgspec", "tree_sitter", "tree_sitter_bash", "httptools", "pydantic"}
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
