@@ -446,7 +446,7 @@ async def test_undo_asks_about_files_that_changed_while_only_a_background_comman
     agent, doubtful = ran.out.split("Some of these changes may be yours. Undo will:\n")
     assert agent == "The agent changed these files. Undo will:\n  delete sure\n"
     for line, name in zip(doubtful.splitlines(), ("behind", "mine"), strict=True):
-        assert line.startswith(f"  delete {name} (it changed while [bash: cat {tmp_path}")
+        assert line.startswith(f"  delete {name} (it changed while [bash: cat /")
         assert line.endswith(" ran in the background)")
     assert "nothing was changed; add --yes" in ran.err
     ran = await run(None, "undo", "--include", "behind")
