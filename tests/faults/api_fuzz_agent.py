@@ -161,8 +161,11 @@ class FuzzTool(BaseTool):
         self, arguments: dict[str, Any], evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
         await self._world.pass_steps(2)
-        keys = [one.name for one in self._world.ledger.read("effect")]
-        return ProbeResult("done" if evidence.get("key") in keys else "not_done", "looked it up")
+        # A damaged log has no evidence: as a tool that compares a file, it looks for what it does.
+        effects = self._world.ledger.read("effect")
+        keys, amounts = [one.name for one in effects], [one.amount for one in effects]
+        is_done = evidence.get("key") in keys or arguments.get("amount") in amounts
+        return ProbeResult("done" if is_done else "not_done", "looked it up")
 
 
 def make_tools(world: World) -> list[FuzzTool]:

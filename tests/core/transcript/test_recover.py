@@ -25,7 +25,7 @@ from treadle.core.transcript.entries import (
     TurnEnded,
     UsageRecorded,
 )
-from treadle.core.transcript.pending import Rest, pending
+from treadle.core.transcript.pending import Rest, RunTools, pending
 from treadle.core.transcript.recover import recover, recover_fork
 from treadle.core.transcript.state import SessionState, apply, find_differences, fold_entries
 from treadle.core.transcript.usage import Usage
@@ -111,3 +111,14 @@ def test_a_rewind_brings_back_the_view_before_the_turn():
     assert later.transcript == before.transcript
     assert [start.turn_id for start in later.turn_starts] == ["turn-1"]
     assert find_differences(before, later) == ["turns", "view_changes"]
+
+
+def test_calls_that_a_repair_renames_are_not_run_as_if_they_were_new():
+    """An earlier reply of a damaged log has the same id: the open calls get others."""
+    earlier = [ItemAdded(AssistantItem((ToolCall("b", "pay", "{}"),))), ItemAdded(PAID), ANSWER]
+    begun = Intent("b", "pay", "k", "irreversible")
+    state = state_of(*ASKED, *earlier, ItemAdded(to_user_item("again")), CALLS, begun)
+    state = fold_entries(recover(state), state)
+    move = pending(state.transcript)
+    assert isinstance(move, RunTools)
+    assert {call.id for call in move.calls} <= set(state.intents)
