@@ -36,7 +36,7 @@ from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.anthropic.encoding import ATTACHED_LABEL, AnthropicEncoder
 from treadle.models.provider_base.encoding import encode_transcript
-from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.testing.provider import FakeCall, ProviderServer
 from treadle.testing.provider import FakeReply as Played
 

@@ -24,7 +24,7 @@ from treadle.models.anthropic.decoding import AnthropicDecoder
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_responses.decoding import ResponsesDecoder
 from treadle.models.provider_base.codec import DecodeFailed, Decoder
-from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.testing.provider import FakeReply, ProviderServer
 
 CARD = ModelCard("acme/m", input_price=1.0, output_price=1.0)

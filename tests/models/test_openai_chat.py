@@ -51,7 +51,7 @@ from treadle.core.transcript import (
 from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, ChatDecoder
 from treadle.models.openai_chat.model import ChatCodec, OpenAIChat
 from treadle.models.provider_base.codec import DecodeFailed
-from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.models.provider_base.openai_common import OpenAIAccount
 from treadle.models.provider_base.quirks import SERVERS
 from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer

@@ -45,7 +45,7 @@ from treadle.models.catalog import card_for
 from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL, ResponsesDecoder
 from treadle.models.openai_responses.encoding import encode_responses_body
 from treadle.models.openai_responses.model import OpenAIResponses, ResponsesCodec
-from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.models.provider_base.openai_common import OpenAIAccount
 from treadle.models.provider_base.quirks import OPENAI
 from treadle.testing.provider import FakeCall, ProviderFault, ProviderServer

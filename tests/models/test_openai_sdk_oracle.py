@@ -20,7 +20,7 @@ from treadle.models.openai_responses.decoding import (
     ResponsesDecoder,
 )
 from treadle.models.provider_base.codec import Decoder
-from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.error_map import ProviderInfo
 
 WHO = ProviderInfo("openai", "m")
 CARD = ModelCard("openai/m")

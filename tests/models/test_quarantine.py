@@ -39,7 +39,7 @@ from treadle.core.transcript import (
 )
 from treadle.core.transcript.entries import UsageRecorded
 from treadle.models.anthropic import Anthropic
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     ProviderInfo,
     map_error_body,
 )

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from tests.permissions.test_prefix_rules import OTHER_CODE, make_rules
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall
 from treadle.permissions.modes import PermissionMode
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.rule_cases import CaseSetup, RuleCase, read_cases, run_cases
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
 from treadle.tools.builtin import describe_access
 
 HERE = Path(__file__).parent

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall
 from treadle.permissions.modes import PermissionMode
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
 
 READS = [
     "git status", "git status -s", "git diff", "git diff --stat", "git log -p", "git show",

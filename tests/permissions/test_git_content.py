@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.modes import PermissionMode
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.verdict import PermissionEvaluator
 
 PRINTING = """

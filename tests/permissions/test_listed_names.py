@@ -3,8 +3,8 @@
 import pytest
 
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.verdict import PermissionEvaluator
 
 

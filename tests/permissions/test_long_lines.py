@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.suggestions import suggest_rules
 from treadle.permissions.verdict import PermissionEvaluator
 

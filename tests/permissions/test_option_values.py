@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall
 from treadle.permissions.policy import build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
 from treadle.permissions.verdict import PermissionEvaluator
 
 ALLOWED = ["pytest", "npm test", "cargo test", "go test", "make test", "python3 -m pytest", "tsc"]

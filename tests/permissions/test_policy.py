@@ -6,10 +6,10 @@ from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.lib.files.file_view import MAX_DIR_ENTRIES
 from treadle.permissions.backtest import run_backtest
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules import RuleSet, parse_rule
 from treadle.permissions.ruleset.rules_file import parse_rules, read_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.suggestions import suggest_rules
 from treadle.permissions.verdict import PermissionEvaluator
 from treadle.tools.builtin import describe_access

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from treadle.core.contracts.tool import Access
+from treadle.permissions.findings import PolicyCall, PolicyContext, PolicyRuling
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyRuling
 from treadle.permissions.verdict import PermissionEvaluator
 
 OTHER_CODE = {

@@ -8,10 +8,10 @@ import pytest
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
+from treadle.permissions.findings import PolicyContext
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules import InvalidRule, parse_rule
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyContext
 from treadle.tools.builtin import describe_access
 
 SPEC = ToolSpec("bash", "", {})

@@ -36,7 +36,7 @@
         └── MissingExtra           a feature needs packages that are not installed
 
 A message says what happened, to what, and what to do next. Models translate the errors of their
-provider to these (models/provider_base/error_mapping.py); only models raise ModelError.
+provider to these (models/provider_base/error_map.py); only models raise ModelError.
 """
 
 from __future__ import annotations

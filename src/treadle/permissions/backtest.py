@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.ruleset.rules import Rule
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.verdict import PermissionEvaluator
 
 PastDecision = Literal["allowed", "approved", "denied"]  # by a rule, by the user, by either

@@ -28,10 +28,10 @@ from treadle.lib.files.protected_paths import (
     fold_case,
 )
 from treadle.lib.shell.ast import SearchFilter
+from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
 from treadle.permissions.hard_links import HardLinks
 from treadle.permissions.ruleset.path_patterns import PathPattern
 from treadle.permissions.ruleset.rules import FileRules, Outcome, Rule
-from treadle.permissions.ruling import FindingKind, PolicyContext, PolicyFinding
 
 AccessMode = Literal["read", "write"]
 _NO_FILTER = SearchFilter()

@@ -32,8 +32,8 @@ from treadle.lib.shell.analysis.git_files import is_selected
 from treadle.lib.shell.analysis.programs import list_values
 from treadle.lib.shell.ast import Word
 from treadle.permissions.file_evaluator import FileEvaluator
+from treadle.permissions.findings import PolicyFinding
 from treadle.permissions.ruleset.rules import Rule
-from treadle.permissions.ruling import PolicyFinding
 from treadle.permissions.tracked_files import TrackedFile, TrackedFiles
 
 _PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)

@@ -13,8 +13,8 @@ from typing import Literal, cast
 
 from msgspec.structs import replace
 
+from treadle.permissions.findings import PolicyCall, PolicyRuling
 from treadle.permissions.ruleset.rules import normalize_tool_name
-from treadle.permissions.ruling import PolicyCall, PolicyRuling
 from treadle.permissions.verdict import stays_sandboxed
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]

@@ -17,9 +17,9 @@ from treadle.lib.shell.analysis.options import list_option_values
 from treadle.lib.shell.analysis.programs import list_values
 from treadle.lib.shell.ast import NO_CD, CdPaths, Effects, SearchFilter, SimpleCommand, Word
 from treadle.permissions.file_evaluator import AccessMode, FileEvaluator
+from treadle.permissions.findings import PolicyFinding
 from treadle.permissions.git_evaluator import GitEvaluator
 from treadle.permissions.ruleset.command_patterns import CommandPattern
-from treadle.permissions.ruling import PolicyFinding
 
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls

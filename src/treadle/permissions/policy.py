@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.errors import error_text
 from treadle.lib.files.file_view import CachedFileSystemView
+from treadle.permissions.findings import PolicyCall, PolicyContext, PolicyRuling
 from treadle.permissions.modes import EDIT_MODES, PermissionMode, apply_mode, choose_narrower
 from treadle.permissions.risks import list_risks
 from treadle.permissions.ruleset.rules import InvalidRule, RuleSet, normalize_tool_name, parse_rule
-from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyRuling
 from treadle.permissions.suggestions import suggest_rules
 from treadle.permissions.verdict import PermissionEvaluator, stays_sandboxed
 

@@ -18,7 +18,7 @@ from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.word_set import word_set
-from treadle.permissions.ruling import PolicyContext
+from treadle.permissions.findings import PolicyContext
 
 _DELETING = word_set("rm rmdir unlink shred")
 _OTHER_USER = word_set("sudo doas su pkexec runuser")

@@ -24,11 +24,11 @@ from treadle.core.contracts.tool import Access
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.files.file_view import FileSystemView
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.modes import PermissionMode
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules import InvalidRule
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.suggestions import suggest_rules
 from treadle.permissions.trust import (
     TrustStore,

@@ -13,10 +13,10 @@ from treadle.lib.shell.ast import SHELLS, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.word_set import word_set
 from treadle.permissions.file_evaluator import FileEvaluator
+from treadle.permissions.findings import PolicyCall, PolicyContext, PolicyFinding, PolicyRuling
 from treadle.permissions.ruleset.command_patterns import parse_command_pattern
 from treadle.permissions.ruleset.domains import parse_url_target
 from treadle.permissions.ruleset.rules import Rule, normalize_tool_name, parse_rule
-from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyFinding, PolicyRuling
 from treadle.permissions.verdict import PermissionEvaluator
 
 # Subcommands that build, check or show: suggested with any arguments. Commands that publish,

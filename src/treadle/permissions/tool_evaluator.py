@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from treadle.core.contracts.tool import FileAccess
 from treadle.permissions.file_evaluator import FileEvaluator
+from treadle.permissions.findings import PolicyCall, PolicyFinding
 from treadle.permissions.ruleset.domains import UrlTarget, parse_url_target
 from treadle.permissions.ruleset.rules import (
     READ_TOOLS,
@@ -17,7 +18,6 @@ from treadle.permissions.ruleset.rules import (
     RuleSet,
     SandboxPattern,
 )
-from treadle.permissions.ruling import PolicyCall, PolicyFinding
 
 SEARCH_TOOLS = READ_TOOLS - {"read"}
 # Tools without effects of their own: the policy decides on each call that follows from them.

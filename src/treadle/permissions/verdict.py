@@ -32,6 +32,7 @@ from treadle.permissions.command_checks import (
     has_invisible_chars,
 )
 from treadle.permissions.file_evaluator import FileEvaluator
+from treadle.permissions.findings import PolicyCall, PolicyContext, PolicyFinding, PolicyRuling
 from treadle.permissions.listed_names import (
     find_search_of_listed,
     is_found_name,
@@ -51,7 +52,6 @@ from treadle.permissions.ruleset.rules import (
     RuleSet,
     normalize_tool_name,
 )
-from treadle.permissions.ruling import PolicyCall, PolicyContext, PolicyFinding, PolicyRuling
 from treadle.permissions.tool_evaluator import (
     evaluate_files,
     evaluate_sandbox_request,

@@ -1,4 +1,4 @@
-"""What commits have, whoever wrote the object files."""
+"""What commits have, read from object files that any program may have written."""
 
 import os
 import time

@@ -9,8 +9,8 @@ from tests.patience import PATIENCE
 from treadle.core.contracts.tool import Access
 from treadle.lib.shell.ast import SimpleCommand
 from treadle.lib.shell.syntax.parser import parse_command
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall, PolicyContext
 from treadle.permissions.verdict import PermissionEvaluator
 
 

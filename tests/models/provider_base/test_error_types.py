@@ -18,7 +18,7 @@ from treadle.core.errors import (
     RateLimited,
     UnknownModel,
 )
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     ProviderInfo,
     map_response_error,
     map_stream_error,

@@ -24,7 +24,7 @@ from treadle.core.errors import (
 )
 from treadle.core.transcript import Transcript, to_user_item
 from treadle.models.anthropic import Anthropic
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     PREVIOUS_RESPONSE_LOST,
     ProviderInfo,
     map_response_error,

@@ -9,7 +9,7 @@ from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.core.transcript import Transcript, to_user_item
 from treadle.models import Recorded, Scripted
-from treadle.models.provider_base.error_mapping import ProviderInfo, map_response_error
+from treadle.models.provider_base.error_map import ProviderInfo, map_response_error
 from treadle.models.registry import Alias, Aliases, model, resolve_full_name
 
 

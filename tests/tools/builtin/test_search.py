@@ -6,9 +6,9 @@ import pytest
 
 from tests.tools.builtin.helpers import Hands, failed, hands, plain
 from tests.workspace.helpers import needs_bubblewrap
+from treadle.permissions.findings import PolicyContext
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyContext
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.builtin.search import ripgrep
 from treadle.tools.builtin.session_memory import FindDenied

@@ -12,9 +12,9 @@ from tests.tools.builtin.helpers import failed, hands, plain
 from tests.workspace.helpers import BOTH, needs_bubblewrap
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import Access, ToolSpec
+from treadle.permissions.findings import PolicyContext
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyContext
 
 
 def start(command: str, **more: Any) -> tuple[str, dict[str, Any]]:

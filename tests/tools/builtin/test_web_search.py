@@ -13,9 +13,9 @@ from tests.tools.builtin.test_web_fetch import answer, server
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.core.errors import ConfigError
+from treadle.permissions.findings import PolicyContext
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyContext
 
 NAMES = (*ALL, "web_search")
 FOUND = {

@@ -17,10 +17,10 @@ from treadle.apps.settings.folder_rules import load_rules
 from treadle.core.transcript import AssistantItem, ToolCall
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
 from treadle.permissions.backtest import BacktestResult, PastDecision, run_backtest
+from treadle.permissions.findings import PolicyCall
 from treadle.permissions.policy import build_policy_context
 from treadle.permissions.ruleset.rules import Rule
 from treadle.permissions.ruleset.rules_file import parse_rules
-from treadle.permissions.ruling import PolicyCall
 from treadle.sessions.library import Library
 from treadle.tools.builtin import describe_access
 from treadle.tools.late_tools import unwrap_call

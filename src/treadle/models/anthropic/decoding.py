@@ -38,7 +38,7 @@ from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
 from treadle.models.anthropic.encoding import ATTACHED_LABEL, ORIGIN
 from treadle.models.provider_base.codec import DecodeFailed, build_usage, make_unique_call_id
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     UNREADABLE,
     ProviderInfo,
     incomplete_stream_error,

@@ -31,7 +31,7 @@ from treadle.models.effort_defaults import AUTO
 from treadle.models.provider_base.base_url import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     ProviderInfo,
     has_field,
     make_missing_key_error,

@@ -47,7 +47,7 @@ from treadle.models.openai_chat.chunks import (
     decode_odd_chunk,
 )
 from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     UNREADABLE,
     ProviderInfo,
     incomplete_stream_error,

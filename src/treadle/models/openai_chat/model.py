@@ -14,7 +14,7 @@ from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import locate_block
-from treadle.models.provider_base.error_mapping import has_field
+from treadle.models.provider_base.error_map import has_field
 from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,

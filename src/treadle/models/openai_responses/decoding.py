@@ -40,7 +40,7 @@ from treadle.models.openai_responses.stream_events import (
     decode_item,
 )
 from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     UNREADABLE,
     ProviderInfo,
     has_field,

@@ -22,7 +22,7 @@ from treadle.models.openai_responses.decoding import ResponsesDecoder, split_res
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
-from treadle.models.provider_base.error_mapping import PREVIOUS_RESPONSE_LOST
+from treadle.models.provider_base.error_map import PREVIOUS_RESPONSE_LOST
 from treadle.models.provider_base.http_model import EventBatch, HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from treadle.models.provider_base.error_mapping import UNREADABLE
+from treadle.models.provider_base.error_map import UNREADABLE
 from treadle.models.provider_base.lenient import decode_leniently
 from treadle.models.provider_base.openai_common import OpenAIUsage
 

@@ -21,7 +21,7 @@ from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.models.catalog import SEARCH_PRICE, compute_cost
-from treadle.models.provider_base.error_mapping import ProviderInfo
+from treadle.models.provider_base.error_map import ProviderInfo
 
 
 class EncodedRequest(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 Words decide only where a provider has no code for what it says. A row of them is the beginning of
 one provider's message, with its numbers: text of the user that an error quotes never begins one.
 All rows are tried, because a base URL may lead to a gateway or to another server. Pure; used by
-error_mapping.py, which reads the bodies and writes our messages.
+error_map.py, which reads the bodies and writes our messages.
 """
 
 from __future__ import annotations

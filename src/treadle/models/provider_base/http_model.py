@@ -26,7 +26,7 @@ from treadle.lib.http.sse import SSEReader
 from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.lib.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     find_refused_tool,
     has_field,
     map_stream_error,

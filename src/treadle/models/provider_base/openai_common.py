@@ -26,7 +26,7 @@ from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json_string
-from treadle.models.provider_base.error_mapping import (
+from treadle.models.provider_base.error_map import (
     ProviderInfo,
     make_missing_key_error,
     map_response_error,

@@ -45,7 +45,7 @@ ARGUMENTS = {
     "btw": "why?",
     "export": "out.md",
     "tasks": "t9",
-    "mcp": "nobody",
+    "mcp": "no-such-server",
     "agents": "stop 7",
 }
 # Their answers hold times and ages, or the commands of the host.

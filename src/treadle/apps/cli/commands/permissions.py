@@ -24,9 +24,9 @@ from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
+    from treadle.permissions.findings import PolicyFinding
     from treadle.permissions.modes import PermissionMode
     from treadle.permissions.ruleset.rules import RuleSet
-    from treadle.permissions.ruling import PolicyFinding
     from treadle.workspace.options import WorkspaceOptions
 
 _OK, _FAILED = exit_codes.SUCCESS, exit_codes.ERROR
@@ -142,9 +142,9 @@ def _explain(options: argparse.Namespace) -> int:
     import msgspec
 
     from treadle.apps.settings.folder_rules import load_rules
+    from treadle.permissions.findings import PolicyCall
     from treadle.permissions.policy import RulePolicy, build_policy_context
     from treadle.permissions.ruleset.rules_file import parse_rules
-    from treadle.permissions.ruling import PolicyCall
     from treadle.permissions.suggestions import suggest_rules
     from treadle.permissions.verdict import PermissionEvaluator
     from treadle.tools.builtin import describe_access

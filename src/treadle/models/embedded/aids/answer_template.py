@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.core.transcript.content import ToolCall
 from treadle.models.embedded import prompt_text as prompt
-from treadle.models.embedded.aids import failure_parsing
+from treadle.models.embedded.aids import check_output as failure_parsing
 from treadle.models.embedded.aids.tool_choice import CurrentTurn
 from treadle.models.embedded.small_toolset import SmallTool, to_short_call
 

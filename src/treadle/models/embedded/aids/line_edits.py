@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from treadle.models.embedded import prompt_text as prompt
-from treadle.models.embedded.aids import failure_parsing
+from treadle.models.embedded.aids import check_output as failure_parsing
 from treadle.models.embedded.grammar import quote_literal
 
 LINE_TOKENS = 80

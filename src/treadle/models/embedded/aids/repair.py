@@ -23,7 +23,8 @@ from treadle.core.transcript.content import Opaque, ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded import prompt_text as prompt
-from treadle.models.embedded.aids import failure_parsing, line_edits
+from treadle.models.embedded.aids import check_output as failure_parsing
+from treadle.models.embedded.aids import line_edits
 from treadle.models.embedded.aids.line_edits import FileRewrite, SourceLine
 from treadle.models.embedded.server import CompletionChunk, LlamaServer
 from treadle.models.embedded.small_toolset import SmallTool

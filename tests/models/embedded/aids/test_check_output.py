@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.models.embedded.aids import failure_parsing
+from treadle.models.embedded.aids import check_output as failure_parsing
 
 UNITTEST = """\
 F.
