@@ -13,9 +13,9 @@ from pathlib import Path
 from tests.apps.program import finish, run, start
 from tests.workspace.helpers import alive, gone, marker
 from treadle.apps.console import exit_codes
-from treadle.core.transcript.entries import Suspended
+from treadle.core.transcript.entries import Suspended, WakeCondition
 from treadle.sessions import Library
-from treadle.sessions.suspend import suspend_turn, wake_at
+from treadle.sessions.suspend import suspend_turn
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 LAST = FakeReply("That is all.")
@@ -115,7 +115,7 @@ async def test_a_rate_limit_whose_time_has_come_is_resumed_and_only_then():
         assert (ran.code, early.code, len(server.requests)) == (75, 75, 1)
         journal = Library().resume(session).journal
         await suspend_turn(
-            journal, Suspended("turn-1", "rate_limit", wake_at(1.0))
+            journal, Suspended("turn-1", "rate_limit", WakeCondition("time", at=1.0))
         )  # an hour has passed
         await journal.aclose()
         late = await run(server, "resume", "--suspended")

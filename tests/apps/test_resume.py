@@ -266,9 +266,9 @@ async def test_a_long_rate_limit_waits_on_disk_until_its_time_has_come():
 
 
 async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
-    from treadle.core.transcript.entries import Suspended
+    from treadle.core.transcript.entries import Suspended, WakeCondition
     from treadle.sessions import Library
-    from treadle.sessions.suspend import suspend_turn, wake_at
+    from treadle.sessions.suspend import suspend_turn
 
     Path("there").mkdir()
     async with ProviderServer([bash("touch here"), LAST]) as server:
@@ -277,7 +277,9 @@ async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
         )
         session = (await finish(process)).lines[0]["session_id"]
         journal = Library().resume(session).journal
-        await suspend_turn(journal, Suspended("turn-1", "rate_limit", wake_at(1.0)))
+        await suspend_turn(
+            journal, Suspended("turn-1", "rate_limit", WakeCondition("time", at=1.0))
+        )
         await journal.aclose()
         ran = await run(server, "resume", "--suspended")
         assert (

@@ -28,7 +28,7 @@ from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import ForkPoint
 from treadle.sessions.search import search
 from treadle.sessions.summaries import summarize_session
-from treadle.sessions.suspend import is_due, list_suspended, suspend_turn, wake_at
+from treadle.sessions.suspend import is_due, list_suspended, suspend_turn
 from treadle.testing.faulty_files import FaultyFiles, FileFault
 
 
@@ -196,7 +196,9 @@ async def test_a_parked_turn_waits_and_the_next_process_goes_on_there(
     journal = library.create(folder)
     journal.append(TurnBegan("turn-1"))
     journal.append(said("go"))
-    await suspend_turn(journal, Suspended("turn-1", "rate_limit", wake_at(1000.0), "429"))
+    await suspend_turn(
+        journal, Suspended("turn-1", "rate_limit", WakeCondition("time", at=1000.0), "429")
+    )
     await journal.aclose()
     (one,) = list_suspended(library, now=999.0)
     assert (one.summary.id, one.is_due, one.entry.reason) == (

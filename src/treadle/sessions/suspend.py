@@ -35,11 +35,6 @@ async def suspend_turn(store: Store, entry: Suspended) -> None:
     await store.flush()
 
 
-def wake_at(timestamp: float) -> WakeCondition:
-    """Wake at this time, in seconds since 1970."""
-    return WakeCondition("time", at=timestamp)
-
-
 def is_due(wake: WakeCondition, *, now: float | None = None) -> bool:
     """Whether the condition is met. Answers and budgets come from the user, so never by itself."""
     match wake.on:

@@ -19,6 +19,7 @@ from treadle.core.contracts.model import (
     AdmitProbe,
     Model,
     ModelCard,
+    ModelEvent,
     ModelNotified,
     ModelRequest,
     ModelTextDelta,
@@ -309,29 +310,27 @@ class ModelCaller:
             self._emitter.emit(events.PartBegan, kind)
         return kind
 
-    def _handle_event(self, event: object, announced: _AnnouncedCalls) -> None:
-        match event:
-            case ModelToolCallDelta():
-                self._emitter.emit(events.ToolCallDelta, event.id, event.text)
-            case ModelToolCallBegan():
-                self._has_streamed = True
-                self._emitter.emit(events.ToolCallBegan, event.id, event.name)
-            case ModelToolCallRequested():
-                self._has_streamed = True
-                call = announced.add(event.call)
-                self._emitter.emit(events.ToolCallRequested, call)
-                if self._eager is not None:
-                    self._eager.schedule(call)
-            case ModelUsageUpdated():
-                self._attempt_usage = add_cost(event.usage, self.model.card)
-            case PartQuarantined():
-                self._quarantine |= {(event.position, event.part)}
-                if self._eager is not None:
-                    self._session.quarantine_part(event)
-            case ModelNotified():
-                self._emitter.emit(events.Notified, event.text)
-            case _:
-                pass
+    def _handle_event(self, event: ModelEvent, announced: _AnnouncedCalls) -> None:
+        kind, emit = type(event), self._emitter.emit
+        if kind is ModelToolCallDelta:
+            emit(events.ToolCallDelta, event.id, event.text)  # type: ignore[union-attr]
+        elif kind is ModelToolCallBegan:
+            self._has_streamed = True
+            emit(events.ToolCallBegan, event.id, event.name)  # type: ignore[union-attr]
+        elif kind is ModelToolCallRequested:
+            self._has_streamed = True
+            call = announced.add(event.call)  # type: ignore[union-attr]
+            emit(events.ToolCallRequested, call)
+            if self._eager is not None:
+                self._eager.schedule(call)
+        elif isinstance(event, ModelUsageUpdated):
+            self._attempt_usage = add_cost(event.usage, self.model.card)
+        elif isinstance(event, PartQuarantined):
+            self._quarantine |= {(event.position, event.part)}
+            if self._eager is not None:
+                self._session.quarantine_part(event)
+        elif isinstance(event, ModelNotified):
+            emit(events.Notified, event.text)
 
     def _discard_partial(self) -> None:
         if self._has_streamed:

@@ -61,7 +61,7 @@ class RequestKeys:
 
     def __init__(self) -> None:
         self._last: tuple[object, ...] = ()
-        self._checksum = 0
+        self._checksum = ""
 
     def make_key(
         self, request: ModelRequest, quarantine: frozenset[tuple[int, int]], model: str
@@ -79,6 +79,7 @@ class RequestKeys:
         if content != self._last:  # cheap while they are the same objects
             self._last = content
             tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
-            self._checksum = crc32(ascii((*content[2:5], tools, sorted(quarantine))).encode())
-            self._checksum = crc32(ascii((request.system, model)).encode(), self._checksum)
-        return f"{request.idempotency_key}/{self._checksum:08x}"
+            checksum = crc32(ascii((*content[2:5], tools, sorted(quarantine))).encode())
+            checksum = crc32(ascii((request.system, model)).encode(), checksum)
+            self._checksum = f"{checksum:08x}"
+        return f"{request.idempotency_key}/{self._checksum}"

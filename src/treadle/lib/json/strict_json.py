@@ -26,6 +26,13 @@ class NotStrict(ValueError):
 
 def decode_strictly(text: str) -> Any:
     """The value. ValueError if the text is not JSON, NotStrict if its meaning is not certain."""
+    if len(text) <= _MAX_DIGITS and '": ' not in text:  # most likely as msgspec writes it
+        try:
+            value = msgspec.json.decode(text)
+            if msgspec.json.encode(value).decode() == text:  # no key is there twice
+                return value
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+            pass  # the decoder says what is wrong
     decoder = _get_decoder()
     value, end = decoder.raw_decode(text.lstrip(_SPACES))
     return value if end == len(text) else decoder.decode(text)  # spaces, or more than one value
