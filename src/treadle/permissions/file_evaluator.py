@@ -17,7 +17,6 @@ from treadle.lib.files.file_view import (
     NULL_DEVICE,
     FileSystemView,
     ResolvedPath,
-    find_secret_part,
     is_inside,
 )
 from treadle.lib.files.protected_paths import (
@@ -27,6 +26,7 @@ from treadle.lib.files.protected_paths import (
     find_protected_part,
     fold_case,
 )
+from treadle.lib.files.secret_files import find_secret_part, is_searched_secret, list_secrets
 from treadle.lib.shell.ast import SearchFilter
 from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
 from treadle.permissions.hard_links import HardLinks
@@ -86,9 +86,12 @@ class FileEvaluator:
         return None
 
     def find_denied(self, paths: Sequence[str]) -> list[str]:
-        """The files that the search tool may not read, also by other names (hard links)."""
-        patterns = self.rules.unsearchable
+        """The files that the search tool leaves out, also by other names (hard links): those that
+        a rule denies, and secrets that no rule allows."""
+        patterns, allow = self.rules.unsearchable, self.rules.by_tool["grep"].allow
         denied = {path for path in paths if any(p.forbids(path) for p in patterns)}
+        secret = filter(is_searched_secret, paths)
+        denied.update(path for path in secret if not self._is_allowed_secret(path, allow))
         get_identity = self._links.get_shared_identity
         shared = {i for p in patterns for i in self._links.find_identities(p)}
         shared.update(filter(None, map(get_identity, denied)))
@@ -127,12 +130,13 @@ class FileEvaluator:
         is_recursive: bool = False,
         tool: str = "",
         search: SearchFilter = _NO_FILTER,
+        hides_secrets: bool = False,
     ) -> PolicyFinding:
         """The finding on one path.
 
         `is_exact`: a rule contains the whole command. `is_recursive`: with everything below it,
         except what `search` leaves out. `tool`: the tool that reads it, since search tools have
-        rules of their own.
+        rules of their own. `hides_secrets`: it is read where secrets are hidden from searches.
         """
         if _CONTROL_CHARS.search(path):
             # A file name may contain a newline; other control characters attack the terminal.
@@ -161,7 +165,13 @@ class FileEvaluator:
         if resolved.special_kind:
             return _make_finding(subject, "ask", resolved, resolved.special_kind)
         if access == "read":
-            return self._evaluate_read(resolved, subject, rules.allow, is_exact)
+            found = self._evaluate_read(resolved, subject, rules.allow, is_exact)
+            leaves_out = self.context.tools_skip_denied if tool else hides_secrets
+            if not is_recursive or is_exact or leaves_out or found.outcome != "allow":
+                return found
+            below = self._find_secret_below(resolved.path, search, rules.allow)
+            reason = f"{below} is in it and may contain secrets"
+            return found if not below else _make_finding(subject, "ask", resolved, reason)
         protected = self._find_protected_child(resolved) if is_recursive else ""
         if protected:
             return _make_finding(subject, "ask", resolved, f"{protected} is in it and protected")
@@ -237,6 +247,19 @@ class FileEvaluator:
         """Another name below `path` of a file that a rule is about, if a search reads it; or ""."""
         relative = (file[len(path.rstrip("/")) + 1 :] for file in self.list_other_names(rule, path))
         return next((name for name in relative if not search.leaves_out(name)), "")
+
+    def _find_secret_below(
+        self, path: str, search: SearchFilter, allow: tuple[Rule, ...]
+    ) -> str:
+        """A secret that a search below `path` reads, and that no rule allows; or ""."""
+        secrets = list_secrets(self.file_system, path)
+        if secrets is None:
+            return "more than can be checked"
+        read = (name for name in secrets if not search.leaves_out(name))
+        return next((n for n in read if not self._is_allowed_secret(f"{path}/{n}", allow)), "")
+
+    def _is_allowed_secret(self, path: str, allow: tuple[Rule, ...]) -> bool:
+        return any(_allows_read(rule, path, find_secret_part(path)) for rule in allow)
 
     def _leaves_out_name(self, pattern: PathPattern, path: str, search: SearchFilter) -> bool:
         """Whether no file with the name in the pattern is read, at any depth."""

@@ -31,7 +31,8 @@ _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
 
 class PathAccess:
-    """Evaluates the paths of the commands of one line. `patterns`: those of the allow rules."""
+    """Evaluates the paths of the commands of one line. `patterns`: those of the allow rules.
+    `hides_secrets`: the line runs where secrets are hidden from searches."""
 
     def __init__(
         self,
@@ -40,8 +41,9 @@ class PathAccess:
         patterns: Sequence[CommandPattern],
         *,
         is_sandboxed: bool,
+        hides_secrets: bool = False,
     ) -> None:
-        self._is_sandboxed = is_sandboxed
+        self._is_sandboxed, self._hides_secrets = is_sandboxed, hides_secrets
         self._findings: dict[tuple[object, ...], list[PolicyFinding]] = {}
         self._globs: dict[tuple[str, str], list[str] | None] = {}
         self._folders: dict[CdPaths, tuple[str, ...]] = {}
@@ -220,7 +222,7 @@ class PathAccess:
             evaluate = partial(
                 self._files.evaluate,
                 ".", "read", is_exact=is_exact, is_recursive=effects.is_recursive,
-                search=effects.search,
+                search=effects.search, hides_secrets=self._hides_secrets,
             )  # fmt: skip
             found += self._evaluate_in_each_cwd(command, evaluate)
         if name == "git":
@@ -277,6 +279,7 @@ class PathAccess:
             evaluate = partial(
                 self._files.evaluate, path, access,
                 is_exact=is_exact, is_recursive=is_recursive, search=search,
+                hides_secrets=self._hides_secrets,
             )  # fmt: skip
             found += self._evaluate_in_each_cwd(command, evaluate, path)
         return found

@@ -164,7 +164,8 @@ class PermissionEvaluator:
         line = parse_command(text)
         is_sandboxed = stays_sandboxed(call)
         patterns = [pattern for _, pattern in self.command_rules.allowing]
-        paths = PathAccess(files, cwd, patterns, is_sandboxed=is_sandboxed)
+        hides = is_sandboxed and self.context.sandbox_hides_denied and line.only_reads
+        paths = PathAccess(files, cwd, patterns, is_sandboxed=is_sandboxed, hides_secrets=hides)
         evaluator = _LineEvaluator(self.context, paths, self.command_rules, line)
         findings = [*filter(None, map(self._find_forbidding_deep, line.guessed_commands))]
         findings += map(evaluator.evaluate, line.commands)

@@ -18,20 +18,12 @@ from typing import ClassVar
 
 import msgspec
 
-from treadle.lib.files.protected_paths import fold_case, is_env_file
-from treadle.lib.text.word_set import word_set
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
-_SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
-_SECRET_FILES = word_set(
-    ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
-    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
-)
-_SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -262,15 +254,3 @@ def is_inside(path: str, roots: Iterable[str]) -> bool:
         if path == root or path.startswith(root.rstrip("/") + "/"):
             return True
     return False
-
-
-def find_secret_part(path: str) -> tuple[str, ...]:
-    """The part of a path that marks it as a secret, or ()."""
-    segments = path.lower().split("/") if path.isascii() else [*map(fold_case, path.split("/"))]
-    while segments and segments[-1] in ("", "."):
-        segments.pop()
-    last = segments.pop() if segments else ""
-    if not _SECRET_FOLDERS.isdisjoint(segments):
-        return (next(filter(_SECRET_FOLDERS.__contains__, segments)),)
-    is_secret = last in _SECRET_FILES or last in _SECRET_FOLDERS or last.endswith(_SECRET_SUFFIXES)
-    return (last,) if is_secret or (last.startswith(".env.") and is_env_file(last)) else ()

@@ -12,8 +12,6 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-MAX_SOCKETS = 100
-
 
 def list_host_sockets(is_visible: Callable[[str], bool]) -> list[str]:
     """The paths of bound sockets that exist and are visible inside."""
@@ -23,7 +21,7 @@ def list_host_sockets(is_visible: Callable[[str], bool]) -> list[str]:
         return []
     named = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
     visible = {path for path in map(os.path.realpath, named) if is_visible(path)}
-    return sorted(filter(_is_socket, visible))[:MAX_SOCKETS]
+    return sorted(filter(_is_socket, visible))
 
 
 def _is_socket(path: str) -> bool:

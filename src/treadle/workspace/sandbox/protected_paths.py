@@ -260,10 +260,10 @@ class ProtectedPaths:
             entry for entry in found if self._is_known(entry)
         )
         if changed := [path for path in changed if path not in self._written]:
-            names = ", ".join(map(self._shorten, changed[:5]))
+            names = _list_some([*map(self._shorten, changed)])
             notes.append(f"{names} was changed, although it is protected: look at it")
         if brought := self.repositories.take_brought():
-            names = ", ".join(self._shorten(str(path)) for path in brought[:5])
+            names = _list_some([self._shorten(str(path)) for path in brought])
             notes.append(
                 f"{names} came with a checkout or clone: look at it before programs use it"
             )
@@ -423,6 +423,12 @@ def format_path(path: str) -> str:
     """A path for a note: a command chooses its characters."""
     text = os.fsencode(path).decode(errors="replace")
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _list_some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + rest
 
 
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
