@@ -16,8 +16,9 @@ FILES = ("permission_cases.jsonl", "permission_cases_2.jsonl")
 MODES = [mode for mode in get_args(PermissionMode) if mode != "bypass"]
 # Tests of their own, which no mode changes.
 OTHER_TOOLS = ("startup", "sandbox", "remember")
-# Asked about in the mode ask, and no more than a write of a plain file inside the folder.
-PLAIN_WRITES = frozenset({"P038"})
+# Asked about in the mode ask, and no more than a plain file inside the folder that is written, or
+# removed with a checkpoint behind it.
+PLAIN_WRITES = frozenset({"P012", "P022", "P038"})
 # Expected to be asked about, although a rule of the case allows it: `Bash(git mv:*)`.
 RULED = frozenset({"B291"})
 

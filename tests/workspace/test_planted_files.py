@@ -1,5 +1,4 @@
-# ruff: noqa: ASYNC240 - real files
-"""Ways in which one command could plant code that the user runs later."""
+"""Ways in which one command could plant code that the user runs later, or read secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import find_read_only_part
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
-from treadle.workspace.sandbox import mounts
+from treadle.workspace.sandbox import mounts, read_only_line
 
 pytestmark = needs_bubblewrap
 
@@ -94,3 +93,44 @@ async def test_what_a_clone_brings_stays_only_where_its_repository_has_it_and_is
     done = await inside(repository, "git clone -q . inner")
     assert (repository / "inner/.npmrc").read_text() == "ours"
     assert "inner/.npmrc came with a checkout or clone" in done.note
+
+
+SEARCHES = [
+    "grep -rh '' .", "rg -uu ''", "rg --hidden -g .env ''", "grep -r KEY . | head",
+    "git grep --untracked ''", "cd src && grep -r KEY ..",
+]  # fmt: skip
+
+
+async def test_a_search_in_the_sandbox_sees_no_secrets_and_names_them(folder: Path) -> None:
+    (folder / "src").mkdir()
+    for name in (".env", "id_rsa", "src/server.pem", ".npmrc"):
+        (folder / name).write_text("KEY=topsecret")
+    (folder / "a.txt").write_text("KEY=plain")
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run("git init -q")
+        found = [await workspace.run(line) for line in SEARCHES]
+        named = await workspace.run("cat .env && grep -r KEY id_rsa")
+    assert [done.output for done in found if "topsecret" in done.output] == []
+    assert all("may contain secrets: .env, .npmrc, id_rsa" in done.note for done in found)
+    assert "KEY=plain" in found[0].output
+    assert named.output.count("topsecret") == 2  # the policy asked about these
+
+
+async def test_a_folder_with_very_many_keys_is_hidden_from_a_search_as_a_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_only_line, "MAX_DENIED", 5)
+    (folder / "certs").mkdir()
+    for number in range(10):
+        (folder / f"certs/{number}.pem").write_text("topsecret")
+    done = await inside(folder, "grep -r topsecret .")
+    assert "topsecret" not in done.output
+    assert "may contain secrets: certs" in done.note
+
+
+async def test_nothing_is_writable_for_a_line_that_only_reads(folder: Path) -> None:
+    done = await inside(folder, "mount | grep ' /' >/dev/null; cat /proc/mounts")
+    assert f" {folder} " in done.output
+    reading = await inside(folder, "cat /proc/self/mounts")
+    line = next(line for line in reading.output.splitlines() if f" {folder} " in line)
+    assert " ro," in line

@@ -45,6 +45,7 @@ from treadle.workspace.workspace_files import WorkspaceFiles
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
+    from treadle.workspace.sandbox.read_only_line import ReadOnlyLine
     from treadle.workspace.sandbox.removal import Removal
 
 Env = Mapping[str, str] | None  # further variables of a command
@@ -182,15 +183,18 @@ class LocalWorkspace(WorkspaceFiles):
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        removal = None
+        removal = reading = None
         if inside:
+            from treadle.workspace.sandbox.read_only_line import parse_read_only_line
             from treadle.workspace.sandbox.removal import parse_removal
 
-            removal = parse_removal(command, str(self._root / (cwd or ".")))
+            folder = str(self._root / (cwd or "."))
+            removal = parse_removal(command, folder)
+            reading = parse_read_only_line(command, folder) if removal is None else None
         argv = self._shell_argv(command) if removal is None else removal.argv
         spec = self._make_command(argv, cwd, env, inside, timeout)
         output = None if on_output is None else OutputReport(on_output)
-        with self._wrap_in_sandbox(spec, inside, network, removal) as wrapped:
+        with self._wrap_in_sandbox(spec, inside, network, removal, reading) as wrapped:
             process = await self._fork_server.start(wrapped, output)
             try:
                 ended = await process.wait_or_kill()
@@ -404,6 +408,7 @@ class LocalWorkspace(WorkspaceFiles):
         sandboxed: bool,
         network: bool | None,
         removal: Removal | None = None,
+        reading: ReadOnlyLine | None = None,
     ) -> Iterator[CommandSpec]:
         if not sandboxed or self._sandbox is None:
             yield command
@@ -411,7 +416,8 @@ class LocalWorkspace(WorkspaceFiles):
         if not Path(command.cwd).is_dir():
             problem = f"the working directory {command.cwd} does not exist; use another one"
             raise WorkspaceError(problem, kind="bad_cwd")
-        with self._sandbox.wrap(command, network=network, removal=removal) as wrapped:
+        sandbox = self._sandbox
+        with sandbox.wrap(command, network=network, removal=removal, reading=reading) as wrapped:
             yield wrapped
 
     def _make_result(

@@ -245,7 +245,7 @@ async def test_a_search_leaves_out_denied_files_and_says_so(tree: Path) -> None:
     policy = RulePolicy(PolicyContext(str(tree), "/h", rules, tools_skip_denied=True))
 
     async def get_find_denied() -> FindDenied | None:
-        return policy.find_denied if policy.denies_files else None
+        return policy.find_denied
 
     async with hands(tree, get_find_denied=get_find_denied, agent={"policy": policy}) as agent:
         found, named, none = await agent.do(

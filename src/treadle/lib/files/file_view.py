@@ -18,12 +18,21 @@ from typing import ClassVar
 
 import msgspec
 
+from treadle.lib.files.protected_paths import fold_case, is_env_file
+from treadle.lib.text.word_set import word_set
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
+# Files that may contain secrets, by their names: the one list of them for every reader.
+SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
+SECRET_FILES = word_set(
+    ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
+    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
+)
+SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -254,3 +263,20 @@ def is_inside(path: str, roots: Iterable[str]) -> bool:
         if path == root or path.startswith(root.rstrip("/") + "/"):
             return True
     return False
+
+
+def find_secret_part(path: str) -> tuple[str, ...]:
+    """The part of a path that marks it as a secret, or ()."""
+    segments = path.lower().split("/") if path.isascii() else [*map(fold_case, path.split("/"))]
+    while segments and segments[-1] in ("", "."):
+        segments.pop()
+    last = segments.pop() if segments else ""
+    if not SECRET_FOLDERS.isdisjoint(segments):
+        return (next(filter(SECRET_FOLDERS.__contains__, segments)),)
+    is_secret = last in SECRET_FILES or last in SECRET_FOLDERS or last.endswith(SECRET_SUFFIXES)
+    return (last,) if is_secret or (last.startswith(".env.") and is_env_file(last)) else ()
+
+
+def is_secret_name(folded: str) -> bool:
+    """Whether a file or folder with this name (see `fold_case`) may contain secrets."""
+    return bool(find_secret_part(folded))

@@ -1,7 +1,7 @@
-"""Files that may contain secrets, by their names: the one list of them for every reader.
+"""The files below a folder that may contain secrets, which a search leaves out.
 
-Used by the policy (read, grep, commands), by the grep tool and by the sandbox. Knows no rules. What
-tools fill (`node_modules`) contains keys for tests, and no secrets of the user.
+The list of their names is in `file_view.py`. What tools fill (`node_modules`) contains keys for
+tests, and no secrets of the user. Used by the policy. Knows no rules.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 import re
 
-from treadle.lib.files.file_view import FileView
-from treadle.lib.files.protected_paths import GENERATED_FOLDERS, GIT_FOLDER, fold_case, is_env_file
-from treadle.lib.text.word_set import word_set
-
-SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
-SECRET_FILES = word_set(
-    ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
-    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
+from treadle.lib.files.file_view import (
+    SECRET_FILES,
+    SECRET_FOLDERS,
+    SECRET_SUFFIXES,
+    FileView,
+    find_secret_part,
+    is_secret_name,
 )
-SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
+from treadle.lib.files.protected_paths import GENERATED_FOLDERS, GIT_FOLDER, fold_case
 
 _MAX_ENTRIES = 50_000
 _NOT_SEARCHED = GENERATED_FOLDERS | {GIT_FOLDER}
@@ -27,27 +26,6 @@ _MAY_BE_SECRET = re.compile(
     "|".join(map(re.escape, (*SECRET_FOLDERS, *SECRET_FILES, *SECRET_SUFFIXES))) + r"|[^\x00-\x7f]",
     re.IGNORECASE,
 )
-
-
-def is_secret_name(folded: str) -> bool:
-    """Whether a file or folder with this name (see `fold_case`) may contain secrets."""
-    return (
-        folded in SECRET_FILES
-        or folded in SECRET_FOLDERS
-        or folded.endswith(SECRET_SUFFIXES)
-        or (folded.startswith(".env.") and is_env_file(folded))
-    )
-
-
-def find_secret_part(path: str) -> tuple[str, ...]:
-    """The part of a path that marks it as a secret, or ()."""
-    segments = path.lower().split("/") if path.isascii() else [*map(fold_case, path.split("/"))]
-    while segments and segments[-1] in ("", "."):
-        segments.pop()
-    last = segments.pop() if segments else ""
-    if not SECRET_FOLDERS.isdisjoint(segments):
-        return (next(filter(SECRET_FOLDERS.__contains__, segments)),)
-    return (last,) if is_secret_name(last) else ()
 
 
 def is_searched_secret(path: str) -> bool:

@@ -107,6 +107,7 @@ class Effects(msgspec.Struct, frozen=True):
     is_opaque: bool = False  # what it does with its words is not known
     shows_names_only: bool = False  # shows names and sizes of the files that it reads, no content
     search: SearchFilter = SearchFilter()  # what a recursive search leaves out by itself
+    removed_name: str = ""  # it removes what has this name (a pattern) below what it reads
 
 
 WrapperKind = Literal["", "transparent", "opaque"]

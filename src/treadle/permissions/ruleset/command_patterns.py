@@ -5,7 +5,7 @@ its options in any order and spelling. Knows no rules and no files.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -20,6 +20,28 @@ _WORD_SEPARATOR = "\x1f"
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@% -]+")
 WordTexts = tuple[str | None, ...]
+_CONTAINER_COMMANDS = word_set(
+    "attach commit cp create diff exec export inspect kill logs pause port rename restart rm run "
+    "start stats stop top unpause update wait"
+)
+_IMAGE_COMMANDS = word_set("build history import load pull push save tag")
+_CONTAINER_NAMES = {
+    **{f"container {name}": name for name in _CONTAINER_COMMANDS},
+    **{f"image {name}": name for name in _IMAGE_COMMANDS},
+    **dict.fromkeys(("container ls", "container list", "container ps"), "ps"),
+    **dict.fromkeys(("image ls", "image list"), "images"),
+    **dict.fromkeys(("image rm", "image remove"), "rmi"),
+    "builder build": "build",
+    "buildx build": "build",
+}
+_NPM_NAMES = {
+    "i": "install", "add": "install", "t": "test", "tst": "test", "run-script": "run", "rum": "run",
+    "un": "uninstall", "rm": "uninstall", "remove": "uninstall", "r": "uninstall", "x": "exec",
+    "up": "update", "upgrade": "update", "list": "ls", "la": "ls", "ll": "ls", "view": "info",
+}  # fmt: skip
+_OTHER_NAMES = {
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _CONTAINER_NAMES), "npm": _NPM_NAMES,
+}  # fmt: skip
 
 
 class Spellings(msgspec.Struct, frozen=True):
@@ -134,6 +156,7 @@ def list_spellings(command: SimpleCommand) -> Spellings:
     name = command.program
     if name is not None and name != texts[0]:
         strict.append((name, *texts[1:]))
+    strict += [other for words in tuple(strict) for other in _list_other_names(words)]
     loose = list(strict)
     base = (texts[0] or "").rstrip("/").rpartition("/")[2]
     if base == "git" and len(texts) > 1 and (texts[1] or "").startswith("-"):
@@ -151,6 +174,16 @@ def list_spellings(command: SimpleCommand) -> Spellings:
         names = tuple((word.text or "").rpartition("/")[2] for word in argv[-_MAX_SUFFIXES:])
         loose += [names[at:] for at in range(len(names))]
     return Spellings(tuple(strict), tuple(loose))
+
+
+def _list_other_names(texts: WordTexts) -> Iterator[WordTexts]:
+    """The same command by the other names of its subcommand: `docker container rm`, `npm i`."""
+    names = _OTHER_NAMES.get((texts[0] or "").rpartition("/")[2])
+    if names is not None:
+        for count in (2, 1):
+            plain = names.get(" ".join(text or "\0" for text in texts[1 : count + 1]))
+            if plain is not None and len(texts) > count:
+                yield (texts[0], *plain.split(), *texts[count + 1 :])
 
 
 def matches_loosely(texts: WordTexts, wanted: WordTexts, *, prefix: bool) -> bool:

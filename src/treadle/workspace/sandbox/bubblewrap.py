@@ -38,7 +38,9 @@ from treadle.workspace.sandbox.file_denials import find_outer
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
 from treadle.workspace.sandbox.host_sockets import list_host_sockets
 from treadle.workspace.sandbox.mounts import make_mount_options
-from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
+from treadle.workspace.sandbox.notes import format_path, list_some
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
+from treadle.workspace.sandbox.read_only_line import ReadOnlyLine
 from treadle.workspace.sandbox.removal import Removal, drop_removed
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
@@ -127,6 +129,7 @@ class Bubblewrap:
         self._active_count = 0
         self._notes: list[str] = []
         self._hidden: list[str] = []
+        self._secrets: list[str] = []  # that the last search did not see
         self._denied: list[str] = []  # by rules about writing
         self._read_only: list[str] = []
 
@@ -150,9 +153,11 @@ class Bubblewrap:
         network: bool | None = None,
         is_trial: bool = False,
         removal: Removal | None = None,
+        reading: ReadOnlyLine | None = None,
     ) -> Iterator[CommandSpec]:
         """The command that runs it inside. WorkspaceError if the sandbox cannot be built.
-        `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths."""
+        `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths.
+        `reading`: it only reads, so nothing is writable."""
         if not self.program:
             raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
         with_network = self.confinement.network if network is None else network
@@ -164,7 +169,7 @@ class Bubblewrap:
         try:
             options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
             options += [
-                *self._mount_options(command, with_network, removal),
+                *self._mount_options(command, with_network, removal, reading),
                 "--chdir",
                 command.cwd,
             ]
@@ -195,10 +200,8 @@ class Bubblewrap:
         finally:
             _close_all(fds)
             self._active_count -= 1
-            if (
-                has_run and not is_trial
-            ):  # else nothing was made by a command, and there may be no baseline
-                self._check()
+            if has_run and not is_trial and reading is None:
+                self._check()  # else nothing was made by a command
             if not self._active_count:
                 self._record.finish()
 
@@ -224,8 +227,9 @@ class Bubblewrap:
 
     @property
     def hidden_files(self) -> tuple[str, ...]:
-        """The files that deny rules hide: relative to the first root, or absolute."""
-        return tuple(self._hidden)
+        """The files that deny rules hide, or that a search leaves out: relative to the first root,
+        or absolute."""
+        return (*self._hidden, *self._secrets)
 
     def take_notes(self) -> list[str]:
         """What the user and the model have to know about files, since the last call."""
@@ -237,9 +241,10 @@ class Bubblewrap:
         program that could not change a file says so there."""
         notes = self._describe_refused(output)
         if self._hidden:
-            shown, more = self._hidden[:5], len(self._hidden) - 5
-            rest = f" and {more} more" if more > 0 else ""
-            notes.append(f"deny rules hide from commands: {', '.join(shown)}{rest}")
+            notes.append(f"deny rules hide from commands: {list_some(self._hidden)}")
+        if self._secrets:
+            names = list_some(self._secrets)
+            notes.append(f"not searched, because they may contain secrets: {names}")
         return notes
 
     def _describe_refused(self, output: bytes) -> list[str]:
@@ -260,7 +265,11 @@ class Bubblewrap:
         return notes
 
     def _mount_options(
-        self, command: CommandSpec, network: bool, removal: Removal | None
+        self,
+        command: CommandSpec,
+        network: bool,
+        removal: Removal | None,
+        reading: ReadOnlyLine | None,
     ) -> list[str]:
         """In order: later mounts cover earlier ones."""
         confinement, self._hidden, self._read_only = self.confinement, [], []
@@ -279,7 +288,8 @@ class Bubblewrap:
         options += self._git_options(homes, covered)
         for root, protection in zip(confinement.writable, self._protections, strict=True):
             _refuse_root_around_home(root, homes)
-            bind = "--ro-bind" if protection.is_read_only else "--bind"
+            is_read_only = protection.is_read_only or reading is not None
+            bind = "--ro-bind" if is_read_only else "--bind"
             options += [bind, str(root), str(root)]
         shown = tuple(f"{path}/" for path in (*confinement.writable, *confinement.readable))
 
@@ -290,6 +300,11 @@ class Bubblewrap:
         entries = self._find_entries(covered, is_visible)
         if removal is not None and self._active_count == 1:
             entries = drop_removed(entries, removal)
+        secrets: list[FoundEntry] = []
+        if reading is not None:
+            roots = [protection.root for protection in self._protections]
+            found = [entry for protection in self._protections for entry in protection.secrets]
+            secrets, entries = reading.hide(found, roots), reading.choose(entries)
         for git in (entry.path for entry in entries if entry.kind == GIT):
             for link in map(str, list_worktree_links(git)):
                 options += [] if is_visible(link) else ["--ro-bind-try", link, link]
@@ -297,8 +312,10 @@ class Bubblewrap:
         if self._active_count > 1:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
-        options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
+        shown_in = confinement.writable
+        options += make_mount_options([*entries, *secrets], shown_in, self._stand_ins, copies)
         self._hidden = self._list_names(entries, HIDDEN)
+        self._secrets = self._list_names(secrets, HIDDEN)
         self._denied = self._list_names(entries, READ_ONLY)
         self._read_only = self._list_names(entries, GIT, PROTECTED)
         if self._stand_ins.has_tracked:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from treadle.lib.files.file_view import is_secret_name
 from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
     MEMORY_FILES,
@@ -27,6 +28,7 @@ from treadle.workspace.sandbox.tree_scan import (
     MEMORY,
     PROTECTED,
     READ_ONLY,
+    SECRET,
     SOCKET,
 )
 
@@ -56,6 +58,8 @@ class EntryKinds:
             return ""  # the folder around it is read-only
         if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
             kind = self._classify_name(folder, name, around)
+        if not kind and around != GENERATED and is_secret_name(name):
+            kind = SECRET
         if kind:
             return kind
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):

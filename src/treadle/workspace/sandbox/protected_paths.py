@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.file_view import is_secret_name
 from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
     PROTECTED_IN_GIT,
@@ -32,6 +33,7 @@ from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
 from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
 from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
+from treadle.workspace.sandbox.notes import format_path, list_some
 from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
@@ -43,6 +45,7 @@ from treadle.workspace.sandbox.tree_scan import (
     PINNED,
     PROTECTED,
     READ_ONLY,
+    SECRET,
     SOCKET,
     UNLISTED,
     FoundEntry,
@@ -55,7 +58,7 @@ from treadle.workspace.sandbox.tree_scan import (
 )
 from treadle.workspace.supervisor.set_aside import set_aside
 
-_SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
+_SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED, SECRET})
 """Kinds of folders in which there may be what a deny rule hides. In a protected one there may be
 symlinks, too."""
 
@@ -94,7 +97,7 @@ class ProtectedPaths:
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         has_denials = self._denials != FileDenials()
-        searched = _SEARCHED if has_denials else {MEMORY, PROTECTED}
+        searched = _SEARCHED if has_denials else {MEMORY, PROTECTED, SECRET}
         self._scanner = TreeScanner(
             self.root,
             EntryKinds(self._denials, self.root).classify,
@@ -121,6 +124,7 @@ class ProtectedPaths:
         self._targets: dict[str, str] = {}
         self._permissions = FolderPermissions(self.root)
         self._named: set[str] = set()
+        self.secrets: list[FoundEntry] = []  # as the last `begin` found them
 
     def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """Everything of interest that exists now."""
@@ -145,6 +149,7 @@ class ProtectedPaths:
         found = self.scan() if self._prepared is None else self._prepared
         self._prepared = None
         self._refuse_unknown(found)
+        self.secrets = [e for e in found if e.kind == SECRET or _is_protected_secret(e)]
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
@@ -260,10 +265,10 @@ class ProtectedPaths:
             entry for entry in found if self._is_known(entry)
         )
         if changed := [path for path in changed if path not in self._written]:
-            names = _list_some([*map(self._shorten, changed)])
+            names = list_some([*map(self._shorten, changed)])
             notes.append(f"{names} was changed, although it is protected: look at it")
         if brought := self.repositories.take_brought():
-            names = _list_some([self._shorten(str(path)) for path in brought])
+            names = list_some([self._shorten(str(path)) for path in brought])
             notes.append(
                 f"{names} came with a checkout or clone: look at it before programs use it"
             )
@@ -419,16 +424,8 @@ def _is_of_own(entry: FoundEntry, own: Collection[str]) -> bool:
     return any(f"{entry.path}/".startswith(f"{git}/") for git in own)
 
 
-def format_path(path: str) -> str:
-    """A path for a note: a command chooses its characters."""
-    text = os.fsencode(path).decode(errors="replace")
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _list_some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + rest
+def _is_protected_secret(entry: FoundEntry) -> bool:
+    return entry.kind == PROTECTED and is_secret_name(fold_case(entry.path.rpartition("/")[2]))
 
 
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:
