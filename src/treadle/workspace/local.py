@@ -105,7 +105,11 @@ class LocalWorkspace(WorkspaceFiles):
                 denials=options.denials,
                 max_memory=self._max_memory,
                 # Our own programs, such as ripgrep, wherever treadle is installed.
-                readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
+                readable=(
+                    *self._readable[len(self._roots) :],
+                    Path(sys.prefix) / "bin",
+                    *(folder.resolve() for folder in options.sandbox_readable),
+                ),
             ),
             shutil.which("bwrap", path=self._safe_path) or "",
         )
