@@ -113,8 +113,8 @@ def _names(rule: Rule, host: str) -> bool:
 
 def _names_port(rule: Rule, port: int) -> bool:
     """`WebFetch(domain:localhost:3000)`; a rule about every host covers every port."""
-    return (
-        (isinstance(rule.pattern, DomainPattern) and rule.pattern.port == port) or _is_blanket(rule)
+    return (isinstance(rule.pattern, DomainPattern) and rule.pattern.port == port) or _is_blanket(
+        rule
     )
 
 

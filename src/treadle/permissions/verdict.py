@@ -38,6 +38,7 @@ from treadle.permissions.ruleset.command_patterns import (
     CommandPattern,
     Spellings,
     list_spellings,
+    matches_pipeline,
 )
 from treadle.permissions.ruleset.rules import (
     READ_TOOLS,
@@ -163,14 +164,16 @@ class PermissionEvaluator:
         evaluator = _LineEvaluator(self.context, paths, self.command_rules, line)
         findings = [*filter(None, map(self._find_forbidding_deep, line.guessed_commands))]
         findings += map(evaluator.evaluate, line.commands)
+        for outcome, rule, pattern in self.command_rules.forbidding:
+            if pattern.pipeline and matches_pipeline(pattern, line.commands):
+                findings.append(PolicyFinding.from_rule(text, outcome, rule))
         findings += [PolicyFinding(text, "ask", doubt) for doubt in line.doubts]
         if not is_plain and has_invisible_chars(text):
             findings.append(PolicyFinding(text, "ask", "it contains invisible characters"))
         if not is_inside(files.file_system.resolve(cwd, cwd, files.home).path, files.roots):
             reason = "the working directory is outside the folder"
             findings.append(PolicyFinding(cwd, "ask", reason))
-        if not findings:
-            findings = [PolicyFinding(text, "allow", "does nothing", is_read_only=True)]
+        findings = findings or [PolicyFinding(text, "allow", "does nothing", is_read_only=True)]
         if normalize_tool_name(call.tool) == "taskinput":
             # In which folder, and by which program, a text is read that is typed into a running
             # command is not known, so nothing allows it.

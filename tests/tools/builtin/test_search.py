@@ -253,7 +253,7 @@ async def test_a_search_leaves_out_denied_files_and_says_so(tree: Path) -> None:
             ("grep", {"pattern": "needle", "glob": ".env"}),
             ("grep", {"pattern": "needle", "path": "src/deep"}),
         )
-    note = "(not searched, because a rule denies reading: "
+    note = "(not searched, because a rule denies it or it may contain secrets: "
     assert plain(found).split("\n") == [
         ".config/five.py", "src/deep/two.py", "src/one.py", "src/three.ts",
         note + ".env, alias.txt, src/k[1].pem)",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.ast import SimpleCommand, Word
@@ -18,6 +19,7 @@ from treadle.lib.text.word_set import word_set
 _MAX_SUFFIXES = 200
 _WORD_SEPARATOR = "\x1f"
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
+_QUOTES = re.compile(r"""['"\\]|\|\|""")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@% -]+")
 WordTexts = tuple[str | None, ...]
 _CONTAINER_COMMANDS = word_set(
@@ -61,6 +63,8 @@ class CommandPattern(msgspec.Struct, frozen=True):
     assignments: tuple[str, ...] = ()
     is_prefix: bool = False
     regex: str = ""  # over the joined words, if there is a `*` among them
+    # `curl * | sh`: matches commands that are piped in this order, to deny or ask, and no other.
+    pipeline: tuple["CommandPattern", ...] = ()
 
     @property
     def has_program_name(self) -> bool:
@@ -69,7 +73,9 @@ class CommandPattern(msgspec.Struct, frozen=True):
 
     def allows(self, spellings: Spellings) -> bool:
         """Whether an allow rule matches these words, each at its position."""
-        return not self.words or any(map(self._matches, spellings.strict))
+        if not self.words:
+            return not self.pipeline
+        return any(map(self._matches, spellings.strict))
 
     def is_exact_match(self, argv: Sequence[Word]) -> bool:
         """Whether the rule contains the whole command, to the last word."""
@@ -95,11 +101,31 @@ class CommandPattern(msgspec.Struct, frozen=True):
 
     def forbids(self, spellings: Spellings) -> bool:
         """Whether a deny or ask rule matches: by any path, with options in any order."""
+        if self.pipeline:
+            return False
         if not self.words or any(map(self._matches, spellings.loose)):
             return True
         return not self.regex and any(
             matches_loosely(texts, self.words, prefix=self.is_prefix) for texts in spellings.loose
         )
+
+
+def matches_pipeline(pattern: CommandPattern, commands: Sequence[SimpleCommand]) -> bool:
+    """Whether commands of a line are piped as the pattern says, with or without others between."""
+    at = 0
+    for command in commands:
+        if not command.is_piped:
+            at = 0
+        if _forbids_any(pattern.pipeline[at], command):
+            at += 1
+        if at == len(pattern.pipeline):
+            return True
+    return False
+
+
+def _forbids_any(pattern: CommandPattern, command: SimpleCommand) -> bool:
+    inner = any(_forbids_any(pattern, one) for one in command.inner)
+    return inner or pattern.forbids(list_spellings(command))
 
 
 def parse_command_pattern(text: str) -> CommandPattern:
@@ -108,6 +134,10 @@ def parse_command_pattern(text: str) -> CommandPattern:
         raise ValueError("an empty command")
     if text in ("*", ":*", "**"):
         return CommandPattern(())
+    if "|" in text and not _QUOTES.search(text):
+        parts = [parse_command_pattern(part.strip()) for part in text.split("|")]
+        # Further words do not make a pipeline another one.
+        return CommandPattern((), pipeline=tuple(replace(p, is_prefix=True) for p in parts))
     prefix = text.endswith(":*") or (text.endswith(" *") and "*" not in text[:-2])
     words = _read_words(text[:-2] if prefix else text)
     texts = [w.text or "" for w in words]
