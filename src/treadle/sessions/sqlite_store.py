@@ -115,7 +115,7 @@ class SqliteStore(QueuedStore):
             raise fence.make_error(self._session_id)
 
     def _read(self) -> list[bytes]:
-        query = "SELECT entry FROM entries WHERE session = ? ORDER BY seq"
+        query = "SELECT CAST(entry AS BLOB) FROM entries WHERE session = ? ORDER BY seq"
         with self._thread_lock:
             return [row[0] for row in self._database.execute(query, (self._number,))]
 
@@ -151,7 +151,8 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
     database = open_database(path)
     try:
         query = (
-            "SELECT entry FROM entries JOIN sessions ON session = number WHERE id = ? ORDER BY seq"
+            "SELECT CAST(entry AS BLOB) FROM entries JOIN sessions ON session = number"
+            " WHERE id = ? ORDER BY seq"
         )
         bodies = [row[0] for row in database.execute(query, (session_id,))]
     finally:
