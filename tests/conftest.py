@@ -11,6 +11,7 @@ import gc
 import inspect
 import ipaddress
 import os
+import random
 import shutil
 import signal
 import socket
@@ -118,9 +119,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--random-order", metavar="SEED", help="run the tests in an order of its own")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    seed = config.getoption("random_order")
+    return None if seed is None else f"random order: --random-order={seed}"
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Slow tests first: one that starts last would leave the other workers without work."""
+    if (seed := config.getoption("random_order")) is not None:
+        random.Random(seed).shuffle(items)  # the same order in every worker
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
