@@ -117,7 +117,7 @@ def pytest_stage(
     # Starting workers takes a second or two: worth it only for the whole suite. Tests often wait
     # for a process, so there are two workers more than cores.
     workers = str(min((os.cpu_count() or 1) + 2, 8))
-    spread = [] if arguments else ["-n", workers, "--dist", "worksteal"]
+    spread = [] if arguments else ["-n", workers, "--dist", "loadgroup"]
     chosen = ["-m", "not slow"] if fast else []
     command = python("-m", "pytest", *spread, *chosen, *order, *arguments)
     return Stage("tests", with_files_in_memory(command, scratch), prints=True)
