@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from types import MethodType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 PATIENCE = 120.0
 """Seconds that a test waits for what must come, also beside other work on the machine."""
@@ -19,12 +19,7 @@ LIMITS = (0.3, 1.0, 4.0, 16.0, 64.0)
 INTERVAL = 0.005
 
 
-class HasOutput(Protocol):
-    @property
-    def output(self) -> str: ...
-
-
-R = TypeVar("R", bound=HasOutput)
+R = TypeVar("R")
 
 
 async def until(holds: Callable[[], object], what: str = "the condition") -> None:
@@ -44,8 +39,7 @@ def until_in_thread(holds: Callable[[], object], what: Callable[[], str] = str) 
 
 
 async def run_into_limit(
-    run: Callable[[float], Awaitable[R]],
-    has_begun: Callable[[R], object] = lambda done: done.output,
+    run: Callable[[float], Awaitable[R]], has_begun: Callable[[R], object]
 ) -> R:
     """What a command says that a time limit ended: `run(limit)`, with a longer limit as long as it
     ended before the command had begun its work."""

@@ -17,6 +17,7 @@ import pytest
 
 from tests.patience import run_into_limit, until
 from tests.workspace.helpers import BOTH, alive, gone, marker, needs_bubblewrap, opened, seen
+from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import command_limits as limits
 
@@ -33,6 +34,13 @@ def folder(own_place: Path) -> Path:
     return path
 
 
+async def run_until_begun(workspace: LocalWorkspace, command: str) -> CommandResult:
+    """A command that is ended by its time limit after it has printed something."""
+    return await run_into_limit(
+        lambda limit: workspace.run(command, timeout=limit), lambda done: done.output
+    )
+
+
 @pytest.mark.parametrize("sandbox", BOTH)
 async def test_fault_57_a_command_that_hangs_is_killed_with_its_tree(
     folder: Path, sandbox: bool
@@ -40,7 +48,7 @@ async def test_fault_57_a_command_that_hangs_is_killed_with_its_tree(
     mark = marker()
     async with opened(folder, sandbox=sandbox) as workspace:
         command = f"echo before; sleep {mark} & sleep {mark}; echo after"
-        done = await run_into_limit(lambda limit: workspace.run(command, timeout=limit))
+        done = await run_until_begun(workspace, command)
     assert done.timed_out
     assert done.output == "before\n"
     assert re.search(r"within [0-9.]+ s", done.note)
@@ -54,7 +62,7 @@ async def test_fault_58_a_command_that_ignores_term_is_killed_after_the_grace(
     mark = marker()
     command = f"trap '' TERM; echo ready; while :; do sleep {mark}; done"
     async with opened(folder, sandbox=sandbox, grace=0.2) as workspace:
-        done = await run_into_limit(lambda limit: workspace.run(command, timeout=limit))
+        done = await run_until_begun(workspace, command)
     assert done.timed_out
     assert done.signal == "SIGKILL"
     assert done.output == "ready\n"
@@ -65,7 +73,7 @@ async def test_fault_58_a_command_that_ignores_term_is_killed_after_the_grace(
 async def test_a_command_that_heeds_term_says_its_last_words(folder: Path, sandbox: bool) -> None:
     command = "trap 'echo tidied up; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
     async with opened(folder, sandbox=sandbox) as workspace:
-        done = await run_into_limit(lambda limit: workspace.run(command, timeout=limit))
+        done = await run_until_begun(workspace, command)
     assert done.output.endswith("tidied up\n")
     assert done.timed_out
 
@@ -166,7 +174,7 @@ async def test_fault_63_a_gigabyte_of_output_is_held_in_bounded_memory(folder: P
 @pytest.mark.parametrize("sandbox", BOTH)
 async def test_fault_64_endless_output_ends_with_the_timeout(folder: Path, sandbox: bool) -> None:
     async with opened(folder, sandbox=sandbox) as workspace:
-        done = await run_into_limit(lambda limit: workspace.run("yes", timeout=limit))
+        done = await run_until_begun(workspace, "yes")
     assert done.timed_out
     assert done.output.startswith("y\ny\n")
     assert len(done.output) < 40_000

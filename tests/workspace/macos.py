@@ -69,7 +69,7 @@ def refuse_packets() -> None:
             raise OSError(errno.EPROTONOSUPPORT, os.strerror(errno.EPROTONOSUPPORT))
         return really(family, type, proto)
 
-    socket.socketpair = socketpair  # type: ignore[assignment]
+    socket.socketpair = socketpair
 
 
 def main(folder: str) -> None:
@@ -83,7 +83,8 @@ def main(folder: str) -> None:
 
     *python, code = processes.FORK_SERVER
     here = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
-    processes.FORK_SERVER = (*python, f"{here}import macos; macos.pretend(); {code}")
+    begun = f"{here}import macos; macos.pretend(); {code}"
+    processes.FORK_SERVER = (*python, begun)  # type: ignore[assignment]
     folders = (Path(folder, str(number)) for number in range(100))
 
     async def make(sandbox: Any) -> LocalWorkspace:

@@ -169,6 +169,7 @@ def open_database(path: Path) -> sqlite3.Connection:
             raise SessionTooNew(f"{path} has format {found}; this version reads format {known}")
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk
         if version < FORMAT_VERSION:
             database.executescript(_SCHEMA)
             database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")

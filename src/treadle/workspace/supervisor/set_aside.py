@@ -89,7 +89,7 @@ def _list_entries(folder: str, is_known: bool) -> "list[tuple[str, bool]]":
         except PermissionError:
             if not is_last:
                 try:
-                    _make_writable(folder)
+                    os.chmod(folder, os.stat(folder).st_mode | 0o700)  # noqa: PTH101, PTH116
                 except OSError:
                     break
         except OSError:
