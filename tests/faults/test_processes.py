@@ -20,6 +20,7 @@ from tests.workspace.helpers import BOTH, alive, gone, marker, needs_bubblewrap,
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.workspace import command_limits as limits
+from treadle.workspace.local import LocalWorkspace
 
 
 @pytest.fixture(autouse=True)
