@@ -5,9 +5,9 @@
 Each is a real process, against a model of this machine that says what the script wants: a command,
 then an answer. The terminal begins a new session after some turns, the page gets new sessions and
 closes those that nobody looks at, the worker gets new runs. Every ten seconds memory, descriptors,
-threads, tasks of the event loop and child processes of each are read, and what is on the disk beside
-the sessions. Printed: the median of the second sixth of the time, of the last sixth, and whether it
-grew. Exits with 1 if something did.
+threads, tasks of the event loop and child processes of each are read, and what is on the disk
+beside the sessions. Printed: the median of the second sixth of the time, of the last sixth, and
+whether it grew. Exits with 1 if something did.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import statistics
@@ -94,8 +95,8 @@ def answer(request: ReceivedRequest) -> FakeReply:
     number = next((text[3:] for text in texts if text.startswith("go ")), "")
     if number:
         return FakeReply("", calls=(FakeCall("bash", {"command": f"seq 300; echo {number}"}),))
-    result = json.dumps(last)
-    return FakeReply(f"Done {result.rpartition('300')[2].split('n')[1].split(chr(92))[0]}.")
+    found = re.search(r"300\\n(\d+)", json.dumps(last))  # the last line of the command
+    return FakeReply(f"Done {found[1] if found else '?'}.")
 
 
 @asynccontextmanager
@@ -122,7 +123,7 @@ async def open_terminal(server: ProviderServer, place: Path) -> AsyncIterator[Ho
 
 @asynccontextmanager
 async def open_page(server: ProviderServer, place: Path) -> AsyncIterator[Host]:
-    given = ("--model", MODEL, "--permission-mode", "bypass", "--sandbox", "off")
+    given = ("--model", MODEL, "--permission-mode", "bypass")
     process = await asyncio.create_subprocess_exec(
         *program("web", str(Path.cwd()), *given),
         stdout=asyncio.subprocess.PIPE,

@@ -64,6 +64,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+# What --fast runs: values, rules, the loop and the stores. No test there starts a process.
+UNIT_TESTS = (
+    "agents budgets context core hooks lib/files lib/git lib/shell lib/text observe permissions "
+    "sessions stories"
+)
+
+
 def choose_stages(
     fast: bool, for_pytest: Sequence[str], scratch: Path, order: Sequence[str] = ()
 ) -> Sequence[Stage]:
@@ -78,6 +85,8 @@ def every_stage(fast: bool, scratch: Path, order: Sequence[str] = ()) -> Sequenc
     """The type checker takes longest of what comes before the tests, so it begins first; the
     packages that tests need are downloaded beside it."""
     types, *reading = reading_stages()
+    if fast:
+        return [types, *reading[:2], *layer_stages(), pytest_stage(True, [], scratch, order)]
     downloads = list(download_stages())
     tests = pytest_stage(fast, [], scratch, order)._replace(after=downloads)
     return [types, *downloads, *reading, tests, *example_stages(scratch)]
@@ -105,10 +114,14 @@ def reading_stages() -> Iterator[Stage]:
     own_settings = ["--project", str(ROOT / "pyproject.toml"), "--pythonpath", sys.executable]
     pyright = python("-m", "pyright", *own_settings)
     yield Stage("types of programs that use the package", pyright)
+    yield from layer_stages()
+    yield docs_stage()
+
+
+def layer_stages() -> Iterator[Stage]:
     linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
     yield Stage("layers", python("-c", linter, "--no-logo"))
     yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
-    yield docs_stage()
 
 
 def pytest_stage(
@@ -119,6 +132,8 @@ def pytest_stage(
     workers = str(min((os.cpu_count() or 1) + 2, 8))
     spread = [] if arguments else ["-n", workers, "--dist", "loadgroup"]
     chosen = ["-m", "not slow"] if fast else []
+    if fast and not arguments:
+        chosen += [f"tests/{folder}" for folder in UNIT_TESTS.split()]
     command = python("-m", "pytest", *spread, *chosen, *order, *arguments)
     return Stage("tests", with_files_in_memory(command, scratch), prints=True)
 
