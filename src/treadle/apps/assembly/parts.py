@@ -21,7 +21,14 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver, ToolLike
-from treadle.apps.assembly.lazy import Containers, Lazy, LazyPolicy, LazyWorkspace, PolicyOptions
+from treadle.apps.assembly.lazy import (
+    Containers,
+    Lazy,
+    LazyCheckpoints,
+    LazyPolicy,
+    LazyWorkspace,
+    PolicyOptions,
+)
 from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.sessions import get_outputs_dir
@@ -226,6 +233,7 @@ class AgentParts:
         self.observers: list[Observer] = []
         self.drivers = RunningDrivers()
         self.child_options: dict[str, Any] = {}
+        self.checkpoints: LazyCheckpoints | None = None
         # Around the merge of a child's worktree, for undo.
         self.record_merge: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
 
@@ -256,6 +264,8 @@ class AgentParts:
             if self.small_model is not None:
                 await self.small_model.aclose()
         finally:
+            if self.checkpoints is not None:
+                self.checkpoints.close()
             await self.workspace.release()
             if self.containers is not None:
                 await self.containers.release()
