@@ -86,9 +86,9 @@ class SessionOptions(msgspec.Struct, frozen=True):
     `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
     With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
     the files before and after turns; None means only for a host that is not interactive.
-    A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
-    as the user's own. `model` is used instead of the one that the settings name. `wrap_workspace`
-    puts the host between the tools and the workspace, if it wants to.
+    `servers` are MCP servers that the host brings as the user's own. `model` is used instead of the
+    one that the settings name. `wrap_workspace` puts the host between the tools and the workspace,
+    if it wants to.
     """
 
     interactive: bool = False
@@ -100,7 +100,6 @@ class SessionOptions(msgspec.Struct, frozen=True):
     prompt_chars: int = 0
     suspend: bool = False
     checkpoints: bool | None = None
-    session_id: str = ""
     servers: Mapping[str, Mapping[str, Any]] = {}
     model: Model | None = None
     wrap_workspace: Callable[[LazyWorkspace], HostWorkspace | None] | None = None

@@ -31,15 +31,21 @@ from treadle.apps.web.messages import (
     TabReply,
     Withdraw,
 )
+from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError
-from treadle.core.transcript.content import UserContent
 from treadle.core.transcript.items import UserItem
 
 
 async def run_request(
-    request: AnyRequest, hub: Hub, session: LiveSession, uploads: dict[str, UserContent]
+    request: AnyRequest, hub: Hub, session: LiveSession, uploads: Uploads
 ) -> TabReply | None:
-    """Do what a tab asks for. Problems are TreadleErrors with a message for the user."""
+    """Do what a tab asks for, once. Problems are TreadleErrors with a message for the user."""
+    return await session.run_once(request.id, lambda: _run(request, hub, session, uploads))
+
+
+async def _run(
+    request: AnyRequest, hub: Hub, session: LiveSession, uploads: Uploads
+) -> TabReply | None:
     conversation = session.conversation
     match request:
         case Send():
@@ -83,18 +89,15 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     raise session.refuse()
 
 
-def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) -> TabReply:
+def _send(request: Send, session: LiveSession, uploads: Uploads) -> TabReply:
     text = request.text.rstrip()
     if text.startswith("!") and len(text) > 1:
         session.shell_commands.start(text[1:].strip())
         return Received(request.id)
-    missing = [one for one in request.attachments if one not in uploads]
-    if missing:
-        raise ConfigError("an attachment was not uploaded completely; attach it again")
     opened = session.opened
     item = Attachments(opened.folder, opened.list_added_folders).build_item(text)
-    parts = [uploads.pop(one) for one in request.attachments]
-    session.submit(UserItem((*item.content, *parts)), request.id)
+    parts = uploads.take(request.attachments)
+    session.submit(UserItem((*item.content, *parts)))
     return Received(request.id)
 
 

@@ -74,13 +74,6 @@ class Feed:
         self._listeners: set[Callable[[], None]] = set()
         self._html: OrderedDict[int, tuple[ViewBlock, str]] = OrderedDict()
 
-    def restart(self, session_id: str) -> None:
-        """Show another session to the same tabs: each of them starts anew."""
-        self.session_id, self.id = session_id, secrets.token_hex(4)
-        self._states.clear()
-        self._html.clear()
-        self._is_stale = True
-
     def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` after each change; the returned function ends that."""
         self._listeners.add(on_change)

@@ -26,7 +26,8 @@ from treadle.apps.web.render.session_list import (
     render_search_result,
     render_session_list,
 )
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, TreadleError
+from treadle.lib.logger import logger
 from treadle.sessions.cost import group_costs, read_costs
 from treadle.sessions.history import read_last_items
 from treadle.sessions.library import Library, describe_last_turn
@@ -57,7 +58,6 @@ class Hub:
         self._flags = dict(flags or {})
         self._options = options or SessionOptions()
         self._open: dict[str, LiveSession] = {}
-        self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
         self._closed: dict[str, HostedSession] = {}  # they know mode, model and what is allowed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -78,7 +78,7 @@ class Hub:
 
     async def find(self, session_id: str) -> LiveSession:
         """A session by its id: the open one, or it is opened, which others need not wait for."""
-        session = self._open.get(self._renamed.get(session_id, session_id))
+        session = self._open.get(session_id)
         if session is None:
             path = self.library.find(session_id)
             async with self._get_lock(path.name):
@@ -106,7 +106,6 @@ class Hub:
 
     async def find_name(self, session_id: str) -> str:
         """The id of a session that is open or can be opened."""
-        session_id = self._renamed.get(session_id, session_id)
         if session_id in self._open:
             return session_id
         path = self.library.find(session_id)
@@ -122,7 +121,7 @@ class Hub:
 
     async def make_preview(self, session_id: str) -> Update | None:
         """The end of a long session that is not open yet, to be shown until it is."""
-        if self._renamed.get(session_id, session_id) in self._open:
+        if session_id in self._open:
             return None
         return await asyncio.to_thread(_read_preview, self.library.find(session_id))
 
@@ -136,7 +135,7 @@ class Hub:
     async def _open_session(self, folder: Path, resume: str | None) -> LiveSession:
         known = self._closed.get(resume or "")
         opened = known or HostedSession(folder, self._flags, self._options)
-        session = LiveSession(opened, self.mark_changed, self._rename)
+        session = LiveSession(opened, self.mark_changed)
         try:
             await session.open(resume)
         except BaseException:
@@ -147,31 +146,33 @@ class Hub:
         self._last_used[session.session_id] = time.monotonic()
         return session
 
-    def _rename(self, old_id: str, new_id: str) -> None:
-        self._open[new_id] = self._open.pop(old_id)
-        self._last_used[new_id] = self._last_used.pop(old_id)
-        older = {name: new_id for name, target in self._renamed.items() if target == old_id}
-        self._renamed |= {**older, old_id: new_id}
-
     async def close_idle(self, older_than: float = IDLE_SECONDS) -> None:
-        """Close the sessions that no tab shows and that do nothing."""
+        """Close the sessions that no tab shows and that do nothing. One that cannot be closed, for
+        the disk is full, stays open, and is tried again."""
         now = time.monotonic()
         for session_id, session in list(self._open.items()):
             limit = older_than if session.is_saved else max(older_than, UNSAVED_SECONDS)
             if session.is_used:
                 self._last_used[session_id] = now
-            elif now - self._last_used[session_id] >= limit:
-                await self._close(session_id)
+            elif now - self._last_used.get(session_id, now) >= limit:
+                try:
+                    await self._close(session_id)
+                except (TreadleError, OSError) as error:
+                    logger.warning("session %s stays open: %s", session_id, error)
 
     async def _close(self, session_id: str) -> None:
         async with self._get_lock(session_id):
-            session = self._open.pop(session_id, None)
+            session = self._open.get(session_id)
+            if session is None:
+                return
+            if session.opened.is_open:
+                await session.opened.flush()  # nothing is closed that is not on disk
+            self._open.pop(session_id, None)
             self._last_used.pop(session_id, None)
-            if session is not None:
-                await session.aclose()
-                self._closed[session_id] = session.opened
-                for oldest in list(self._closed)[:-MAX_CLOSED]:
-                    del self._closed[oldest]
+            await session.aclose()
+            self._closed[session_id] = session.opened
+            for oldest in list(self._closed)[:-MAX_CLOSED]:
+                del self._closed[oldest]
 
     async def run_list_watch(self) -> None:
         """Let the tabs ask for the list again: other programs change it, and ages grow."""
@@ -185,7 +186,11 @@ class Hub:
             await self.close_idle()
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(self._close(session_id) for session_id in list(self._open)))
+        """Close all; the problem of one does not keep the others open."""
+        closing = (self._close(session_id) for session_id in list(self._open))
+        for problem in await asyncio.gather(*closing, return_exceptions=True):
+            if problem is not None:
+                logger.warning("a session was not closed cleanly: %s", problem)
 
     # --- the list --------------------------------------------------------------------------
 
