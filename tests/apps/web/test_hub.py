@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -12,19 +12,31 @@ import pytest
 
 from tests.apps.web.server import MODEL
 from treadle.agents.agent import Agent
+from treadle.apps.conversation.state.blocks import ShellBlock
 from treadle.apps.web import live_session
 from treadle.apps.web.actions import run_request
+from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.messages import Received, Send
 from treadle.apps.web.render.session_list import SessionRow, render_session_list
 from treadle.apps.web.tab import Tab
 from treadle.apps.web.uploads import Uploads
+from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, SessionBusy, StoreError, UnknownModel
 from treadle.core.loop.driver import Driver
-from treadle.core.transcript import AssistantItem, Text, Usage, UserItem
+from treadle.core.transcript import (
+    AssistantItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
+    Usage,
+    UserItem,
+)
 from treadle.core.transcript.entries import (
     ChildUsageRecorded,
+    Entry,
     ItemAdded,
+    Rewound,
     TurnBegan,
     TurnEnded,
     UsageRecorded,
@@ -264,6 +276,66 @@ async def test_sessions_that_are_closed_while_others_are_do_not_end_the_reaper(
             await started.get()
         service.cancel()
         assert len(errors) >= 2
+
+
+async def test_a_session_of_another_program_is_read_once_and_followed_for_all_tabs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    journal, loads, load = Library().create(tmp_path), list[int](), StateLoader.load
+    monkeypatch.setattr(StateLoader, "load", lambda self: loads.append(1) or load(self))
+
+    async def add(*entries: Entry) -> None:
+        for entry in entries:
+            journal.append(entry)
+        await journal.flush()
+
+    async def compare() -> list[str]:
+        """The page of a tab, which is that of a session that is read from its beginning."""
+        for tab in tabs:
+            await tab.open()
+        shown = [html for _, html in tabs[0].feed.make_earlier(100)]
+        fresh = HeldSession(journal.session_dir, Library().get_summary(journal.session_dir))
+        await fresh.open()
+        assert shown == [html for _, html in fresh.feed.make_earlier(100)]
+        assert tabs[0].feed.state.regions == fresh.feed.state.regions
+        loads.pop()
+        return shown
+
+    turn = (TurnBegan("turn-1"), ItemAdded(UserItem((Text("first question"),))))
+    await add(*turn, ItemAdded(AssistantItem((Text("answer"),))), TurnEnded("turn-1", "end_turn"))
+    async with open_hub(tmp_path) as hub:
+        tabs = [await hub.find_held(journal.session_id) for _ in range(2)]
+        assert tabs[0] is tabs[1]
+        call = AssistantItem((Text("I look."), ToolCall("c1", "bash", '{"command":"ls"}')))
+        await add(TurnBegan("turn-2"), ItemAdded(UserItem((Text("second"),))), ItemAdded(call))
+        assert "I look" in "".join(await compare())
+        await add(ItemAdded(ToolResultItem("c1", "bash", (Text("out" * 50_000),))))
+        await add(UsageRecorded("big", Usage(input=1, cost=0.25)))
+        await compare()
+        await add(Rewound("turn-2"))
+        assert "second" not in "".join(await compare())
+        await add(ItemAdded(UserItem((Text("third"),))))
+        assert "third" in "".join(await compare())
+    await journal.aclose()
+    assert loads == [1]  # the log was read from its beginning once
+
+
+async def test_the_output_of_a_shell_command_is_kept_up_to_a_limit(tmp_path: Path):
+    async with open_hub(tmp_path) as hub:
+        session = await hub.create()
+
+        async def run(command: str, on_output: Callable[[str], None], **_: Any) -> CommandResult:
+            for number in range(1_000):
+                on_output(f"{number} ".ljust(1_000, "x"))
+            return CommandResult(0, "y" * 1_000_000)
+
+        session.opened.run_command = run  # type: ignore[method-assign]
+        for _ in range(30):
+            await session.shell_commands.start("yes")
+        blocks = session.conversation.view.blocks
+        shown = [one for one in blocks if isinstance(one, ShellBlock)]
+        assert max(len(one.output) for one in shown) <= 20_000
+        assert sum(map(len, session.shell_commands.recent_outputs)) < 200_000
 
 
 async def test_files_are_not_undone_while_a_turn_runs(

@@ -60,6 +60,7 @@ class Hub:
         self._open: dict[str, LiveSession] = {}
         self._last_used: dict[str, float] = {}
         self._closed: dict[str, HostedSession] = {}  # they know mode, model and what is allowed
+        self._held: WeakValueDictionary[str, HeldSession] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
@@ -99,8 +100,10 @@ class Hub:
     async def find_held(self, session_id: str) -> HeldSession:
         """A session that another program has open."""
         path = self.library.find(session_id)
-        summary = await asyncio.to_thread(self.library.get_summary, path)
-        session = HeldSession(path, summary)
+        session = self._held.get(path.name)
+        if session is None:
+            summary = await asyncio.to_thread(self.library.get_summary, path)
+            session = self._held.setdefault(path.name, HeldSession(path, summary))
         await session.open()
         return session
 
