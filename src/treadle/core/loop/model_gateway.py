@@ -22,6 +22,7 @@ import msgspec
 
 from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import (
+    CacheRequest,
     Model,
     ModelCard,
     ModelOptions,
@@ -36,9 +37,9 @@ from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.calls.toolbox import estimate_spec_chars
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import ADMITTED, Gates
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.request import make_turn_key
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 from treadle.core.transcript.size_estimate import (
     estimate_chars,
@@ -251,3 +252,41 @@ def _find_max_output(options: ModelOptions, card: ModelCard) -> int:
     if options.thinking in (None, "auto") and card.default_output is not None:
         return card.default_output
     return card.max_output
+
+
+# --- requests of turns -------------------------------------------------------------------
+
+
+def build_request(
+    parts: DriverParts, system: str, cache: CacheRequest, closing: Stop | None
+) -> ModelRequest:
+    """The request for the next reply, from the view as it is; `closing`: it is the last one."""
+    config, session = parts.config, parts.session
+    state, turn, options = session.state, session.turn, session.settings.options or config.options
+    purpose: CallPurpose = config.purpose
+    if closing is not None:
+        # The tools stay in the request, so that its cached prefix stays valid.
+        options = msgspec.structs.replace(
+            options, max_tokens=closing.closing_tokens, tool_choice="none"
+        )
+        purpose = "closing"
+    return ModelRequest(
+        state.transcript,
+        system,
+        parts.toolbox.specs,
+        options,
+        cache,
+        state.quarantine,
+        session.id,
+        turn.id,
+        make_turn_key(session),
+        caller=config.caller,
+        metadata=turn.metadata,
+        purpose=purpose,
+    )
+
+
+def make_turn_key(session: LoopSession) -> str:
+    """Which reply the next request asks for: the same after a crash."""
+    state = session.state
+    return f"{session.id}/{session.turn.key}/{len(state.transcript)}.{state.view_changes}"
