@@ -174,12 +174,14 @@ async def test_an_empty_session_keeps_its_id_with_another_model_and_goal(tmp_pat
         assert await hub.find(session_id) is session
 
 
-async def test_a_request_that_comes_again_is_done_once_whatever_it_is(tmp_path: Path):
+async def test_a_request_that_comes_again_is_done_once_whatever_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """The connection broke before the tab knew that it had arrived."""
     async with open_hub(tmp_path) as hub:
         session, uploads = await hub.create(), Uploads()
         submitted: list[UserItem] = []
-        session.conversation.submit = submitted.append  # type: ignore[method-assign]
+        monkeypatch.setattr(session.conversation, "submit", submitted.append)
 
         async def read() -> AsyncIterator[bytes]:
             yield b"attached"
@@ -282,7 +284,12 @@ async def test_a_session_of_another_program_is_read_once_and_followed_for_all_ta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     journal, loads, load = Library().create(tmp_path), list[int](), StateLoader.load
-    monkeypatch.setattr(StateLoader, "load", lambda self: loads.append(1) or load(self))
+
+    def count_and_load(loader: StateLoader) -> Any:
+        loads.append(1)
+        return load(loader)
+
+    monkeypatch.setattr(StateLoader, "load", count_and_load)
 
     async def add(*entries: Entry) -> None:
         for entry in entries:
@@ -320,7 +327,9 @@ async def test_a_session_of_another_program_is_read_once_and_followed_for_all_ta
     assert loads == [1]  # the log was read from its beginning once
 
 
-async def test_the_output_of_a_shell_command_is_kept_up_to_a_limit(tmp_path: Path):
+async def test_the_output_of_a_shell_command_is_kept_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     async with open_hub(tmp_path) as hub:
         session = await hub.create()
 
@@ -329,7 +338,7 @@ async def test_the_output_of_a_shell_command_is_kept_up_to_a_limit(tmp_path: Pat
                 on_output(f"{number} ".ljust(1_000, "x"))
             return CommandResult(0, "y" * 1_000_000)
 
-        session.opened.run_command = run  # type: ignore[method-assign]
+        monkeypatch.setattr(session.opened, "run_command", run)
         for _ in range(30):
             await session.shell_commands.start("yes")
         blocks = session.conversation.view.blocks

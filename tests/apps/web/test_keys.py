@@ -11,7 +11,7 @@ from pathlib import Path
 from playwright.async_api import Page
 
 from tests.apps.web.conftest import Site
-from tests.apps.web.server import needs_chromium, script, web_server
+from tests.apps.web.server import TabClient, needs_chromium, open_tab, script, web_server
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 pytestmark = needs_chromium
@@ -129,3 +129,48 @@ async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
             await page.wait_for_selector(".prose >> text=hello")
             assert await page.locator(".you >> text=are you there?").count() == 1
             await page.wait_for_selector("#outbox:empty", state="attached")
+
+
+async def test_the_inbox_has_the_questions_of_all_sessions_and_counts_them_after_a_restart(
+    site: Site, tmp_path: Path
+):
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    async with ProviderServer(script(ASKS, FakeReply(text="done"))) as provider:
+        async with web_server(provider, tmp_path, **home) as server:
+            sessions = []
+            async with server.client() as client:
+                for number in range(2):
+                    answer = await client.post("/new", content="")
+                    sessions.append(answer.json()["session"])
+                    async with open_tab(server, sessions[-1]) as tab:
+                        await tab.send(do="send", id="1", text=f"task {number}")
+                        await tab.wait_until(lambda one: bool(one.regions.get("questions")))
+            async with site.open_page(sessions[0], server=server) as page:
+                await page.clock.install()
+                await page.wait_for_selector("#waiting >> text=2")
+                await page.click("#inbox-button")
+                await page.wait_for_selector(f"[data-of='{sessions[1]}'] .ask")
+                assert await page.locator("[data-inbox] .ask").count() == 2
+                await page.focus(f"[data-of='{sessions[1]}'] .ask")
+                await page.clock.run_for(1_000)  # it has to be in view for a moment
+                await page.keyboard.press("n")
+                await page.keyboard.press("Enter")
+                await page.wait_for_function(
+                    "document.querySelectorAll('dialog .ask').length === 1"
+                )
+                await page.wait_for_selector("#waiting >> text=1")
+            await server.kill()
+        async with web_server(provider, tmp_path, **home) as again:
+            async with again.client() as client:
+                other = (await client.post("/new", content="")).json()["session"]
+            async with open_tab(again, other) as tab:
+                await tab.wait_until(lambda one: is_waiting(one, 1))
+                await tab.send(do="inbox")
+                shown = (await tab.wait_for("dialog"))["html"]
+    assert sessions[0] in shown
+    assert sessions[1] not in shown
+
+
+def is_waiting(tab: TabClient, count: int) -> bool:
+    lists = [one for one in tab.messages if one["kind"] == "list"]
+    return bool(lists) and lists[-1]["waiting"] == count

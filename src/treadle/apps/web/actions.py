@@ -19,6 +19,7 @@ from treadle.apps.web.messages import (
     EarlierBlocks,
     FillPrompt,
     GoTo,
+    Inbox,
     Interrupt,
     Received,
     Resume,
@@ -26,11 +27,13 @@ from treadle.apps.web.messages import (
     Search,
     SearchResult,
     Send,
+    ShowDialog,
     ShowMessage,
     StopTask,
     TabReply,
     Withdraw,
 )
+from treadle.apps.web.render.inbox import render_inbox
 from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError
 from treadle.core.transcript.items import UserItem
@@ -61,7 +64,10 @@ async def _run(
             if 0 <= index < len(queued) and conversation.withdraw(queued[index]):
                 return FillPrompt(queued[index].text)
         case Answer():
-            return _answer(request, session)
+            asked = await hub.find(request.session) if request.session else session
+            return _answer(request, asked)
+        case Inbox():
+            return ShowDialog(render_inbox(await hub.list_waiting()))
         case RunCommand(line=line):
             return await show_answer(hub, session, await run_command(session.opened, line))
         case Choose():
@@ -82,6 +88,10 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     match request:
         case Search(text=text):
             return SearchResult(text, await hub.search(text))
+        case Inbox():
+            return ShowDialog(render_inbox(await hub.list_waiting()))
+        case Answer() if request.session:
+            return _answer(request, await hub.find(request.session))
         case RunCommand(line="/fork"):
             return GoTo((await hub.fork(session.session_id)).session_id)
         case Earlier(first=first):

@@ -21,18 +21,22 @@ from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.live_session import LiveSession
+from treadle.apps.web.render.inbox import WaitingSession
 from treadle.apps.web.render.session_list import (
     SessionRow,
     render_search_result,
     render_session_list,
 )
 from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.logger import logger
+from treadle.lib.text.text import shorten_home
 from treadle.sessions.cost import group_costs, read_costs
-from treadle.sessions.history import read_last_items
+from treadle.sessions.history import read_last_items, read_state
 from treadle.sessions.library import Library, describe_last_turn
 from treadle.sessions.log.reader import read_header
 from treadle.sessions.search import search
+from treadle.sessions.summaries import SessionSummary
 
 IDLE_SECONDS = 30.0  # after which a session that no tab shows is closed
 UNSAVED_SECONDS = 15 * 60.0  # the same for one that is not completely on disk
@@ -64,6 +68,7 @@ class Hub:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
+        self._asking: dict[str, tuple[float, bool]] = {}  # by session: when it was written
         self._listing = asyncio.Lock()
         self._listed_at = float("-inf")
         self._drawn_rows: list[SessionRow] = []
@@ -231,7 +236,21 @@ class Hub:
         return {one.id: one.title for one in summaries if one.id in session_ids and one.title}
 
     def count_waiting(self) -> int:
-        return sum(session.is_waiting for session in self._open.values())
+        """Sessions that wait for the user, also those that a server left that is not there any
+        more."""
+        return sum(self._with_live_state(row).state == "waiting" for row in self._rows)
+
+    async def list_waiting(self) -> list[WaitingSession]:
+        """What waits for the user, in all folders."""
+        await self.render_list("")
+        rows = [row for row in self._rows if self._with_live_state(row).state == "waiting"]
+        found: list[WaitingSession] = []
+        for row in rows:
+            session = self._open.get(row.id)
+            questions = session.list_questions() if session is not None else ()
+            folder = shorten_home(Path(row.folder))
+            found.append(WaitingSession(row.id, row.title, folder, tuple(questions)))
+        return found
 
     def _read_rows(self) -> list[SessionRow]:
         rows: list[SessionRow] = []
@@ -243,10 +262,23 @@ class Hub:
                 parent = one.parent.session if one.parent else ""
                 is_own = one.id in self._open  # this server has locked it
                 state = describe_last_turn(one) if is_own else self.library.describe_state(one)
+                if state == "interrupted" and not is_own and self._is_asking(one):
+                    state = "waiting"
                 title = self.library.get_title(one) or "New session"
                 cost = totals.get(one.id, 0.0)  # with that of its child agents
                 rows.append(SessionRow(one.id, title, one.folder, one.updated, cost, state, parent))
         return rows
+
+    def _is_asking(self, summary: SessionSummary) -> bool:
+        """Whether a turn that is not finished has calls that nobody has decided on."""
+        known = self._asking.get(summary.id)
+        if known is None or known[0] != summary.updated:
+            state = read_state(self.library.root / summary.key)
+            move = pending(state.transcript)
+            calls = move.calls if isinstance(move, RunTools) else ()
+            asked = [one for one in calls if one.id not in state.intents]
+            known = self._asking[summary.id] = (summary.updated, bool(asked))
+        return known[1]
 
     def _with_live_state(self, row: SessionRow) -> SessionRow:
         session = self._open.get(row.id)

@@ -167,6 +167,12 @@ class LiveSession(HostCallbacks):
         """Whether a question is open."""
         return self._conversation is not None and bool(self._conversation.questions.waiting)
 
+    def list_questions(self) -> Sequence[tuple[int, PendingQuestion]]:
+        """The open questions, each with its number."""
+        if self._conversation is None:
+            return ()
+        return self.numbered.update(self._conversation.questions.waiting)
+
     @property
     def is_used(self) -> bool:
         """Whether a tab shows it or something runs or waits in it."""
@@ -240,8 +246,7 @@ class LiveSession(HostCallbacks):
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
         )
-        questions = self.numbered.update(conversation.questions.waiting)
-        regions = render_regions(view, facts, questions, self._calls)
+        regions = render_regions(view, facts, self.list_questions(), self._calls)
         return PageState(version, view.blocks, regions)
 
     def show_mode(self) -> None:

@@ -44,12 +44,17 @@ class Withdraw(Request, frozen=True, tag="withdraw"):
 
 class Answer(Request, frozen=True, tag="answer"):
     """The answer to a question: once, network, session, always, edit (with `arguments`), deny (with
-    `text` as the reason), answer (with `text`), none."""
+    `text` as the reason), answer (with `text`), none. `session`: another one than the tab's."""
 
     question: int
     answer: str
+    session: str = ""
     text: str = ""
     arguments: dict[str, Any] = {}
+
+
+class Inbox(Request, frozen=True, tag="inbox"):
+    """The open questions of all sessions."""
 
 
 class RunCommand(Request, frozen=True, tag="command"):
@@ -96,6 +101,7 @@ AnyRequest = (
     | Resume
     | Withdraw
     | Answer
+    | Inbox
     | RunCommand
     | Complete
     | Search

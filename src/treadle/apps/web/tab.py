@@ -17,6 +17,7 @@ from treadle.apps.web.messages import (
     AnyRequest,
     Complete,
     Earlier,
+    Inbox,
     Interrupt,
     ListUpdate,
     Problem,
@@ -141,7 +142,7 @@ class Tab:
                 continue
             if isinstance(request, Interrupt):
                 await self._answer(request)  # it waits for nothing
-            elif isinstance(request, Complete | Search | Earlier):
+            elif isinstance(request, Complete | Search | Earlier | Inbox):
                 await self._lookups.put(request)
             else:
                 await self._actions.put(request)
@@ -151,7 +152,7 @@ class Tab:
             await self._answer(await requests.get())
 
     async def _answer(self, request: AnyRequest) -> None:
-        name: str = request.__struct_config__.tag
+        name = str(request.__struct_config__.tag)
         reply: TabReply | None
         try:
             if isinstance(self._session, HeldSession):

@@ -62,7 +62,12 @@ function start() {
         const [feed] = message.position;
         if (feed !== PREVIEW && !$("access").textContent) outbox.connect(feed);
       },
-      list: () => list.show(message),
+      list: () => {
+        const before = Number($("waiting").textContent);
+        list.show(message);
+        if (message.waiting > before) notify(message.waiting);
+        if (message.waiting !== before && isInboxOpen()) connection.send({ do: "inbox" });
+      },
       found: () => list.showFound(message),
       dialog: () => showDialog(message.html),
       message: () => showToast(message.text),
@@ -138,6 +143,12 @@ function start() {
   $("new-button").addEventListener("click", createSession);
   $("inspect-link").href = `/inspect/${session}`;
   $("keys-button")?.addEventListener("click", showKeys);
+  $("inbox-button").addEventListener("click", () => {
+    if ("Notification" in window && Notification.permission === "default") {
+      Notification.requestPermission();
+    }
+    send({ do: "inbox" });
+  });
 
   // --- answers
   function answer(card, kind) {
@@ -145,7 +156,8 @@ function start() {
     const value = (selector) => card.querySelector(selector)?.value ?? "";
     if (card.querySelector(`[data-answer="${kind}"]`).disabled) return;
     if (kind === "edit") return toggleEditor(card);
-    const message = { do: "answer", question, answer: kind };
+    const of = card.closest("[data-of]")?.dataset.of; // in the inbox: a question of any session
+    const message = { do: "answer", question, answer: kind, ...(of ? { session: of } : {}) };
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
       message.answer = "edit";
@@ -159,7 +171,7 @@ function start() {
       if (!chosen.length) return showToast("Choose an answer, or write one.");
       message.text = chosen.join(", ");
     }
-    send(message);
+    if (send(message) && of) card.closest(".item").remove();
   }
 
   // The other buttons would allow the call as the model wrote it.
@@ -213,9 +225,10 @@ function start() {
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if ($("dialog").open) return;
+    if ($("dialog").open && !event.target.closest("dialog .ask")) return;
     const field = event.target.closest("input, textarea, select");
     if (event.key === "Escape") {
+      if ($("dialog").open) return;
       if (field && field !== prompt.field) return field.blur();
       return send({ do: "interrupt" });
     }
@@ -226,6 +239,7 @@ function start() {
     if (field) return;
     const card = event.target.closest(".ask");
     if (card && pressInQuestion(card, event)) return;
+    if ($("dialog").open) return;
     const keys = {
       "/": () => $("search").focus(),
       n: createSession,
@@ -353,14 +367,28 @@ function showRefusal(text) {
   $("banner").replaceChildren(line);
 }
 
+// --- what waits for the user ------------------------------------------------------------------
+
+function isInboxOpen() {
+  return $("dialog").open && Boolean($("dialog").querySelector("[data-inbox]"));
+}
+
+function notify(count) {
+  if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted") return;
+  const text = count === 1 ? "A session waits for you" : `${count} sessions wait for you`;
+  const note = new Notification("Treadle", { body: text, tag: "treadle-waiting" });
+  note.addEventListener("click", () => window.focus());
+}
+
 // --- small parts ----------------------------------------------------------------------------
 
 function showDialog(html) {
   const dialog = $("dialog");
   dialog.innerHTML = html;
+  for (const card of dialog.querySelectorAll(".ask")) card.tabIndex = -1;
   if (!dialog.open) dialog.showModal();
   // Enter changes nothing: the focus is at the current value, or at the button that closes.
-  const start = ["[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
+  const start = ["[data-inbox] .ask", "[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
   start.map((one) => dialog.querySelector(one)).find(Boolean)?.focus();
 }
 
