@@ -26,6 +26,8 @@ from acp.schema import (
     UserMessageChunk,
 )
 
+from treadle.lib.logger import logger
+
 SessionUpdate = (
     UserMessageChunk
     | AgentMessageChunk
@@ -98,12 +100,20 @@ class Outbox:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._send(self._waiting.popleft())
+                await self._send_one(self._waiting.popleft())
         except (OSError, RuntimeError):  # the connection is closed
             self._is_closed = True
             self._waiting.clear()
         finally:
             self._task = None
+
+    async def _send_one(self, update: SessionUpdate) -> None:
+        try:
+            await self._send(update)
+        except (OSError, RuntimeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - of one update: the others are sent
+            logger.warning("an update for the editor was not sent: %s", error)
 
 
 def join_updates(first: SessionUpdate, second: SessionUpdate) -> SessionUpdate | None:

@@ -19,7 +19,6 @@ from treadle.apps.web.messages import (
     EarlierBlocks,
     FillPrompt,
     GoTo,
-    Inbox,
     Interrupt,
     Received,
     Resume,
@@ -28,6 +27,7 @@ from treadle.apps.web.messages import (
     SearchResult,
     Send,
     ShowDialog,
+    ShowInbox,
     ShowMessage,
     StopTask,
     TabReply,
@@ -66,7 +66,7 @@ async def _run(
         case Answer():
             asked = await hub.find(request.session) if request.session else session
             return _answer(request, asked)
-        case Inbox():
+        case ShowInbox():
             return ShowDialog(render_inbox(await hub.list_waiting()))
         case RunCommand(line=line):
             return await show_answer(hub, session, await run_command(session.opened, line))
@@ -88,7 +88,7 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     match request:
         case Search(text=text):
             return SearchResult(text, await hub.search(text))
-        case Inbox():
+        case ShowInbox():
             return ShowDialog(render_inbox(await hub.list_waiting()))
         case Answer() if request.session:
             return _answer(request, await hub.find(request.session))

@@ -270,14 +270,11 @@ class Hub:
         return rows
 
     def _is_asking(self, summary: SessionSummary) -> bool:
-        """Whether a turn that is not finished has calls that nobody has decided on."""
+        """Whether a turn that is not finished has calls without a decision of the user."""
         known = self._asking.get(summary.id)
         if known is None or known[0] != summary.updated:
-            state = read_state(self.library.root / summary.key)
-            move = pending(state.transcript)
-            calls = move.calls if isinstance(move, RunTools) else ()
-            asked = [one for one in calls if one.id not in state.intents]
-            known = self._asking[summary.id] = (summary.updated, bool(asked))
+            known = summary.updated, _has_open_question(self.library.root / summary.key)
+            self._asking[summary.id] = known
         return known[1]
 
     def _with_live_state(self, row: SessionRow) -> SessionRow:
@@ -286,6 +283,15 @@ class Hub:
             return row
         state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
         return row.with_state(state, session.cost)
+
+
+def _has_open_question(session_dir: Path) -> bool:
+    try:
+        state = read_state(session_dir)
+    except (TreadleError, OSError):
+        return False  # the list shows it all the same
+    move = pending(state.transcript)
+    return isinstance(move, RunTools) and any(one.id not in state.intents for one in move.calls)
 
 
 def _read_preview(session_dir: Path) -> Update | None:

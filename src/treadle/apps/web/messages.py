@@ -53,7 +53,7 @@ class Answer(Request, frozen=True, tag="answer"):
     arguments: dict[str, Any] = {}
 
 
-class Inbox(Request, frozen=True, tag="inbox"):
+class ShowInbox(Request, frozen=True, tag="inbox"):
     """The open questions of all sessions."""
 
 
@@ -101,7 +101,7 @@ AnyRequest = (
     | Resume
     | Withdraw
     | Answer
-    | Inbox
+    | ShowInbox
     | RunCommand
     | Complete
     | Search

@@ -17,11 +17,11 @@ from treadle.apps.web.messages import (
     AnyRequest,
     Complete,
     Earlier,
-    Inbox,
     Interrupt,
     ListUpdate,
     Problem,
     Search,
+    ShowInbox,
     TabReply,
 )
 from treadle.apps.web.uploads import Uploads
@@ -119,7 +119,11 @@ class Tab:
         while True:
             await self._list_changed.wait()
             self._list_changed.clear()
-            html = await self._hub.render_list(self._session.session_id)
+            try:
+                html = await self._hub.render_list(self._session.session_id)
+            except (TreadleError, OSError) as error:  # of one session: the tab works without
+                logger.warning("the list of sessions is not shown: %s", error)
+                continue
             update = ListUpdate(html, self._hub.count_waiting())
             if update != last:
                 await self._send(update)
@@ -142,7 +146,7 @@ class Tab:
                 continue
             if isinstance(request, Interrupt):
                 await self._answer(request)  # it waits for nothing
-            elif isinstance(request, Complete | Search | Earlier | Inbox):
+            elif isinstance(request, Complete | Search | Earlier | ShowInbox):
                 await self._lookups.put(request)
             else:
                 await self._actions.put(request)

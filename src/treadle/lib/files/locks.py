@@ -1,6 +1,6 @@
 """Locks on files that the kernel releases when their process ends; they never expire by age.
 
-A lock is a flock; the content of the file only says who has it. Nobody waits for such a lock:
+A lock is a flock; the content of the file only says who has it. No program waits for such a lock:
 that is flock.py. Used by the logs of sessions, and for drafts.
 """
 

@@ -58,7 +58,7 @@ class ShellCommands:
 
         try:
             result = await self._session.run_command(command, on_output=on_output, sandboxed=False)
-        except TreadleError as error:
+        except (TreadleError, OSError) as error:
             show(str(error), is_finished=True)
         except asyncio.CancelledError:
             show(f"{shown}\nstopped", is_finished=True)

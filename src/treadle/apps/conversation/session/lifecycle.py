@@ -164,7 +164,10 @@ class SessionLifecycle:
         async with self._lock:
             conversation = self.require_idle()
             resume = await self._find_resumed(resume, fork=fork)
-            if resume is not None and self._is_open_here(resume):
+            if (
+                resume is not None
+                and _find_name(self.library, self.folder, resume) == self.driver.session_id
+            ):
                 return
             session = await self._build(resume)
             await self._leave(conversation)
@@ -216,11 +219,6 @@ class SessionLifecycle:
         if not fork or not resume:
             return resume
         return await undo.fork_session(self.library, self.library.find(resume), self.folder)
-
-    def _is_open_here(self, session_id: str) -> bool:
-        latest = None if session_id else self.library.find_latest(self.folder)
-        name = latest.name if latest is not None else session_id
-        return bool(name) and self.library.find(name).name == self.driver.session_id
 
     async def _leave(self, conversation: Conversation) -> None:
         self.callbacks.start_switch()
@@ -340,6 +338,12 @@ class SessionLifecycle:
         if self.conversation is None:
             return None
         return await self.callbacks.ask_approval(self.conversation, approval)
+
+
+def _find_name(library: Library, folder: Path, resume: str) -> str:
+    """The id of the session that is meant: of the newest one of the folder, if it is ""."""
+    latest = None if resume else library.find_latest(folder)
+    return latest.name if latest is not None else library.find(resume).name
 
 
 async def _collect(problems: list[Exception], work: Awaitable[None]) -> None:
