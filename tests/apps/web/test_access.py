@@ -16,7 +16,7 @@ from tests.apps.web.server import (
     script,
     web_server,
 )
-from treadle.apps.web.access import Access
+from treadle.apps.web.access import PageAccess
 from treadle.apps.web.application import build_app
 from treadle.apps.web.hub import Hub
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -106,7 +106,7 @@ async def test_a_mistake_in_the_settings_is_a_sentence_on_every_route(
     config = Path.home() / ".treadle/config.toml"
     config.parent.mkdir(exist_ok=True)
     config.write_text('modle = "x"\n')
-    app = build_app(Hub(tmp_path), Access("token", "page.localhost", "value"))
+    app = build_app(Hub(tmp_path), PageAccess("token", "page.localhost", "value"))
     own = {"Cookie": "treadle=value", "Origin": "http://page.localhost"}
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://page.localhost") as client:

@@ -50,7 +50,7 @@ _NO_KEY = (
 )
 
 
-class Access(msgspec.Struct, frozen=True):
+class PageAccess(msgspec.Struct, frozen=True):
     """`token` is that of the link, `host` the name of the page. `cookie` is the value of this start
     of the server; tabs of earlier starts may stay, and `earlier` has the hashes of their values.
     `name` is that of the cookie: several servers of the user have one host name."""
@@ -76,7 +76,7 @@ def hash_cookie(value: str) -> str:
 class AccessGuard:
     """The middleware around the application."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app = app
         self._access = access
 

@@ -22,7 +22,7 @@ from treadle.apps.conversation.costs import load_cost_report
 from treadle.apps.pages.cost import render_cost_page
 from treadle.apps.pages.frame import STATIC, render_work_page
 from treadle.apps.pages.session_html import render_session_html
-from treadle.apps.web.access import Access, AccessGuard
+from treadle.apps.web.access import AccessGuard, PageAccess
 from treadle.apps.web.feed import PREVIEW_FEED, Position
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
@@ -39,7 +39,7 @@ MAX_TABS = 100
 PERIOD_DAYS = {"7d": 7, "30d": 30, "90d": 90, "all": 0}
 
 
-def build_app(hub: Hub, access: Access) -> ASGIApp:
+def build_app(hub: Hub, access: PageAccess) -> ASGIApp:
     """The application with its guard."""
     pages = Pages(hub)
 

@@ -23,7 +23,7 @@ from treadle.lib.http.local_hosts import LOOPBACK
 from treadle.lib.logger import logger
 
 if TYPE_CHECKING:
-    from treadle.apps.web.access import Access
+    from treadle.apps.web.access import PageAccess
 
 EXIT_USAGE = 2
 MAX_MESSAGE_BYTES = 16 << 20
@@ -89,7 +89,9 @@ def _listen(port: int, *, is_wanted: bool) -> socket.socket:
         return listen_on_loopback(0)
 
 
-def _serve(folder: Path, flags: dict[str, object], listener: socket.socket, access: Access) -> int:
+def _serve(
+    folder: Path, flags: dict[str, object], listener: socket.socket, access: PageAccess
+) -> int:
     import uvicorn
 
     from treadle.apps.web.application import build_app
@@ -130,19 +132,19 @@ def read_link() -> SavedLink:
         return SavedLink()
 
 
-def make_access(port: int, host: str = "", *, is_new: bool = False) -> Access:
+def make_access(port: int, host: str = "", *, is_new: bool = False) -> PageAccess:
     """Who may use the server that starts now. The link stays that of the last time, unless a new
     one is wanted; the cookie is new."""
-    from treadle.apps.web.access import Access, hash_cookie
+    from treadle.apps.web.access import PageAccess, hash_cookie
 
-    cookie, made = secrets.token_urlsafe(24), list[Access]()
+    cookie, made = secrets.token_urlsafe(24), list[PageAccess]()
 
     def update() -> bytes:
         known = read_link()
         token = known.token if known.token and not is_new else secrets.token_urlsafe(24)
         own = known.host or f"treadle-{secrets.token_hex(4)}.localhost"
         starts = () if is_new else known.starts[-MAX_STARTS:]
-        made.append(Access(token, host.lower() or own, cookie, starts, f"treadle_{port}"))
+        made.append(PageAccess(token, host.lower() or own, cookie, starts, f"treadle_{port}"))
         link = SavedLink(token, port, own, (*starts, hash_cookie(cookie)))
         return msgspec.json.encode(link)
 
