@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -454,26 +453,26 @@ async def test_a_stream_that_cannot_begin_leaves_its_session_free(tmp_path: Path
     assert (await agent.run("go", session="a")).text == "one"
 
 
-async def test_a_cancelled_opening_does_not_hold_the_lock_of_a_server(
+async def test_a_cancelled_opening_does_not_keep_the_lease_of_a_server(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     from psycopg import AsyncConnection
 
     agent, execute = Agent(Scripted(["one"]), store=postgres_url), AsyncConnection.execute
-    connections: list[Any] = []
+    cancelled: list[str] = []
 
-    async def cancel_at_lock(connection, query, *given, **named):
-        if "pg_try_advisory_lock" in query:
-            connections.append(connection)
+    async def cancel_at_lease(connection, query, *given, **named):
+        if "INSERT INTO treadle_sessions" in query:
+            cancelled.append(query)
             opening.cancel()
         return await execute(connection, query, *given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(AsyncConnection, "execute", cancel_at_lock)
+        patch.setattr(AsyncConnection, "execute", cancel_at_lease)
         opening = asyncio.create_task(agent.session("a").__aenter__())
         await asyncio.wait([opening])
     assert opening.cancelled()
-    assert [connection.closed for connection in connections] == [True]
+    assert len(cancelled) == 1
     assert (await agent.run("go", session="a")).text == "one"
 
 

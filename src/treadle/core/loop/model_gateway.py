@@ -46,7 +46,7 @@ from treadle.core.transcript.size_estimate import (
     estimate_item_chars,
     estimate_text_chars,
 )
-from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
 
 
 class ModelGateway:
@@ -138,7 +138,7 @@ class ModelGateway:
         )
         caller.admit_probe = partial(self._admit_probe, caller, silent)
         while True:
-            gates = Gates(config.gates, silent)
+            gates = self._make_gates(purpose, silent)
             max_output = await self._admit(gates, caller.model.card, request)
             options = _limit_output(request.options, max_output)
             limited = msgspec.structs.replace(request, options=options)
@@ -146,9 +146,15 @@ class ModelGateway:
             if isinstance(reply, AssistantItem):
                 return reply
 
+    def _make_gates(self, purpose: CallPurpose, emitter: Emitter) -> Gates:
+        """With those of the turn for what is a part of it."""
+        is_part = self._session.is_turn_running and purpose in TURN_PURPOSES
+        of_turn = self._session.settings.gates if is_part else ()
+        return Gates((*self._config.gates, *of_turn), emitter)
+
     async def _admit(self, gates: Gates, card: ModelCard, request: ModelRequest) -> int | None:
         """The most tokens of the reply, None: as the request says; CallNotAdmitted at a limit."""
-        if not self._config.gates:
+        if not gates.gates:
             return None
         max_output, purpose = _find_max_output(request.options, card), request.purpose
         estimate = self._session.estimate_request(
@@ -167,7 +173,7 @@ class ModelGateway:
     async def _admit_probe(
         self, caller: ModelCaller, emitter: Emitter, probe: ModelRequest
     ) -> SettleUsage | None:
-        gates, model = Gates(self._config.gates, emitter), caller.model
+        gates, model = self._make_gates("search", emitter), caller.model
         try:
             probe = msgspec.structs.replace(probe, purpose="search")
             await self._admit(gates, model.card, probe)
