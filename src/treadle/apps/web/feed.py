@@ -55,18 +55,19 @@ class Update(msgspec.Struct, frozen=True, tag="update", tag_field="kind", omit_d
 
 class Feed:
     """The states of one conversation. `build` makes the newest one, with a given version; it is
-    called only when a tab wants it, once for all tabs. `find_seconds` is how long a call took."""
+    called only when a tab wants it, once for all tabs. For the others see BlockContext."""
 
     def __init__(
         self,
         session_id: str,
         build: Callable[[int], PageState],
         find_seconds: Callable[[str], float | None] = lambda call_id: None,
+        find_start: Callable[[str], float | None] = lambda call_id: None,
     ) -> None:
         self.session_id = session_id
         self.id = secrets.token_hex(4)
         self._pictures: dict[str, Image] = {}
-        self._context = BlockContext(self._link_picture, find_seconds)
+        self._context = BlockContext(self._link_picture, find_seconds, find_start)
         self._build = build
         self._states: deque[PageState] = deque(maxlen=KNOWN_STATES)
         self._is_stale = True

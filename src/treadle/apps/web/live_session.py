@@ -228,7 +228,9 @@ class LiveSession(HostCallbacks):
         self._calls, session_id = self._next_calls, conversation.driver.session_id
         self.show_mode()
         if self._feed is None:
-            self._feed = Feed(session_id, self._build_state, self._call_times.find)
+            self._feed = Feed(
+                session_id, self._build_state, self._call_times.find, self._call_times.find_start
+            )
         self.refresh_changed_files()
         self.mark_changed()
 

@@ -90,6 +90,8 @@ function start() {
     prompt.submitAll();
   });
 
+  setInterval(tickClocks, 1000);
+
   // --- clicks
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button, [data-copy]");
@@ -378,6 +380,15 @@ function notify(count) {
   const text = count === 1 ? "A session waits for you" : `${count} sessions wait for you`;
   const note = new Notification("Treadle", { body: text, tag: "treadle-waiting" });
   note.addEventListener("click", () => window.focus());
+}
+
+// The time of calls that run.
+function tickClocks() {
+  for (const clock of document.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, Math.floor(Date.now() / 1000 - Number(clock.dataset.since)));
+    const minutes = Math.floor(seconds / 60);
+    clock.textContent = minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+  }
 }
 
 // --- small parts ----------------------------------------------------------------------------

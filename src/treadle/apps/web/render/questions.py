@@ -100,7 +100,7 @@ def _render_preview(approval: PendingApproval) -> str:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         text = escape_invisible(text, keep="\n\t")
         if text and text != shown:
-            label = f'<i class="dim">{escape_html(name)}</i>'
+            label = f'<i class="dim">{escape_html(name.replace("_", " "))}</i>'
             parts.append(_render_text(f"{label} {escape_html(text)}"))
     return "".join(parts)
 
