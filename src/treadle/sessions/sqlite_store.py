@@ -172,8 +172,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk
         if version < FORMAT_VERSION:
-            database.executescript(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            # In one transaction: another program may do the same, and this one may be killed.
+            version_set = f"PRAGMA user_version = {FORMAT_VERSION};"
+            database.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{version_set}COMMIT;")
     except BaseException:
         database.close()
         raise
