@@ -26,7 +26,7 @@ from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.steps import AfterToolResult, Finished

@@ -22,8 +22,8 @@ from treadle.apps.fleet.reports.live_table import (
     format_table,
 )
 from treadle.apps.fleet.reports.local_session import read_session
-from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
+from treadle.apps.fleet.worker_registry import DEFAULT_LEASE
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, plural
 from treadle.sessions.export import render_markdown

@@ -145,6 +145,21 @@ class RunWorkspaces:
         """Delete the folder of a run on this machine; its snapshot stays."""
         await asyncio.to_thread(_remove_tree, self._folder(run_id))
 
+    async def remove_lost(self, run_id: str) -> None:
+        """Delete the folder of a run that went on elsewhere, or was deleted. A folder without a
+        state stays: another worker of this machine may be filling it."""
+        state = await asyncio.to_thread(self._read_state, run_id)
+        if state is None:
+            return
+        if await self._snapshots.get_blob(_place_key(run_id)) != state.place.encode():
+            await self.remove(run_id)
+
+    async def remove_all_lost(self) -> None:
+        """The same for all runs that have a folder on this machine."""
+        root = self._root / self._snapshots.fleet_id
+        for run_id in await asyncio.to_thread(_list_folders, root):
+            await self.remove_lost(run_id)
+
     async def export(self, task: FleetTask, run_id: str, target: Path) -> tuple[str, ...]:
         """Fill a new folder with the files of a run as of its last snapshot, to look at them or to
         work on; sentences about what is not in it."""
@@ -246,6 +261,14 @@ def _list_unsaved(snapshot: WorkspaceSnapshot) -> tuple[str, ...]:
     more = ", …" if len(unsaved) > NAMED_PATHS else ""
     count = plural(len(unsaved), "path")
     return (f"{count} had no room in the snapshot and must be made again: {names}{more}",)
+
+
+def _list_folders(root: Path) -> list[str]:
+    return (
+        sorted(one.name for one in root.iterdir() if (one / "state").is_file())
+        if (root.is_dir())
+        else []
+    )
 
 
 def _has_content(path: Path) -> bool:
