@@ -60,7 +60,7 @@ class WorkerRuns:
         """Make a delivered run this worker's; None if there is nothing to do for it. A run that has
         had `max_attempts` without a completed step is set aside."""
         me, number = self._identity, self._version_number
-        aside = f"no step was completed in {max_attempts} attempts; the last worker was "
+        aside = f"no step was completed in {max_attempts} attempts: its workers died, or gave it up"
         *_, rows = await self._connection.execute_all(
             [
                 (
@@ -69,7 +69,7 @@ class WorkerRuns:
                     [NOT_ANSWERED, run_id],
                 ),
                 (
-                    "UPDATE fleet_runs SET state = 'set_aside', error = CAST(? AS text) || worker, "
+                    "UPDATE fleet_runs SET state = 'set_aside', error = ?, "
                     "worker = '', epoch = epoch + 1, ended = {now} "
                     f"WHERE {_DELIVERED} AND attempts >= ?",
                     [aside, run_id, job, max_attempts],

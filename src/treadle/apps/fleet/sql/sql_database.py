@@ -301,7 +301,7 @@ class SqlDatabase:
 
     async def forget_workers(self, ids: Collection[str]) -> None:
         for worker in ids:
-            await self.engine.abandon(worker)
+            await self.engine.abandon(worker)  # first: without the row nobody would do it again
             await self.connection.execute_all(make_leave_statements(worker))
 
     async def set_limits(self, limits: FleetLimits) -> None:
@@ -374,10 +374,15 @@ class SqlDatabase:
 
 
 def make_leave_statements(worker: str) -> list[Statement]:
-    """A worker ended: its model calls are over. How they ended is not known, so each costs what
-    was reserved for it."""
+    """A worker ended: it may write nothing more to its runs, and its model calls are over. How
+    they ended is not known, so each costs what was reserved for it."""
     open_calls = "fleet_calls WHERE worker = ? AND ended IS NULL"
     return [
+        (
+            "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1 "
+            "WHERE worker = ? AND state = 'running'",
+            [worker],
+        ),
         LOCK_LIMITS,
         (
             "UPDATE fleet_settings SET value = CAST(CAST(value AS float8) + (SELECT "
