@@ -10,9 +10,10 @@ from treadle.apps.fleet.engines.local_engine import LocalEngine
 from treadle.apps.fleet.sql.sqlite_connection import SqliteConnection
 from treadle.core.contracts.run_engine import RunEngine
 from treadle.testing import check_run_engine
+from treadle.testing.conformance.run_engine import OpenEngine
 
 
-def open_local(path: Path, kind: type[LocalEngine] = LocalEngine):  # type: ignore[no-untyped-def]
+def open_local(path: Path, kind: type[LocalEngine] = LocalEngine) -> OpenEngine:
     async def open_engine() -> RunEngine:
         connection = SqliteConnection(path)
         await connection.open(create=True)

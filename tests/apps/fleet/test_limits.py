@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import LEASE, POLL, PlayedWorker, until, until_state
+from tests.apps.fleet.processes import PlayedWorker, until, until_state
 from tests.postgres import PostgresServer
 from treadle import Agent, Usage
 from treadle.apps.fleet.database import FleetDatabase, open_database
@@ -19,6 +19,7 @@ from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import RateLimited, StoreError, StreamBroken
+from treadle.core.transcript.transcript import Transcript
 from treadle.models.scripted import Say, Scripted, ScriptElement
 
 ESTIMATE = CallEstimate(100, 0.9)
@@ -78,7 +79,7 @@ async def test_a_call_whose_outcome_is_not_known_costs_what_was_reserved(store: 
         assert await database.spent() == pytest.approx(0.9)
     limiter = make_limiter(database, "live")
     card = ModelCard("dear/model", input_price=0.0, output_price=1000.0, max_output=1000)
-    request = ModelRequest((), session_id="s")
+    request = ModelRequest(Transcript(), session_id="s")
     for error, cost in ((StreamBroken("cut off"), 1.0), (RateLimited("later"), 0.0)):
         before = await database.spent()
         model = Scripted([error])
@@ -180,10 +181,7 @@ async def test_after_an_outage_of_the_server_the_fleet_goes_on_by_itself(
     assert rows == []
 
 
-@pytest.mark.parametrize("poll", [POLL])
-async def test_a_budget_is_kept_also_if_workers_die_in_the_middle_of_calls(
-    store: str, poll: float
-) -> None:
+async def test_a_budget_is_kept_also_if_workers_die_in_the_middle_of_calls(store: str) -> None:
     """Each dead worker has spent what its call could have cost at most."""
     database = await open_database(store)
     await database.set_limits(FleetLimits(max_cost=1.0))
@@ -197,6 +195,6 @@ async def test_a_budget_is_kept_also_if_workers_die_in_the_middle_of_calls(
         await limiter.admit("p", CallEstimate(10, 0.07))
         admitted += 1
         await database.forget_workers([name])
-    assert (admitted, LEASE > 0) == (15, True)
+    assert admitted == 15
     assert 1.0 <= await database.spent() <= 1.07
     await database.aclose()

@@ -112,17 +112,17 @@ class RunControl:
     async def run_check(self, check: Coroutine[Any, Any, T]) -> T:
         """Run what follows the turn; SessionBusy if the run is lost meanwhile: then it is stopped,
         with its processes."""
-        self._check = asyncio.create_task(check)
+        task = self._check = asyncio.create_task(check)
         try:
             if self._lost:
-                self._check.cancel()
-            return await self._check
+                task.cancel()
+            return await task
         except asyncio.CancelledError:
-            if self._lost and self._check.cancelled():
+            if self._lost and task.cancelled():
                 raise SessionBusy(self._lost) from None
             raise
         finally:
-            await cancel_tasks([self._check])
+            await cancel_tasks([task])
             self._check = None
 
     def lose_to_other(self) -> None:

@@ -46,7 +46,8 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
     approvals = await database.approvals()
     if options.json:
         schedules = await database.schedules()
-        found = {"runs": runs, "workers": workers, "approvals": approvals, "schedules": schedules}
+        found: dict[str, object] = {"engine": database.engine_name, "runs": runs}
+        found |= {"workers": workers, "approvals": approvals, "schedules": schedules}
         print(msgspec.json.encode(found).decode())
         return SUCCESS
     now = time.time()
@@ -57,6 +58,7 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         table = format_table(runs, now, width, MAX_OPEN, name_command(database, "approve"))
         for line in table + _format_ended_runs(runs):
             print_line(line)
+    print_line(f"engine {database.engine_name}, {plural(len(workers), 'worker')}")
     for worker in workers:
         print_line(_format_worker(worker, now))
     if lost := [run.id for run in runs if _has_lost_worker(run, workers, now)]:

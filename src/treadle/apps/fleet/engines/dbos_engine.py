@@ -205,7 +205,8 @@ class DbosEngine:
             async with self._opening:
                 if self._client is None or self._sql is None:
                     self._client, self._sql = await asyncio.to_thread(self._open)
-            return await asyncio.to_thread(work, self._client, self._sql)
+                client, sql = self._client, self._sql
+            return await asyncio.to_thread(work, client, sql)
         except SQLAlchemyError as error:
             text = " ".join(str(getattr(error, "orig", None) or error).split())
             raise StoreError(f"{self._address} cannot be used by DBOS: {text}") from error

@@ -83,8 +83,9 @@ class LocalEngine:
             self._kick.clear()
             try:
                 if (room := concurrency - len(self._tasks)) > 0:
-                    for row in await self._connection.execute(sql, [self._worker, room]):
-                        task = asyncio.create_task(self._deliver(*row, deliver))
+                    rows = await self._connection.execute(sql, [self._worker, room])
+                    for job_id, delivery in rows:
+                        task = asyncio.create_task(self._deliver(job_id, delivery, deliver))
                         self._tasks.add(task)
                         task.add_done_callback(self._end)
             except StoreError as error:

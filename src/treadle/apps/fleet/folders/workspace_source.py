@@ -79,8 +79,8 @@ async def _fetch_from(mirror: Path, target: Path, commit: str, *, has_later: boo
     refs = [f"{commit}:refs/heads/{branch}"]
     if has_later:
         refs.append("+refs/heads/*:refs/remotes/origin/*")
-    words = ("fetch", "-q", "--no-tags", "--update-head-ok", "--", str(mirror), *refs)
-    await _run_git(*words, cwd=target)
+    options = ("-q", "--no-tags", "--update-head-ok")
+    await _run_git("fetch", *options, "--", str(mirror), *refs, cwd=target)
     await asyncio.to_thread((target / ".git/FETCH_HEAD").unlink, missing_ok=True)
 
 
