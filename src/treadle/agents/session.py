@@ -309,7 +309,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         **unknown: object,
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
-        reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
+        reject_unknown_argument("session.stream", RUN_ARGUMENTS, unknown)
         opening = self.open_run(prompt, output, RunSettings(metadata, output_retries))
         return Stream(opening, has_approver=self._agent.has_approver)
 

@@ -147,16 +147,14 @@ async def read_session(location: StoreLocation | None, session_id: str) -> Seque
 
 
 async def _read_postgres(url: str, session_id: str) -> Sequence[Entry]:
-    from treadle.sessions.postgres_pool import PostgresPool
-    from treadle.sessions.postgres_store import load_entries, make_tables
+    from treadle.sessions.postgres_server import SessionServer
+    from treadle.sessions.postgres_store import load_entries
 
-    pool = PostgresPool(url, size=1)
-    await pool.open()
+    server = await SessionServer.acquire(url)
     try:
-        await make_tables(pool)
-        return await load_entries(pool, session_id)
+        return await load_entries(server.pool, session_id)
     finally:
-        await complete(pool.aclose())
+        server.release()
 
 
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:
@@ -250,9 +248,9 @@ async def _open_postgres(url: str, session_id: str, parent: Store | None) -> Sto
     from treadle.core.extras import require_extra
 
     require_extra("fleet")
-    from treadle.sessions.postgres_store import LockedPostgresStore
+    from treadle.sessions.postgres_server import LeasedPostgresStore
 
-    store = await LockedPostgresStore.open_session(url, session_id)
+    store = await LeasedPostgresStore.open_session(url, session_id)
     store.redactor = _find_redactor(parent)
     return store
 

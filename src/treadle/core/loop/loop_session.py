@@ -6,6 +6,7 @@ its reason. The driver decides what happens.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from contextlib import suppress
 from operator import attrgetter
@@ -133,7 +134,8 @@ class LoopSession:
         self.turn_items = []
         self.was_compacted = False
         if resumed is None:
-            self.write(entries.TurnBegan(turn_id, self._emitter.agent))
+            nonce = os.urandom(4).hex()
+            self.write(entries.TurnBegan(turn_id, self._emitter.agent, nonce))
         self.is_turn_running = True
         self._emitter.emit(events.TurnStarted, self._caller, self._emitter.agent)
         self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))

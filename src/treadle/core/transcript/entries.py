@@ -63,6 +63,7 @@ class InputMoved(_Entry, frozen=True, tag="moved"):
 class TurnBegan(_Entry, frozen=True, tag="turn"):
     turn_id: str
     agent: str = ""  # the name of the agent
+    nonce: str = ""  # a damaged log may give the id of a lost turn again
 
 
 class Intent(_Entry, frozen=True, tag="intent"):

@@ -66,6 +66,12 @@ class TurnState(msgspec.Struct, frozen=True):
     usage: Usage = NO_USAGE
     child_usage: Usage = NO_USAGE
     metadata: Metadata = {}
+    nonce: str = ""
+
+    @property
+    def key(self) -> str:
+        """The part of idempotency keys that says which turn it is."""
+        return f"{self.id}.{self.nonce}" if self.nonce else self.id
 
 
 class TurnStart(msgspec.Struct, frozen=True, eq=False):
@@ -253,7 +259,7 @@ def _begin_turn(state: SessionState, entry: TurnBegan) -> SessionState:
     return replace(
         state,
         turns=max(state.turns + 1, _turn_number(turn_id)),
-        turn=TurnState(turn_id, metadata=metadata),
+        turn=TurnState(turn_id, metadata=metadata, nonce=entry.nonce),
         suspended=None,
         last_start=start,
     )
