@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.core.argument_checks import PATH, TEXT, check
-from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
+from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore, SessionFence
@@ -219,4 +219,6 @@ def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
         return StoreFull(f"{path}: no space is left; free some, then the work goes on")
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError(f"{path} is not a SQLite database; choose another file for the sessions")
+    if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError)):
+        return StoreRefused(f"{path}: {error}")
     return StoreError(f"{path}: {error}")
