@@ -12,7 +12,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import find_read_only_part
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
-from treadle.workspace.sandbox import mounts, read_only_line
+from treadle.workspace.sandbox import line_kinds, mounts
 
 pytestmark = needs_bubblewrap
 
@@ -119,7 +119,7 @@ async def test_a_search_in_the_sandbox_sees_no_secrets_and_names_them(folder: Pa
 async def test_a_folder_with_very_many_keys_is_hidden_from_a_search_as_a_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_only_line, "MAX_DENIED", 5)
+    monkeypatch.setattr(line_kinds, "MAX_DENIED", 5)
     (folder / "certs").mkdir()
     for number in range(10):
         (folder / f"certs/{number}.pem").write_text("topsecret")

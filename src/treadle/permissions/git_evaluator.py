@@ -118,6 +118,7 @@ class GitEvaluator:
             return allowed
         folder = self._change_folder(command, cwd)
         for repository in self._list_repositories(folder):
+            found: tuple[str, Rule | None] | None
             found = self._find_named(command.arguments, repository, folder)
             if not found and content.is_whole:
                 found = self._find_printed(content, repository, folder, command.name == "grep")

@@ -40,13 +40,13 @@ from treadle.workspace.processes import (
     Process,
     exit_trap,
 )
+from treadle.workspace.supervisor.syscalls import IS_LINUX
 from treadle.workspace.temp_files import ScratchDir, TempFiles
 from treadle.workspace.workspace_files import WorkspaceFiles
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
-    from treadle.workspace.sandbox.read_only_line import ReadOnlyLine
-    from treadle.workspace.sandbox.removal import Removal
+    from treadle.workspace.sandbox.line_kinds import ReadOnlyLine, Removal
 
 Env = Mapping[str, str] | None  # further variables of a command
 
@@ -91,9 +91,10 @@ class LocalWorkspace(WorkspaceFiles):
 
     def _make_sandbox(self, state_dir: Path) -> Bubblewrap:
         from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
+        from treadle.workspace.sandbox.seatbelt import Seatbelt
 
-        options = self._options
-        return Bubblewrap(
+        options, kind = self._options, Bubblewrap if IS_LINUX else Seatbelt
+        return kind(
             Confinement(
                 writable=self._roots,
                 temp_dir=self.temp_dir,
@@ -111,7 +112,7 @@ class LocalWorkspace(WorkspaceFiles):
                     *(folder.resolve() for folder in options.sandbox_readable),
                 ),
             ),
-            shutil.which("bwrap", path=self._safe_path) or "",
+            shutil.which(kind.program_name, path=self._safe_path) or "",
         )
 
     @classmethod
@@ -149,6 +150,10 @@ class LocalWorkspace(WorkspaceFiles):
         if problem and self._options.sandbox == "required":
             raise WorkspaceError(f"a sandbox is required and cannot be built: {problem}")
         self.sandboxed, self.sandbox_problem = not problem, problem
+
+    @property
+    def sandbox_name(self) -> str:
+        return "" if self._sandbox is None else self._sandbox.name
 
     @property
     def lacks_sandbox(self) -> bool:
@@ -189,8 +194,7 @@ class LocalWorkspace(WorkspaceFiles):
         inside = await self._resolve_sandboxed(sandboxed)
         removal = reading = None
         if inside:
-            from treadle.workspace.sandbox.read_only_line import parse_read_only_line
-            from treadle.workspace.sandbox.removal import parse_removal
+            from treadle.workspace.sandbox.line_kinds import parse_read_only_line, parse_removal
 
             folder = str(self._root / (cwd or "."))
             removal = parse_removal(command, folder)

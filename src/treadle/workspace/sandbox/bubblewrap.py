@@ -35,17 +35,15 @@ from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import seccomp
 from treadle.workspace.sandbox.file_denials import find_outer
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
-from treadle.workspace.sandbox.host_sockets import list_host_sockets
+from treadle.workspace.sandbox.line_kinds import ReadOnlyLine, Removal, drop_removed
 from treadle.workspace.sandbox.mounts import make_mount_options
-from treadle.workspace.sandbox.notes import format_path, list_some
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
-from treadle.workspace.sandbox.read_only_line import ReadOnlyLine
-from treadle.workspace.sandbox.removal import Removal, drop_removed
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
 from treadle.workspace.sandbox.system_view import (
     find_missing_folders,
     find_needed,
+    list_host_sockets,
     list_system_options,
     list_visible_tops,
     make_settings_options,
@@ -57,6 +55,8 @@ from treadle.workspace.sandbox.tree_scan import (
     READ_ONLY,
     SOCKET,
     FoundEntry,
+    format_path,
+    list_some,
 )
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
@@ -112,6 +112,9 @@ class Confinement(msgspec.Struct, frozen=True):
 class Bubblewrap:
     """Wraps commands for one confinement, and moves away what they may not make."""
 
+    name, program_name = "bubblewrap", "bwrap"
+    missing = "bubblewrap is not installed (package bubblewrap, program bwrap)"
+
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
@@ -159,7 +162,7 @@ class Bubblewrap:
         `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths.
         `reading`: it only reads, so nothing is writable."""
         if not self.program:
-            raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
+            raise WorkspaceError(f"the sandbox cannot be built: {self.missing}")
         with_network = self.confinement.network if network is None else network
         self._active_count += 1
         for protection in self._protections:
@@ -167,33 +170,11 @@ class Bubblewrap:
         fds: list[int] = []
         has_run = False
         try:
-            options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
-            options += [
-                *self._mount_options(command, with_network, removal, reading),
-                "--chdir",
-                command.cwd,
-            ]
-            # LD_* must not affect bubblewrap itself, which runs outside.
-            env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
-            for name in command.env.keys() - env.keys():
-                options += ["--setenv", name, command.env[name]]
-            # Bubblewrap reads the filter to its end, so each run needs its own file.
-            fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
-            seccomp_fd = trailer_fd() + 1
-            options += ["--seccomp", str(seccomp_fd)]
-            # Else Ctrl-C would end bubblewrap, too.
-            terminal_session = ("setsid", "--ctty") if command.terminal is not None else ()
-            ruleset = landlock.make_scope_ruleset()
-            fds += [] if ruleset is None else [ruleset]
+            mounts = self._mount_options(command, with_network, removal, reading)
+            confined = self._confine(command, mounts, with_network, fds)
             has_run = True
             yield msgspec.structs.replace(
-                command,
-                argv=(self.program, *options, "--", *terminal_session, *command.argv),
-                env=env,
-                cwd="/",
-                descriptors={**command.descriptors, seccomp_fd: fds[0]},
-                landlock_ruleset=ruleset,
-                in_bubblewrap=True,
+                confined,
                 cleanup={**CLEANUP_TABLES, "roots": self._list_known()},
                 set_aside_dir=str(self.confinement.set_aside_dir),
             )
@@ -204,6 +185,34 @@ class Bubblewrap:
                 self._check()  # else nothing was made by a command
             if not self._active_count:
                 self._record.finish()
+
+    def _confine(
+        self, command: CommandSpec, mounts: Sequence[str], network: bool, fds: list[int]
+    ) -> CommandSpec:
+        """The command with these mounts; the descriptors that it needs are added to `fds`."""
+        options = [*NAMESPACE_OPTIONS.split(), *([] if network else ["--unshare-net"])]
+        options += [*mounts, "--chdir", command.cwd]
+        # LD_* must not affect bubblewrap itself, which runs outside.
+        env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
+        for name in command.env.keys() - env.keys():
+            options += ["--setenv", name, command.env[name]]
+        # Bubblewrap reads the filter to its end, so each run needs its own file.
+        fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
+        seccomp_fd = trailer_fd() + 1
+        options += ["--seccomp", str(seccomp_fd)]
+        # Else Ctrl-C would end bubblewrap, too.
+        terminal_session = ("setsid", "--ctty") if command.terminal is not None else ()
+        ruleset = landlock.make_scope_ruleset()
+        fds += [] if ruleset is None else [ruleset]
+        return msgspec.structs.replace(
+            command,
+            argv=(self.program, *options, "--", *terminal_session, *command.argv),
+            env=env,
+            cwd="/",
+            descriptors={**command.descriptors, seccomp_fd: fds[0]},
+            landlock_ruleset=ruleset,
+            in_bubblewrap=True,
+        )
 
     def _list_known(self) -> list[tuple[str, list[str]]]:
         return [(protection.root, protection.list_known()) for protection in self._protections]

@@ -30,6 +30,7 @@ from treadle.workspace.sandbox.tree_scan import (
     READ_ONLY,
     SECRET,
     SOCKET,
+    FoundEntry,
 )
 
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
@@ -81,3 +82,9 @@ class EntryKinds:
         if is_read_only_name(folder.rpartition("/")[2], name):
             return "" if around == GENERATED else PROTECTED
         return MEMORY if name in MEMORY_FILES else ""
+
+
+def is_secret_entry(entry: FoundEntry) -> bool:
+    """Whether a search does not see it; some protected files are secrets, too."""
+    is_secret = is_secret_name(fold_case(entry.path.rpartition("/")[2]))
+    return entry.kind == SECRET or (entry.kind == PROTECTED and is_secret)

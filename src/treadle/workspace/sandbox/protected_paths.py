@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
-from treadle.lib.files.file_view import is_secret_name
 from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
     PROTECTED_IN_GIT,
@@ -24,16 +23,19 @@ from treadle.lib.files.protected_paths import (
     is_read_only_name,
 )
 from treadle.workspace.command_limits import FileDenials
-from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds
+from treadle.workspace.sandbox.entry_kinds import (
+    UNCHANGEABLE,
+    WATCHED,
+    EntryKinds,
+    is_secret_entry,
+)
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
 from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
 from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
-from treadle.workspace.sandbox.notes import format_path, list_some
 from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
 from treadle.workspace.sandbox.tree_scan import (
@@ -53,10 +55,13 @@ from treadle.workspace.sandbox.tree_scan import (
     TreeScanner,
     find_entry,
     find_links,
+    format_path,
+    list_some,
     list_upwards,
     may_be_entered,
 )
 from treadle.workspace.supervisor.set_aside import set_aside
+from treadle.workspace.supervisor.syscalls import is_born_before
 
 _SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED, SECRET})
 """Kinds of folders in which there may be what a deny rule hides. In a protected one there may be
@@ -149,7 +154,7 @@ class ProtectedPaths:
         found = self.scan() if self._prepared is None else self._prepared
         self._prepared = None
         self._refuse_unknown(found)
-        self.secrets = [e for e in found if e.kind == SECRET or _is_protected_secret(e)]
+        self.secrets = [entry for entry in found if is_secret_entry(entry)]
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
@@ -422,10 +427,6 @@ def _is_of_own(entry: FoundEntry, own: Collection[str]) -> bool:
     if not own or not entry.is_made or entry.kind not in (GIT, PROTECTED):
         return False
     return any(f"{entry.path}/".startswith(f"{git}/") for git in own)
-
-
-def _is_protected_secret(entry: FoundEntry) -> bool:
-    return entry.kind == PROTECTED and is_secret_name(fold_case(entry.path.rpartition("/")[2]))
 
 
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -181,3 +182,26 @@ def find_missing_folders(output: bytes, is_visible: Callable[[str], bool]) -> li
                 if top not in _OWN_FOLDERS and not is_visible(f"{top}/") and os.path.isdir(top):  # noqa: PTH112
                     found[top] = None
     return list(found)
+
+
+# ------------------------------------------------------------------ sockets of the host
+
+
+def list_host_sockets(is_visible: Callable[[str], bool]) -> list[str]:
+    """The paths of bound sockets that exist and are visible inside. A socket is reached by its
+    path, whatever the network namespace is, and a read-only mount does not prevent it. Those in the
+    workspace are found by tree_scan.py: some of them belong to commands."""
+    try:
+        lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
+    except OSError:
+        return []
+    named = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
+    visible = {path for path in map(os.path.realpath, named) if is_visible(path)}
+    return sorted(filter(_is_socket, visible))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False

@@ -105,8 +105,8 @@ async def find_left_out(
     format_path = make_formatter(top, site)
     shown = [format_path(name.encode(errors="surrogateescape")) for name in denied[:MAX_LEFT_OUT]]
     more = f" and {len(denied) - len(shown)} more" if len(denied) > len(shown) else ""
-    names = f"{', '.join(shown)}{more}"
-    note = f"\n(not searched, because a rule denies it or it may contain secrets: {names})"
+    listed_names = f"{', '.join(shown)}{more}"
+    note = f"\n(not searched, because a rule denies it or it may contain secrets: {listed_names})"
     return [f"--glob=!/{re.sub(_GLOB_CHARACTER, _QUOTE, name)}" for name in denied], note
 
 

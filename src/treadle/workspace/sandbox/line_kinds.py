@@ -1,22 +1,82 @@
-"""Command lines that only read: nothing is writable for them, and a search sees no secrets.
+"""Command lines that the sandbox treats apart: those that only remove, and those that only read.
 
-Decided by the same effects as the policy's verdict (lib/shell). What a line names itself is shown:
-the policy asked about it. Used by `local.py` and `bubblewrap.py`.
+Removal: what it names may go, also what the sandbox keeps otherwise, where a mount would stop
+`rm -r` half-way. The policy asks first; it runs without a shell, as the system's own program.
+ReadOnlyLine: nothing is writable for it, and a search sees no secrets, by the same effects as the
+verdict's (lib/shell). What a line names itself is shown: the policy asked about it. Used by
+`local.py`.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.protected_paths import find_protected_part
 from treadle.lib.shell.ast import SimpleCommand
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.workspace.sandbox.mounts import MAX_DENIED
-from treadle.workspace.sandbox.tree_scan import HIDDEN, SOCKET, UNLISTED, FoundEntry
+from treadle.workspace.sandbox.tree_scan import (
+    GIT,
+    HIDDEN,
+    PINNED,
+    PROTECTED,
+    SOCKET,
+    UNLISTED,
+    FoundEntry,
+)
+
+_PROGRAMS = ("/bin/rm", "/usr/bin/rm")  # not by PATH: a command may have made another one
+_NOT_PLAIN = re.compile(r"""[^\w ./+@=,:'"-]""")
+_OPTIONS = re.compile(r"-[rRfvd]+|--recursive|--force")
+
+
+class Removal(NamedTuple):
+    """A command that removes these paths and does nothing else."""
+
+    argv: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    def lets_go(self, entry: FoundEntry) -> bool:
+        """Whether an entry is removed and not mounted; a file that only a rule hides stays."""
+        if not any(entry.path == path or entry.path.startswith(f"{path}/") for path in self.paths):
+            return False
+        if entry.kind == HIDDEN:
+            return bool(find_protected_part(entry.path.rpartition("/")[2]))
+        return entry.kind in (GIT, PROTECTED)
+
+
+def parse_removal(command: str, cwd: str) -> Removal | None:
+    """The removal that a command line is; None if it is more than one `rm` of plain names."""
+    if not command.startswith("rm ") or _NOT_PLAIN.search(command):
+        return None
+    try:
+        words = shlex.split(command)[1:]
+    except ValueError:
+        return None
+    names = [word for word in words if not _OPTIONS.fullmatch(word)]
+    if not names or any(name.startswith("-") or not name for name in names):
+        return None
+    program = next(filter(os.path.exists, _PROGRAMS), None)
+    paths = tuple(os.path.normpath(Path(cwd, name)) for name in names)
+    return Removal((program, *words), paths) if program is not None else None
+
+
+def drop_removed(entries: Sequence[FoundEntry], removal: Removal) -> list[FoundEntry]:
+    """The entries that are still mounted; a folder is pinned only if one of them is in it."""
+    kept = [entry for entry in entries if not removal.lets_go(entry)]
+    others = [entry.path for entry in kept if entry.kind != PINNED]
+    return [
+        entry
+        for entry in kept
+        if entry.kind != PINNED or any(path.startswith(f"{entry.path}/") for path in others)
+    ]
 
 
 class ReadOnlyLine(NamedTuple):
