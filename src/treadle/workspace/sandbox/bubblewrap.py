@@ -250,9 +250,8 @@ class Bubblewrap:
         program that could not change a file says so there."""
         notes = self._describe_refused(output)
         if missing := find_missing_folders(output, self._is_visible):
-            names = ", ".join(missing)
             notes.append(
-                f"the sandbox does not show {names}; the user can add folders that commands may "
+                f"the sandbox does not show {', '.join(missing)}; the user can add folders that commands may "
                 "read to the setting sandbox_readable"
             )
         if self._hidden:
@@ -320,9 +319,7 @@ class Bubblewrap:
             entries = drop_removed(entries, removal)
         secrets: list[FoundEntry] = []
         if reading is not None:
-            roots = [protection.root for protection in self._protections]
-            found = [entry for protection in self._protections for entry in protection.secrets]
-            secrets, entries = reading.hide(found, roots), reading.choose(entries)
+            secrets, entries = self._hide_secrets(reading), reading.choose(entries)
         for git in (entry.path for entry in entries if entry.kind == GIT):
             for link in map(str, list_worktree_links(git)):
                 options += [] if is_visible(link) else ["--ro-bind-try", link, link]
@@ -340,6 +337,11 @@ class Bubblewrap:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]
         return [*options, "--remount-ro", "/"]
+
+    def _hide_secrets(self, reading: ReadOnlyLine) -> list[FoundEntry]:
+        roots = [protection.root for protection in self._protections]
+        found = [entry for protection in self._protections for entry in protection.secrets]
+        return reading.hide(found, roots)
 
     def _list_names(self, entries: Sequence[FoundEntry], *kinds: str) -> list[str]:
         roots = self.confinement.writable

@@ -84,7 +84,7 @@ class EntryKinds:
         return MEMORY if name in MEMORY_FILES else ""
 
 
-def is_secret_entry(entry: FoundEntry) -> bool:
+def is_secret(entry: FoundEntry) -> bool:
     """Whether a search does not see it; some protected files are secrets, too."""
-    is_secret = is_secret_name(fold_case(entry.path.rpartition("/")[2]))
-    return entry.kind == SECRET or (entry.kind == PROTECTED and is_secret)
+    has_name = is_secret_name(fold_case(entry.path.rpartition("/")[2]))
+    return entry.kind == SECRET or (entry.kind == PROTECTED and has_name)

@@ -25,12 +25,7 @@ from treadle.lib.files.protected_paths import (
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.entry_kinds import (
-    UNCHANGEABLE,
-    WATCHED,
-    EntryKinds,
-    is_secret_entry,
-)
+from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds, is_secret
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
@@ -154,7 +149,7 @@ class ProtectedPaths:
         found = self.scan() if self._prepared is None else self._prepared
         self._prepared = None
         self._refuse_unknown(found)
-        self.secrets = [entry for entry in found if is_secret_entry(entry)]
+        self.secrets = [entry for entry in found if is_secret(entry)]
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
