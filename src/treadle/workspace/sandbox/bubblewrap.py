@@ -251,8 +251,8 @@ class Bubblewrap:
         notes = self._describe_refused(output)
         if missing := find_missing_folders(output, self._is_visible):
             notes.append(
-                f"the sandbox does not show {', '.join(missing)}; the user can add folders that commands may "
-                "read to the setting sandbox_readable"
+                f"the sandbox does not show {', '.join(missing)}; the user can add folders that "
+                "commands may read to the setting sandbox_readable"
             )
         if self._hidden:
             notes.append(f"deny rules hide from commands: {list_some(self._hidden)}")
