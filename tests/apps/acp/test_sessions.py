@@ -26,6 +26,7 @@ from acp.schema import (
 from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
 from tests.apps.tui.harness import scripted, use
+from tests.patience import until
 from tests.tools.mcp.helpers import RAW, raw
 from treadle.apps.acp.agent import define_servers
 from treadle.apps.acp.session import EditorSession
@@ -451,8 +452,7 @@ async def test_a_child_that_was_at_work_when_the_editor_died_is_an_interrupted_c
     session = open_here(permission_mode="bypass")
     await session.open()
     prompt = asyncio.ensure_future(session.prompt(say("Let a child do it")))
-    while not Path("made").exists():  # noqa: ASYNC110 - the only sign that the command runs
-        await asyncio.sleep(0.01)
+    await until(lambda: Path("made").exists())  # the only sign that the command runs
     prompt.cancel()  # as the SDK does, which a signal keeps from waiting
     for _ in range(10):  # the turn is about to end
         await asyncio.sleep(0)

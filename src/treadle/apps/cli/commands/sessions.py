@@ -211,7 +211,7 @@ def _remove(options: argparse.Namespace, library: Library) -> int:
 
 
 def _prune(options: argparse.Namespace, library: Library) -> int:
-    max_bytes, dry_run = int(options.size * GIB), options.dry_run
+    max_bytes, dry_run = options.size * GIB, options.dry_run
     pruned = library.prune(days=options.days, max_bytes=max_bytes, dry_run=dry_run)
     for summary in pruned.removed:
         title = escape_invisible(strip_escapes(summary.title))
