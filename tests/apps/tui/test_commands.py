@@ -178,19 +178,19 @@ async def test_undo_lists_the_files_and_asks_about_those_that_the_user_changed_t
         assert exists("also.txt")
         await on.send("/undo")
         await on.sees("o Only what the agent changed: delete also.txt and tool.txt")
-        await on.press("o")
+        await on.press("o", "enter")
         await on.sees("undid the file changes of turn 1 (make it): removed also.txt, tool.txt")
         assert exists("made.txt")
         await on.send("/redo")
         await on.until(lambda: exists("tool.txt"))
         await on.send("/undo")
         await on.sees("a Delete made.txt too (it contains your changes)")
-        await on.press("a")
+        await on.press("a", "enter")
         await on.until(lambda: not exists("made.txt"))
         write_file("made.txt", "other\n")
         await on.send("/redo")
         await on.sees("a Change made.txt too (it contains your changes)")
-        await on.press("o")
+        await on.press("o", "enter")
         await on.until(lambda: exists("tool.txt"))
         await on.send("/redo")
         await on.sees("nothing left to redo but files that you changed: made.txt; /redo PATH")
@@ -244,7 +244,7 @@ async def test_a_goal_holds_the_turn_open(monkeypatch):
         await on.sees("until this succeeds")
         await on.send("go")
         await on.sees("Run this command?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Now.")
         await on.idle()
         assert exists("ready")
@@ -307,7 +307,7 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
     write_file(".treadle/commands/evil.md", "do evil")
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
-        await on.press("n")
+        await on.press("n", "enter")
         await on.sees("/help lists")
         assert on.app.session.custom_commands == []
         assert not on.app.session.trust.is_given
@@ -316,7 +316,7 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
 async def test_quitting_the_trust_dialog_quits_the_program(monkeypatch):
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
-        await on.press("q")
+        await on.press("q", "enter")
         await on.until(lambda: on.app.return_code is not None, "the end")
         assert on.app.return_code == 0
 
@@ -481,7 +481,7 @@ async def test_the_signs_of_calls_are_the_same_after_a_restart(monkeypatch):
     async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
         await on.sees("touch x")
-        await on.press("n")
+        await on.press("n", "enter")
         await on.sees("Why not?")
         await on.press(*"later", "enter")
         await on.sees("Done.")

@@ -113,7 +113,7 @@ async def test_a_side_question_is_answered_in_a_panel_and_is_not_in_the_next_req
         await ask(on, "/btw where is that?", "In Europe.")
         await on.sees("not part of the conversation")
         assert "$0.0" in on.screen()
-        await on.press("q")
+        await on.press("q", "enter")
         await on.until(lambda: not on.app.dialogs.is_open, "the end of the panel")
         await ask(on, "and of Italy?", "Rome.")
         assert "where is that?" not in str(list(model.requests[-1].transcript))
@@ -222,6 +222,6 @@ async def test_init_shows_what_it_writes_also_where_edits_are_accepted(monkeypat
         await ask(on, "/init", "Allow write AGENTS.md?")
         assert "+ Use make." in on.screen()
         assert not exists("AGENTS.md")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Written.")  # b.txt needed no approval
         assert read_file("AGENTS.md") == "Use make.\n"

@@ -208,10 +208,10 @@ class PlainFrontend(Frontend):
             else:
                 self._send_line(line)
 
-    def _send_line(self, line: str) -> None:
+    def _send_line(self, line: str, *, is_answer: bool = True) -> None:
         if self._is_tty and not line.startswith(("/", "!")):
             self._transcript.typed_messages.append(line.strip())
-        self._send(line)
+        self._send(line, is_answer=is_answer)
         self._print_prompt_if_idle()
 
     # --- output --------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class PlainFrontend(Frontend):
             elif self._conversation is None:
                 self._early_lines.append(line)
             else:
-                self._send_line(line)
+                self._send_line(line, is_answer=False)
                 self.show_message(MESSAGE_SENT)
 
     def _take_early_lines(self) -> None:
@@ -357,11 +357,15 @@ class PlainFrontend(Frontend):
             self._early_lines += early
             return
         for line in early:
-            self._send_line(line)
+            self._send_line(line, is_answer=False)
 
-    def take_other_line(self, line: str, count: int) -> None:
-        """A line that is no answer: a message to the agent, if it works."""
-        if self._is_tty and self._conversation is not None and self._conversation.view.is_busy:
+    def take_other_line(self, line: str, count: int, by_user: bool) -> None:
+        """A line that names no option: the answer to a question of the model, else a message to the
+        agent, if it works."""
+        conversation = self._conversation
+        if conversation is not None and conversation.questions.takes_text and not by_user:
+            self._send_line(line)
+        elif self._is_tty and conversation is not None and conversation.view.is_busy:
             self._send_line(line)
             self.show_message(MESSAGE_SENT)
         else:

@@ -59,14 +59,14 @@ class PromptScreen(FullScreen):
     @on(PromptWidget.Submitted)
     def _on_submitted(self, event: PromptWidget.Submitted) -> None:
         if self._conversation is not None:
-            self._send(event.text)
+            self._send(event.text, is_answer=self.footer.is_dialog_read)
         else:
             self.prompt.set_text(event.text)
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, *, is_answer: bool = True) -> None:
         self.status_area.hint = ""
         self.transcript.action_bottom()
-        super()._send(text)
+        super()._send(text, is_answer=is_answer)
         self._draft.forget()
         self.schedule_frame()
 

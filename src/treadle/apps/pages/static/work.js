@@ -10,7 +10,6 @@ import { SessionList } from "./session_list.js";
 let session = document.body.dataset.session;
 const $ = (id) => document.getElementById(id);
 const READ_MS = 500; // a question has to be in view for so long before a key answers it
-const TYPING_MS = 350; // a key that another one follows within this time begins a word
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
@@ -190,18 +189,31 @@ function start() {
 
   // --- keys
   const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
-  let held = null; // a key that answers, unless more is typed
+  const SURE = { always: "Saves this rule", network: "Opens the network" }; // a second Enter
+  let marked = null; // the answer that Enter takes, unless more is typed
+  function mark(key, card, kind) {
+    marked?.button.removeAttribute("aria-current");
+    marked = key ? { key, card, kind, button: card.querySelector(`[data-answer="${kind}"]`) } : null;
+    marked?.button.setAttribute("aria-current", "true");
+  }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (held && event.key !== "Shift") {
-      const { key, timer, run } = held;
-      clearTimeout(timer);
-      held = null;
-      if (event.key === "Enter") {
+    if (marked && event.key !== "Shift") {
+      const { key, card, kind, button } = marked;
+      const isOpen = button.isConnected;
+      if (event.key === "Enter" && isOpen && SURE[kind] && !button.dataset.sure) {
         event.preventDefault();
-        return run();
+        button.dataset.sure = "true";
+        return showToast(`${SURE[kind]}: Enter again, or Escape.`);
       }
-      if (event.key.length === 1) prompt.type(key); // the beginning of a word
+      delete button.dataset.sure;
+      mark("");
+      if (event.key === "Enter" && isOpen) {
+        event.preventDefault();
+        return answer(card, kind);
+      }
+      if (event.key === "Escape") return;
+      if (event.key.length === 1) return prompt.type(key); // a word: this key follows into the prompt
     }
     const field = event.target.closest("input, textarea, select");
     const isEmptyPrompt = event.target === prompt.field && prompt.isEmpty;
@@ -220,11 +232,7 @@ function start() {
       const button = card.querySelector(`[data-answer="${kind}"]`);
       if (button && !button.disabled) {
         event.preventDefault();
-        const run = () => {
-          held = null;
-          answer(card, kind);
-        };
-        held = { key: event.key, timer: setTimeout(run, TYPING_MS), run };
+        mark(event.key, card, kind);
         return;
       }
     }

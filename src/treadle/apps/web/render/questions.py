@@ -166,7 +166,7 @@ def _render_model_question(number: int, question: ModelQuestion) -> str:
         f"{plan}"
         f'<form class="answers">{"".join(choices)}<div class="row"><label class="field deny">'
         '<span class="hidden">Your own answer</span><input type="text" data-own '
-        'placeholder="Your own answer"></label>'
+        'placeholder="Your own answer, here or as a message"></label>'
         f"{_render_button('answer', 'Answer', 'first')}{_render_button('none', 'No answer')}"
         "</div></form></section>"
     )
