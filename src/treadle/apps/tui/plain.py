@@ -31,6 +31,7 @@ from treadle.apps.tui.input.line_reader import LineReader
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain_questions import PlainQuestions
 from treadle.apps.tui.render.plain_transcript import PlainTranscript, wrap_words
+from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
 
 BEGUN_MESSAGE = (
     "You began a message before this question: {}\n"
@@ -40,7 +41,12 @@ MESSAGE_SENT = "your message was sent; the question is still open"
 
 
 def run_plain(session: HostedSession, options: TerminalOptions) -> int:
-    return asyncio.run(PlainFrontend(session, options).run())
+    async def run() -> int:
+        frontend = PlainFrontend(session, options)
+        end_with_terminal(lambda: frontend._exit_with(EXIT_TERMINATED))
+        return await frontend.run()
+
+    return asyncio.run(run())
 
 
 class PlainFrontend(Frontend):
@@ -86,8 +92,6 @@ class PlainFrontend(Frontend):
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._on_sigint)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._exit_with, 143)
         reader = self._reader = LineReader(self._on_line)
         try:
             if await self._start_up():
@@ -224,7 +228,7 @@ class PlainFrontend(Frontend):
         try:
             self._out.write(text)
             self._out.flush()
-        except (BrokenPipeError, ValueError):
+        except (OSError, ValueError):  # the pipe or the terminal is closed
             self._exit_with(141)
 
     @property

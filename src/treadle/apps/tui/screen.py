@@ -7,7 +7,6 @@ conversation's view at most thirty times a second, independent of the rate of ev
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -35,6 +34,7 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import Palette, build_themes, select_palette
 from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea
+from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs
@@ -118,12 +118,8 @@ class FullScreen(TerminalScreen):
     async def on_mount(self) -> None:
         self.query_one("#status", LinesWidget).styles.height = 1
         self.prompt.focus()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            try:
-                loop.add_signal_handler(number, lambda: self.start_task(self._close(143)))
-            except (ValueError, RuntimeError):
-                pass  # not in the main thread: the caller handles signals
+        if not self.is_headless:
+            end_with_terminal(lambda: self.start_task(self._close(EXIT_TERMINATED)))
         self.start_task(self.set_up_terminal())
         self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         self.set_interval(0.25, self._tick)
