@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.apps.tui.tmux import PROGRAM
@@ -30,12 +31,18 @@ def make_replies(seconds: int) -> list[FakeReply]:
 
 
 class ClosableTerminal:
-    """The program on a pseudo-terminal of 120 by 40. Without `has_signal` it is not the controlling
-    terminal: nothing but the terminal itself tells that it is closed."""
+    """The program on a pseudo-terminal. Without `has_signal` it is not the controlling terminal:
+    nothing but the terminal itself tells that it is closed."""
 
-    def __init__(self, server: ProviderServer, *given: str, has_signal: bool = True) -> None:
+    def __init__(
+        self,
+        server: ProviderServer,
+        *given: str,
+        has_signal: bool = True,
+        size: tuple[int, int] = (120, 40),
+    ) -> None:
         self._master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (40, 120))
+        termios.tcsetwinsize(slave, (size[1], size[0]))
         env = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         env["TERM"] = "xterm-256color"
 
@@ -70,25 +77,41 @@ class ClosableTerminal:
             assert time.monotonic() < deadline, self.shown[-3000:].decode(errors="replace")
             time.sleep(0.02)
 
+    def _is_longer(self, size: int) -> bool:
+        return len(self.shown) > size
+
     def sees(self, text: str) -> None:
         self.wait(lambda: text.encode() in self.shown)
 
-    def work(self) -> None:
-        """The trust question, a long reply, a command that runs."""
+    def trust(self) -> None:
+        """Answer the trust question."""
         self.sees("Do you trust")
         self.sees("▸")  # it takes keys
         self.type("y")
         self.type("\r")
         self.sees("sandbox")
+
+    def rest(self) -> None:
+        """Wait until nothing is written for a second."""
+        size = -1
+        while len(self.shown) != size:
+            size = len(self.shown)
+            time.sleep(1)
+
+    def work(self) -> None:
+        """The trust question, a long reply, a command that runs."""
+        self.trust()
         self.send("tell me")
         self.sees("Sentence 399")
         self.send("run it")
         self.wait(Path("begun").exists)
 
     def send(self, text: str) -> None:
-        self.type(text)
-        self.sees(text)
-        self.type("\r")
+        """Each key when the one before is on the screen, as a person types."""
+        for key in (*text, "\r"):
+            size = len(self.shown)
+            self.type(key)
+            self.wait(partial(self._is_longer, size))
 
     def close(self) -> float:
         """Close the terminal; the seconds until the process has ended."""

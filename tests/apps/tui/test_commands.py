@@ -480,8 +480,8 @@ async def test_the_signs_of_calls_are_the_same_after_a_restart(monkeypatch):
     script: list[ScriptElement] = [Say(calls=[*calls, ("bash", background)]), "Done.", "Seen."]
     async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
-        await on.sees("touch x")
-        await on.press("n", "enter")
+        await on.sees("Run this command?")
+        await on.press("r", "enter")
         await on.sees("Why not?")
         await on.press(*"later", "enter")
         await on.sees("Done.")

@@ -90,9 +90,11 @@ def format_risk_marks(approval: PendingApproval) -> str:
 
 
 def _list_kinds(approval: PendingApproval) -> list[RiskKind]:
-    """The kinds of its risks; who sends, or has no network, also uses the network."""
+    """The kinds of its risks; who sends, or has no network, also uses the network, and without a
+    network nothing is sent."""
     found = {risk.kind for risk in approval.risks}
     hidden = {"network"} if found & {"send", "no_network"} else set()
+    hidden |= {"send"} if "no_network" in found else set()
     return [kind for kind in _RISK_TEXTS if kind in found - hidden]
 
 

@@ -25,6 +25,7 @@ ScreenName = Literal[
     "prompt",  # a text for the user to edit
     "queue",
     "quit",
+    "review",  # the changes of a scope (change_review.py), by file and hunk
     "session",  # another one: see `resume` and `fork`
     "settings",  # they have changed
     "theme",

@@ -27,7 +27,7 @@ MAX_FILTER_CHARS = 200  # of a paste
 MAX_NUMBER = 9  # of an option that a single digit selects
 OTHER_BODY_KEY = "w"
 MARK_ALL_KEY = "*"
-MIN_BODY_ROWS = 3  # that the options leave to the body: two lines, and how many follow
+MIN_BODY_ROWS = 4  # that the options leave to the body: three lines, and how many follow
 
 
 class Choices(Widget, can_focus=True):
@@ -126,7 +126,7 @@ class Choices(Widget, can_focus=True):
         room = max(height - len(head) - len(foot), 1)
         body = self._body(width) if self._body is not None else []
         reserved = min(len(body), MIN_BODY_ROWS)
-        option_room = max(room - reserved, min(len(self.options), room - 2), 1) if body else room
+        option_room = max(room - reserved, min(len(self.options), room - 3), 1) if body else room
         rows = self._option_rows(width, min(option_room, MAX_ROWS))
         if body and not self._is_filterable and not self._is_multiple:
             body = [*body, *self._list_truncated(rows, width)]

@@ -192,9 +192,12 @@ class Dialogs:
                     self._drafts[draft] = entry.full_text
             return typed
 
-    async def show_widget(self, widget: Widget) -> str | None:
+    async def show_widget(
+        self, widget: Widget, on_highlight: Callable[[str], None] | None = None
+    ) -> str | None:
         """The answer of a widget that posts Choices.Selected, and that the user has opened."""
         async with self._open_dialog(widget, by_user=True) as answer:
+            self._on_highlight = on_highlight
             return await answer
 
     @asynccontextmanager
@@ -316,6 +319,7 @@ class Dialogs:
             lines += diffs.render_diff(shown, width, palette, highlights=True, wraps=True)
         elif preview is not None and preview.kind == "command":
             for row in highlight_code(shown, "bash", palette):
+                row.stylize(palette.bold)  # the clearest lines of the dialog
                 lines += wrap_text(row, width)
         elif shown:
             lines += wrap_text(Text(shown), width)
@@ -326,7 +330,7 @@ class Dialogs:
             style = palette.error if risk.is_marked else palette.plain
             lines += wrap_text(sign + Text(risk.text, style), width)
         if approval.reason:
-            lines += wrap_text(Text(escape_invisible(approval.reason), palette.warning), width)
+            lines += wrap_text(Text(escape_invisible(approval.reason), palette.faint), width)
         return [*lines, Text()]
 
     def _describe_arguments(self, approval: PendingApproval, shown: str, width: int) -> list[Text]:
