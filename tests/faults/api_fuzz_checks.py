@@ -25,7 +25,7 @@ from treadle.core.transcript.entries import (
 )
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import ToolResultItem, UserItem
-from treadle.core.transcript.state import SessionState, find_differences, fold_entries
+from treadle.core.transcript.state import SessionState, TurnState, find_differences, fold_entries
 from treadle.core.transcript.usage import NO_USAGE
 from treadle.sessions.history import read_state
 from treadle.sessions.log.journal import Journal
@@ -129,7 +129,7 @@ def check_results(session_id: str, entries: Sequence[Entry], ledger: Ledger) -> 
     own = {id(entry) for entry in find_own_entries(entries)}
     for entry in entries:
         if isinstance(entry, TurnBegan):
-            turn_id = entry.turn_id
+            turn_id = TurnState(entry.turn_id, nonce=entry.nonce).key
         if not isinstance(entry, ItemAdded) or id(entry) not in own:
             continue
         item = entry.item

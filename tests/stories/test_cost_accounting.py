@@ -17,6 +17,7 @@ from treadle.core.contracts.model import CacheRequest, ModelCard, ModelRequest, 
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import AccessDenied, Overloaded, QuotaExhausted, StreamBroken
 from treadle.core.events import RequestStarted, WarningRaised
+from treadle.core.loop.config import TurnSettings
 from treadle.core.steps import Finished
 from treadle.core.transcript import NoticeItem, Text, to_user_item
 from treadle.core.transcript.entries import ItemAdded, UsageRecorded, ViewRewritten
@@ -282,6 +283,21 @@ async def test_a_summary_is_paid_from_the_same_purse_and_counted():
     assert books.settled[-1] == LOST
     assert len(books.settled) == books.admitted
     assert fold_entries(store.entries).usage == driver.usage
+
+
+async def test_a_gate_of_a_turn_sees_the_summaries_that_are_written_in_it():
+    books = Books()
+    notes = Scripted(lambda request: Say("Goal: go on.", usage=LOST), card=ModelCard("notes"))
+    card = ModelCard("small", window=4_000)
+    driver = Agent(
+        Scripted([Say("a" * 8_000, usage=USED)] * 4, card=card), mutators=[Compactor(notes)]
+    ).start()
+    driver.configure_turns(TurnSettings(gates=(books,)))
+    for n in range(4):
+        driver.submit(f"{n}")
+        await driver.next()
+    assert notes.requests
+    assert books.settled.count(LOST) == len(notes.requests)
 
 
 async def test_without_money_for_a_summary_older_work_is_named_instead():

@@ -793,7 +793,17 @@ async def test_the_same_call_gets_the_same_key_after_a_crash():
     )
     view = fold_entries(store.entries[: cut + 1])
     await Agent(Scripted(["done"]), [second]).start(state=view, session_id="session").next()
-    assert first.idempotency_keys == second.idempotency_keys == ["session/turn-1/call_1"]
+    assert first.idempotency_keys == second.idempotency_keys
+    assert view.turn is not None
+    assert first.idempotency_keys == [f"session/{view.turn.key}/call_1"]
+
+
+async def test_a_call_has_another_key_than_that_of_a_turn_that_the_log_has_lost():
+    tool = RecordingTool()
+    for _ in range(2):  # the second one with a log that was cut to nothing
+        await Agent(calling(("record", {})), [tool]).run("x", session=MemoryStore())
+    one, other = tool.idempotency_keys
+    assert one != other
 
 
 # --- functions as tools ------------------------------------------------------------------

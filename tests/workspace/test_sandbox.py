@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from tests.workspace.helpers import (
     BOTH,
     alive,
@@ -290,8 +291,7 @@ async def test_a_socket_that_a_command_makes_serves_later_commands(folder: Path)
     ask = "s = socket.socket(socket.AF_UNIX); s.connect('own.sock'); print(s.recv(9))"
     async with opened(folder, sandbox=True) as workspace:
         running = await workspace.start("python3 serve.py")
-        while not (folder / "own.sock").exists():  # noqa: ASYNC110 - a real process
-            await asyncio.sleep(0.01)
+        await until(lambda: (folder / "own.sock").exists())  # a real process
         for _ in range(2):
             done = await workspace.run(f'python3 -c "import socket; {ask}"')
             assert "served" in done.output

@@ -120,6 +120,7 @@ _ARGUMENTS = {
     "agent.stream": _RUN_ARGUMENTS,
     "agent.session": _SESSION_ARGUMENTS,
     "session.run": _SESSION_RUN_ARGUMENTS,
+    "session.stream": _SESSION_RUN_ARGUMENTS,
     "coding_agent": _CODING_AGENT_ARGUMENTS,
 }
 _ATTRIBUTES = {"Agent": _AGENT_ATTRIBUTES, "Result": _RESULT_ATTRIBUTES}

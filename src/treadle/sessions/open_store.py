@@ -147,23 +147,23 @@ async def read_session(location: StoreLocation | None, session_id: str) -> Seque
 
 
 async def _read_postgres(url: str, session_id: str) -> Sequence[Entry]:
-    from treadle.sessions.postgres_pool import PostgresPool
-    from treadle.sessions.postgres_store import load_entries, make_tables
+    from treadle.sessions.postgres_server import SessionServer
+    from treadle.sessions.postgres_store import load_entries
 
-    pool = PostgresPool(url, size=1)
-    await pool.open()
+    server = await SessionServer.acquire(url)
     try:
-        await make_tables(pool)
-        return await load_entries(pool, session_id)
+        return await load_entries(server.pool, session_id)
     finally:
-        await complete(pool.aclose())
+        server.release()
 
 
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:
     """The entries before the turn with this id; all of them without one."""
     if turn_id is None:
         return entries
-    places = [n for n, one in enumerate(entries) if isinstance(one, TurnBegan)]
+    places = [
+        n for n, one in enumerate(entries) if isinstance(one, TurnBegan) and not one.continues
+    ]
     return entries[: max(n for n in places if entries[n].turn_id == turn_id)]  # type: ignore[union-attr]
 
 
@@ -250,9 +250,9 @@ async def _open_postgres(url: str, session_id: str, parent: Store | None) -> Sto
     from treadle.core.extras import require_extra
 
     require_extra("fleet")
-    from treadle.sessions.postgres_store import LockedPostgresStore
+    from treadle.sessions.postgres_server import LeasedPostgresStore
 
-    store = await LockedPostgresStore.open_session(url, session_id)
+    store = await LeasedPostgresStore.open_session(url, session_id)
     store.redactor = _find_redactor(parent)
     return store
 

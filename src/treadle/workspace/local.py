@@ -40,6 +40,7 @@ from treadle.workspace.processes import (
     Process,
     exit_trap,
 )
+from treadle.workspace.supervisor.syscalls import IS_LINUX
 from treadle.workspace.temp_files import ScratchDir, TempFiles
 from treadle.workspace.workspace_files import WorkspaceFiles
 
@@ -90,9 +91,10 @@ class LocalWorkspace(WorkspaceFiles):
 
     def _make_sandbox(self, state_dir: Path) -> Bubblewrap:
         from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
+        from treadle.workspace.sandbox.seatbelt import Seatbelt
 
-        options = self._options
-        return Bubblewrap(
+        options, kind = self._options, Bubblewrap if IS_LINUX else Seatbelt
+        return kind(
             Confinement(
                 writable=self._roots,
                 temp_dir=self.temp_dir,
@@ -106,7 +108,7 @@ class LocalWorkspace(WorkspaceFiles):
                 # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
             ),
-            shutil.which("bwrap", path=self._safe_path) or "",
+            shutil.which(kind.program_name, path=self._safe_path) or "",
         )
 
     @classmethod
@@ -144,6 +146,10 @@ class LocalWorkspace(WorkspaceFiles):
         if problem and self._options.sandbox == "required":
             raise WorkspaceError(f"a sandbox is required and cannot be built: {problem}")
         self.sandboxed, self.sandbox_problem = not problem, problem
+
+    @property
+    def sandbox_name(self) -> str:
+        return "" if self._sandbox is None else self._sandbox.name
 
     @property
     def lacks_sandbox(self) -> bool:

@@ -16,9 +16,10 @@ from tests.apps.tui.harness import exists, read_file, write_file
 from tests.apps.tui.story import CODE, GIVEN, Story, StoryModel, list_texts, to_sequence
 from tests.apps.tui.test_prompt_keys import PNG
 from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.patience import until_in_thread
 from treadle.testing.provider.server import ProviderServer
 
-pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -38,10 +39,10 @@ def the_first_screen_says_what_applies_here(story: Story) -> None:
     on.answer("y", "Enter")
     on.sees("folder   /", "trust    trusted", "mode     ask: ", "sandbox  off: ")
     on.sees("claude-sonnet-4-5, $3 in, $15 out per million tokens")
-    screen = on.sees("/help lists commands", "\n›\n")
-    assert screen.count("\n  › ") == 3  # things to try
-    assert on.title() == "cwd"
-    assert to_sequence("light") in on.colored_screen()  # the terminal has a white background
+    until_in_thread(lambda: on.screen().count("\n  › ") == 3, on.screen)  # things to try
+    on.sees("/help lists commands", "\n›\n")
+    on.shows_title("cwd")
+    story.shows_color(to_sequence("light"))  # the terminal has a white background
 
 
 def the_prompt_has_keys_an_editor_and_pictures(story: Story) -> None:
@@ -77,8 +78,8 @@ def a_call_needs_an_approval(story: Story) -> None:
     on = story.on
     on.press("Enter")
     on.sees("Allow write notes.txt?", "1 + line 1\n", "▸ y Yes")
-    assert on.title() == "cwd · needs your answer"
-    assert "\a" in story.written()  # the window does not report its focus: the bell
+    on.shows_title("cwd · needs your answer")
+    story.wrote("\a")  # the window does not report its focus: the bell
     assert not exists("notes.txt")
     story.shake("Allow write notes.txt?")
     on.answer("y", "Enter")
@@ -129,11 +130,11 @@ def a_command_shows_what_it_prints(story: Story) -> None:
     on.send("show me")
     screen = on.sees("  out 6")
     assert "out 3" not in screen
-    assert on.title() == "cwd · working"
+    on.shows_title("cwd · working")
     write_file("show")
     on.sees("✻ thought", "6 lines\n  out 4\n  out 5\n  out 6", "That is all of it.")
     on.sees("esc interrupts", gone=True)
-    assert "\x1b]8;" in story.written()  # a link
+    story.wrote("\x1b]8;")  # a link
     on.press("C-o")
     on.sees("  out 1")
     on.press("C-o")
@@ -142,7 +143,7 @@ def a_command_shows_what_it_prints(story: Story) -> None:
     on.sees("▌ That is all of it.")
     on.type("c")
     on.sees("copied 14 characters")
-    assert on.clipboard() == CODE
+    until_in_thread(lambda: on.clipboard() == CODE, on.clipboard)
     on.type("i")
     on.sees("copied", gone=True)
     on.send("print a lot")
@@ -267,7 +268,7 @@ def commands_change_what_applies(story: Story) -> None:
     story.shake("Aside: all is well.")
     on.press("Escape")
     on.sees("Aside:", gone=True)
-    assert to_sequence("dark-contrast") in on.colored_screen()
+    story.shows_color(to_sequence("dark-contrast"))
     subprocess.run(["git", "init", "-q"], check=True)
     on.send("/review")
     on.sees("One finding: a.py:1.")

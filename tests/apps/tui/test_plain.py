@@ -23,7 +23,7 @@ import pytest
 from tests.apps.tui.events import after
 from tests.apps.tui.harness import exists, write_file
 from tests.apps.tui.tmux import PROGRAM
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.view_state import ViewState, close_stream
@@ -146,8 +146,7 @@ async def test_calls_in_doubt_after_a_crash_are_listed_when_the_turn_continues()
         process = await start(server)
         assert process.stdin is not None
         process.stdin.write(b"1\nmake it\n1\n")
-        while not exists("made.txt"):  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
+        await until(lambda: exists("made.txt"))  # another process makes it
         process.kill()
         await process.communicate()
         process = await start(server, "--continue")
@@ -165,8 +164,7 @@ async def test_an_unfinished_turn_is_announced_before_an_enter_continues_it():
         on.type("1")
         await on.sees("Allow, 1 to 6: ")
         on.type("y")
-        while not exists("made.txt"):  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
+        await until(lambda: exists("made.txt"))  # another process makes it
         await on.close()
         on = PlainTerminal()
         on.type("")  # before anything is shown

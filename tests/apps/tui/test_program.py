@@ -15,6 +15,7 @@ import pytest
 
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.patience import SOON
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
@@ -86,7 +87,7 @@ async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(
         began = time.monotonic()
         terminal.kill(number)
         terminal.sees("ended with 143")
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < SOON
         terminal.run(*GIVEN, "--continue", env=environment(server))
         terminal.sees("Do you trust")
         terminal.answer("n", "Enter")

@@ -6,6 +6,7 @@ UPDATE_SCREENS=1 rewrites them; review the diff before you commit it.
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from textual import events
@@ -65,21 +66,23 @@ async def check(on: RunningApp, name: str, look: Callable[[], None] | None = Non
     """Compare the screen at each size with its snapshot."""
     for width, height in SIZES:
         await on.pilot.resize_terminal(width, height)
-        await on.pilot.pause(0.05)
         if look is not None:
             look()
-            on.app.schedule_frame()
-            await on.pilot.pause(0.05)
+        on.app.schedule_frame()
         await on.until(lambda: not on.app._is_frame_due, "the frame")
-        await on.pilot.pause()
-        shown = _lasting(on.screen()) + "\n"
-        lines = shown.rstrip("\n").split("\n")
-        assert len(lines) <= height
-        assert all(len(line) <= width for line in lines)
         file = SCREENS / f"{name}-{width}x{height}.txt"
         if UPDATE:
-            _write(file, shown)
-        assert shown == _read(file), f"{file.name} differs; UPDATE_SCREENS=1 rewrites it"
+            await on.pilot.pause(1.0)
+            _write(file, _lasting(on.screen()) + "\n")
+        shows = partial(_shows, on, expected := _read(file))
+        await on.until(shows, f"{file.name} (UPDATE_SCREENS=1 rewrites it)")
+        lines = expected.rstrip("\n").split("\n")
+        assert len(lines) <= height
+        assert all(len(line) <= width for line in lines)
+
+
+def _shows(on: RunningApp, expected: str) -> bool:
+    return _lasting(on.screen()) + "\n" == expected
 
 
 def _lasting(screen: str) -> str:

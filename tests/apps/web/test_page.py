@@ -13,7 +13,6 @@ from playwright.async_api import FilePayload, Page, WebSocketRoute
 
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import needs_chromium, script, web_server
-from tests.sentences import make_sentences
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 pytestmark = needs_chromium
@@ -146,37 +145,6 @@ class Network:
         self.is_cut = True
         for socket in self._sockets:
             await socket.close()
-
-
-async def test_words_that_are_typed_when_a_question_appears_do_not_answer_it(
-    site: Site, tmp_path: Path
-):
-    session = await site.create(tmp_path, *TASK)
-    async with site.open_page(session) as page:
-        await page.clock.install()
-        await page.clock.pause_at(2_000_000_000_000)
-        await send(page, "Parse durations")
-        await page.wait_for_selector(".ask")
-        for sentence in make_sentences(20, seed=33):  # the first at once, then when it can be read
-            await page.keyboard.type(sentence)
-            assert await page.input_value("#prompt") == sentence
-            await page.clock.run_for(1_000)
-            assert await page.locator(".ask").count() == 1
-            await page.keyboard.press("Enter")  # a message, and no answer
-            await page.wait_for_function("!document.querySelector('#prompt').value")
-        assert await page.locator(".ask").count() == 1
-        assert not (tmp_path / "duration.py").exists()
-        for answer in ("a", "n"):  # a letter only marks; always needs an Enter of its own
-            await page.keyboard.press(answer)
-            await page.wait_for_selector("[aria-current][data-answer]")
-            await page.clock.run_for(5_000)
-            assert await page.locator(".ask").count() == 1
-            await page.keyboard.press("Enter")
-            if answer == "a":
-                await page.keyboard.press("Escape")
-        await page.wait_for_selector(".ask", state="detached")
-    assert not (tmp_path / "duration.py").exists()
-    assert not (tmp_path / ".treadle/settings.local.json").exists()
 
 
 async def test_while_a_call_is_edited_only_the_edited_call_can_be_allowed(

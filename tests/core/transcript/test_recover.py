@@ -113,12 +113,14 @@ def test_a_rewind_brings_back_the_view_before_the_turn():
     assert find_differences(before, later) == ["turns", "view_changes"]
 
 
-def test_calls_that_a_repair_renames_are_not_run_as_if_they_were_new():
-    """An earlier reply of a damaged log has the same id: the open calls get others."""
+def test_a_repair_renames_the_older_call_not_the_open_one_that_has_an_intent():
     earlier = [ItemAdded(AssistantItem((ToolCall("b", "pay", "{}"),))), ItemAdded(PAID), ANSWER]
     begun = Intent("b", "pay", "k", "irreversible")
     state = state_of(*ASKED, *earlier, ItemAdded(to_user_item("again")), CALLS, begun)
     state = fold_entries(recover(state), state)
     move = pending(state.transcript)
     assert isinstance(move, RunTools)
-    assert {call.id for call in move.calls} <= set(state.intents)
+    assert [call.id for call in move.calls] == ["a", "b"]
+    assert list(state.intents) == ["b"]
+    first = next(item for item in state.transcript if isinstance(item, AssistantItem))
+    assert [call.id for call in first.calls] == ["b_1"]

@@ -15,7 +15,7 @@ import msgspec
 from treadle.apps.assembly import AgentSession
 from treadle.core.contracts.tool import Tool
 from treadle.core.errors import LoopError
-from treadle.core.loop.calls.truncation import truncate
+from treadle.core.loop.calls.tool_round import truncate
 from treadle.core.transcript import RunTools, ToolCall, pending
 from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.state import SessionState, fold_entries

@@ -31,10 +31,9 @@ from treadle.core.loop.config import DriverConfig, TurnSettings
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.host_controls import HostControls
 from treadle.core.loop.model_call import RetryWithBudget
-from treadle.core.loop.model_gateway import ModelGateway
+from treadle.core.loop.model_gateway import ModelGateway, build_request
 from treadle.core.loop.mutators import MutatorRunner
 from treadle.core.loop.parts import DriverParts, Instructions
-from treadle.core.loop.request import build_request
 from treadle.core.loop.side_question import SideQuestions
 from treadle.core.loop.turn_end import (
     TurnEnd,

@@ -8,6 +8,7 @@ item. When the next attempt may cost more than was reserved, the gates have to b
 from __future__ import annotations
 
 import asyncio
+from binascii import crc32
 from collections import Counter
 from collections.abc import Callable
 from typing import Literal
@@ -44,7 +45,6 @@ from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.request import RequestKeys
 from treadle.core.loop.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
@@ -408,3 +408,37 @@ class _AnnouncedCalls:
 
     def _is_taken(self, call_id: str) -> bool:
         return call_id in self._ids or self._is_in_session(call_id)
+
+
+class RequestKeys:
+    """Makes idempotency keys: one key, one body.
+
+    Two requests with the same key have the same content, and a request that is sent again, also
+    after a crash, has its key again. The history is not read: its position stands for it. What is
+    the same from request to request is read once, when it changes.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[object, ...] = ()
+        self._checksum = ""
+
+    def make_key(
+        self, request: ModelRequest, quarantine: frozenset[tuple[int, int]], model: str
+    ) -> str:
+        """`request.idempotency_key` tells which reply of which session it asks for."""
+        content = (
+            request.system,
+            request.tools,
+            request.options,
+            request.cache,
+            request.metadata,
+            quarantine,
+            model,
+        )
+        if content != self._last:  # cheap while they are the same objects
+            self._last = content
+            tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
+            checksum = crc32(ascii((*content[2:5], tools, sorted(quarantine))).encode())
+            checksum = crc32(ascii((request.system, model)).encode(), checksum)
+            self._checksum = f"{checksum:08x}"
+        return f"{request.idempotency_key}/{self._checksum}"

@@ -22,6 +22,7 @@ import msgspec
 
 from treadle.core.contracts.gate import Gate, RequestEstimate, Stop
 from treadle.core.contracts.model import (
+    CacheRequest,
     Model,
     ModelCard,
     ModelOptions,
@@ -36,16 +37,16 @@ from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.calls.toolbox import estimate_spec_chars
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.gates import ADMITTED, Gates
+from treadle.core.loop.loop_session import LoopSession
 from treadle.core.loop.model_call import ModelCaller, RetryWithBudget
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.request import make_turn_key
 from treadle.core.transcript.items import AssistantItem, NoticeItem
 from treadle.core.transcript.size_estimate import (
     estimate_chars,
     estimate_item_chars,
     estimate_text_chars,
 )
-from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
 
 
 class ModelGateway:
@@ -137,7 +138,7 @@ class ModelGateway:
         )
         caller.admit_probe = partial(self._admit_probe, caller, silent)
         while True:
-            gates = Gates(config.gates, silent)
+            gates = self._make_gates(purpose, silent)
             max_output = await self._admit(gates, caller.model.card, request)
             options = _limit_output(request.options, max_output)
             limited = msgspec.structs.replace(request, options=options)
@@ -145,9 +146,15 @@ class ModelGateway:
             if isinstance(reply, AssistantItem):
                 return reply
 
+    def _make_gates(self, purpose: CallPurpose, emitter: Emitter) -> Gates:
+        """With those of the turn for what is a part of it."""
+        is_part = self._session.is_turn_running and purpose in TURN_PURPOSES
+        of_turn = self._session.settings.gates if is_part else ()
+        return Gates((*self._config.gates, *of_turn), emitter)
+
     async def _admit(self, gates: Gates, card: ModelCard, request: ModelRequest) -> int | None:
         """The most tokens of the reply, None: as the request says; CallNotAdmitted at a limit."""
-        if not self._config.gates:
+        if not gates.gates:
             return None
         max_output, purpose = _find_max_output(request.options, card), request.purpose
         estimate = self._session.estimate_request(
@@ -166,7 +173,7 @@ class ModelGateway:
     async def _admit_probe(
         self, caller: ModelCaller, emitter: Emitter, probe: ModelRequest
     ) -> SettleUsage | None:
-        gates, model = Gates(self._config.gates, emitter), caller.model
+        gates, model = self._make_gates("search", emitter), caller.model
         try:
             probe = msgspec.structs.replace(probe, purpose="search")
             await self._admit(gates, model.card, probe)
@@ -251,3 +258,41 @@ def _find_max_output(options: ModelOptions, card: ModelCard) -> int:
     if options.thinking in (None, "auto") and card.default_output is not None:
         return card.default_output
     return card.max_output
+
+
+# --- requests of turns -------------------------------------------------------------------
+
+
+def build_request(
+    parts: DriverParts, system: str, cache: CacheRequest, closing: Stop | None
+) -> ModelRequest:
+    """The request for the next reply, from the view as it is; `closing`: it is the last one."""
+    config, session = parts.config, parts.session
+    state, turn, options = session.state, session.turn, session.settings.options or config.options
+    purpose: CallPurpose = config.purpose
+    if closing is not None:
+        # The tools stay in the request, so that its cached prefix stays valid.
+        options = msgspec.structs.replace(
+            options, max_tokens=closing.closing_tokens, tool_choice="none"
+        )
+        purpose = "closing"
+    return ModelRequest(
+        state.transcript,
+        system,
+        parts.toolbox.specs,
+        options,
+        cache,
+        state.quarantine,
+        session.id,
+        turn.id,
+        make_turn_key(session),
+        caller=config.caller,
+        metadata=turn.metadata,
+        purpose=purpose,
+    )
+
+
+def make_turn_key(session: LoopSession) -> str:
+    """Which reply the next request asks for: the same after a crash."""
+    state = session.state
+    return f"{session.id}/{session.turn.key}/{len(state.transcript)}.{state.view_changes}"

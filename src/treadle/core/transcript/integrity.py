@@ -122,12 +122,18 @@ def _check_ids(items: Sequence[Item]) -> list[Violation]:
 
 
 def _repair_ids(items: Sequence[Item]) -> list[Item]:
-    """Rename repeated ids, and rename the results after a reply in the same order."""
+    """Rename repeated ids, and rename the results after a reply in the same order. The last reply
+    keeps its ids: what is known about open calls is known by them."""
     mended: list[Item] = []
-    seen: set[str] = set()
+    replies = [item for item in items if isinstance(item, AssistantItem)]
+    kept = {call.id for call in replies[-1].calls} if replies else set[str]()
+    seen, left = set(kept), len(replies)
     renamed: dict[str, list[str]] = {}
     for item in items:
         if isinstance(item, AssistantItem):
+            left -= 1
+            if not left:
+                seen -= kept
             renamed, content = {}, list(item.content)
             for number, part in enumerate(content):
                 if type(part) is ToolCall:

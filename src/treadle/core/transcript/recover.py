@@ -31,7 +31,7 @@ from treadle.core.transcript.entries import (
     ViewRewritten,
 )
 from treadle.core.transcript.integrity import make_interrupted_result, repair_round
-from treadle.core.transcript.items import AssistantItem, NoticeItem
+from treadle.core.transcript.items import NoticeItem
 from treadle.core.transcript.pending import AwaitInput, Rest, RunTools, pending
 from treadle.core.transcript.state import (
     SessionState,
@@ -123,9 +123,6 @@ def repair_entries(
     if transcript is not state.transcript or (lacks_items and state.quarantine):
         change = diff_views(REPAIR, state.transcript, transcript)
         entries.append(msgspec.structs.replace(change, is_repair=True))
-    # Intents have the ids of before: with other ids no call of the last reply is known to be unrun.
-    if state.intents and transcript is not state.transcript:
-        lacks_intents |= _list_last_ids(transcript) != _list_last_ids(state.transcript)
     known = state.early_results
     entries += [EarlyResult(result) for result in early if result.call_id not in known]
     if lacks_intents and isinstance(move := pending(transcript), RunTools):
@@ -136,12 +133,6 @@ def repair_entries(
             if call.id not in begun
         ]
     return entries
-
-
-def _list_last_ids(transcript: Transcript) -> list[str]:
-    """The ids of the calls of the last reply."""
-    replies = [item for item in transcript if isinstance(item, AssistantItem)]
-    return [call.id for call in replies[-1].calls] if replies else []
 
 
 # --- a whole state -----------------------------------------------------------------------
@@ -164,7 +155,8 @@ def list_entries(state: SessionState) -> list[Entry]:
         entries += _list_quarantined(start.quarantine - refused)
         refused |= start.quarantine
         open_id = start.turn_id
-        entries.append(TurnBegan(open_id))
+        nonce = turn.nonce if open_id == turn.id else ""
+        entries.append(TurnBegan(open_id, "", nonce, start.continues))
     entries += [ItemAdded(item) for item in history[position:]]
     if state.history is not None:
         entries.append(diff_views("snapshot", state.history, state.transcript))

@@ -66,6 +66,12 @@ class TurnState(msgspec.Struct, frozen=True):
     usage: Usage = NO_USAGE
     child_usage: Usage = NO_USAGE
     metadata: Metadata = {}
+    nonce: str = ""
+
+    @property
+    def key(self) -> str:
+        """The part of idempotency keys that says which turn it is."""
+        return f"{self.id}.{self.nonce}" if self.nonce else self.id
 
 
 class TurnStart(msgspec.Struct, frozen=True, eq=False):
@@ -76,6 +82,7 @@ class TurnStart(msgspec.Struct, frozen=True, eq=False):
     quarantine: frozenset[tuple[int, int]]
     history: Transcript | None
     previous: TurnStart | None
+    continues: bool = False  # see TurnBegan
 
     @property
     def full_history(self) -> Transcript:
@@ -246,14 +253,23 @@ def _find_place(queued: tuple[QueuedMessage, ...], entry: InputDropped | InputMo
 
 def _begin_turn(state: SessionState, entry: TurnBegan) -> SessionState:
     turn_id = entry.turn_id
-    start = TurnStart(turn_id, state.transcript, state.quarantine, state.history, state.last_start)
+    if entry.continues and state.turn is not None and state.turn.id == turn_id:
+        return replace(state, turn=replace(state.turn, nonce=entry.nonce))
+    start = TurnStart(
+        turn_id,
+        state.transcript,
+        state.quarantine,
+        state.history,
+        state.last_start,
+        entry.continues,
+    )
     last = state.transcript.last
     # A message that was in the history before its turn.
     metadata = (last.metadata or {}) if isinstance(last, UserItem) else {}
     return replace(
         state,
         turns=max(state.turns + 1, _turn_number(turn_id)),
-        turn=TurnState(turn_id, metadata=metadata),
+        turn=TurnState(turn_id, metadata=metadata, nonce=entry.nonce),
         suspended=None,
         last_start=start,
     )

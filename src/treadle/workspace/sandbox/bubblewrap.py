@@ -112,6 +112,9 @@ class Confinement(msgspec.Struct, frozen=True):
 class Bubblewrap:
     """Wraps commands for one confinement, and moves away what they may not make."""
 
+    name, program_name = "bubblewrap", "bwrap"
+    missing = "bubblewrap is not installed (package bubblewrap, program bwrap)"
+
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
@@ -154,7 +157,7 @@ class Bubblewrap:
         """The command that runs it inside. WorkspaceError if the sandbox cannot be built.
         `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths."""
         if not self.program:
-            raise WorkspaceError("the sandbox cannot be built: bubblewrap (bwrap) is not installed")
+            raise WorkspaceError(f"the sandbox cannot be built: {self.missing}")
         with_network = self.confinement.network if network is None else network
         self._active_count += 1
         for protection in self._protections:
@@ -162,33 +165,11 @@ class Bubblewrap:
         fds: list[int] = []
         has_run = False
         try:
-            options = [*NAMESPACE_OPTIONS.split(), *([] if with_network else ["--unshare-net"])]
-            options += [
-                *self._mount_options(command, with_network, removal),
-                "--chdir",
-                command.cwd,
-            ]
-            # LD_* must not affect bubblewrap itself, which runs outside.
-            env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
-            for name in command.env.keys() - env.keys():
-                options += ["--setenv", name, command.env[name]]
-            # Bubblewrap reads the filter to its end, so each run needs its own file.
-            fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
-            seccomp_fd = trailer_fd() + 1
-            options += ["--seccomp", str(seccomp_fd)]
-            # Else Ctrl-C would end bubblewrap, too.
-            terminal_session = ("setsid", "--ctty") if command.terminal is not None else ()
-            ruleset = landlock.make_scope_ruleset()
-            fds += [] if ruleset is None else [ruleset]
+            mounts = self._mount_options(command, with_network, removal)
+            confined = self._confine(command, mounts, with_network, fds)
             has_run = True
             yield msgspec.structs.replace(
-                command,
-                argv=(self.program, *options, "--", *terminal_session, *command.argv),
-                env=env,
-                cwd="/",
-                descriptors={**command.descriptors, seccomp_fd: fds[0]},
-                landlock_ruleset=ruleset,
-                in_bubblewrap=True,
+                confined,
                 cleanup={**CLEANUP_TABLES, "roots": self._list_known()},
                 set_aside_dir=str(self.confinement.set_aside_dir),
             )
@@ -201,6 +182,34 @@ class Bubblewrap:
                 self._check()
             if not self._active_count:
                 self._record.finish()
+
+    def _confine(
+        self, command: CommandSpec, mounts: Sequence[str], network: bool, fds: list[int]
+    ) -> CommandSpec:
+        """The command with these mounts; the descriptors that it needs are added to `fds`."""
+        options = [*NAMESPACE_OPTIONS.split(), *([] if network else ["--unshare-net"])]
+        options += [*mounts, "--chdir", command.cwd]
+        # LD_* must not affect bubblewrap itself, which runs outside.
+        env = {k: v for k, v in command.env.items() if not k.startswith("LD_")}
+        for name in command.env.keys() - env.keys():
+            options += ["--setenv", name, command.env[name]]
+        # Bubblewrap reads the filter to its end, so each run needs its own file.
+        fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
+        seccomp_fd = trailer_fd() + 1
+        options += ["--seccomp", str(seccomp_fd)]
+        # Else Ctrl-C would end bubblewrap, too.
+        terminal_session = ("setsid", "--ctty") if command.terminal is not None else ()
+        ruleset = landlock.make_scope_ruleset()
+        fds += [] if ruleset is None else [ruleset]
+        return msgspec.structs.replace(
+            command,
+            argv=(self.program, *options, "--", *terminal_session, *command.argv),
+            env=env,
+            cwd="/",
+            descriptors={**command.descriptors, seccomp_fd: fds[0]},
+            landlock_ruleset=ruleset,
+            in_bubblewrap=True,
+        )
 
     def _list_known(self) -> list[tuple[str, list[str]]]:
         return [(protection.root, protection.list_known()) for protection in self._protections]

@@ -23,7 +23,6 @@ from treadle.lib.files.protected_paths import (
     is_read_only_name,
 )
 from treadle.workspace.command_limits import FileDenials
-from treadle.workspace.sandbox.birth_time import is_born_before
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds
@@ -54,6 +53,7 @@ from treadle.workspace.sandbox.tree_scan import (
     may_be_entered,
 )
 from treadle.workspace.supervisor.set_aside import set_aside
+from treadle.workspace.supervisor.syscalls import is_born_before
 
 _SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
 """Kinds of folders in which there may be what a deny rule hides. In a protected one there may be

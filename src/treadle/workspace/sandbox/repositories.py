@@ -21,7 +21,7 @@ from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.lib.git.config import drop_subsection, read_config
 from treadle.lib.git.objects import GitHistory
 from treadle.lib.git.repository import is_git_folder, read_git_link
-from treadle.workspace.sandbox.birth_time import is_born_before
+from treadle.workspace.supervisor.syscalls import is_born_before
 
 MAX_REPOSITORIES = 100
 MAX_ENTRIES = 2000

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from treadle.lib.files.protected_paths import GENERATED_FOLDERS
 from treadle.workspace.command_limits import HIDDEN as HIDDEN
 from treadle.workspace.command_limits import READ_ONLY as READ_ONLY
-from treadle.workspace.sandbox.birth_time import is_born_before
+from treadle.workspace.supervisor.syscalls import is_born_before
 
 MAX_FOLDERS = 200_000
 """How many folders are scanned; 50,000 take some 0.12 s if nothing changed, and 0.7 s at first."""

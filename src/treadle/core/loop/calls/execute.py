@@ -110,12 +110,12 @@ class CallExecutor:
         self, prepared: PreparedCall, detach: Callable[[], None] = ignore_detach
     ) -> ToolContext:
         config, session_id, turn_id = self._config, self._emitter.session_id, self._emitter.turn_id
-        call_id = prepared.call.id
+        turn, call_id = self._session.state.turn, prepared.call.id
         return ToolContext(
             session_id,
             turn_id,
             call_id,
-            f"{session_id}/{turn_id}/{call_id}",
+            f"{session_id}/{turn.key if turn is not None else turn_id}/{call_id}",
             partial(self._report_progress, call_id),
             detach,
             partial(self._relay_event, call_id),
