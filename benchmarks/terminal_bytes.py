@@ -26,7 +26,7 @@ LAST = "That is the end of the reply."
 
 def make_reply() -> str:
     """Headings, paragraphs, lists and code, as models write them."""
-    parts = []
+    parts: list[str] = []
     while sum(map(len, parts)) < REPLY_CHARS - len(LAST):
         number = len(parts) + 1
         sentence = f"Part {number} explains how the parser reads a token and what follows it. "

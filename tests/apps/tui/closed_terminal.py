@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
 import subprocess
 import termios
 import threading
@@ -62,9 +63,10 @@ class ClosableTerminal:
         self._reader.start()
 
     def _read(self) -> None:
-        while not self._is_closed:
+        while not self._is_closed:  # a read that waits would keep the terminal open
             try:
-                self.shown += os.read(self._master, 65_536)
+                if select.select([self._master], [], [], 0.05)[0]:
+                    self.shown += os.read(self._master, 65_536)
             except OSError:
                 return
 
@@ -116,6 +118,7 @@ class ClosableTerminal:
     def close(self) -> float:
         """Close the terminal; the seconds until the process has ended."""
         self._is_closed = True
+        self._reader.join()
         began = time.monotonic()
         os.close(self._master)
         self.process.wait(PATIENCE)

@@ -82,11 +82,16 @@ async def test_remember_adds_to_claude_md_if_there_is_that_alone(monkeypatch):
         await on.until(lambda: read_file("AGENTS.md") == "- use ruff\n", "the entry")
 
 
-async def test_a_message_that_looks_like_a_memory_names_remember(monkeypatch):
-    async with running_app(monkeypatch, scripted(["Yes.", "Again."])) as on:
+async def test_a_line_with_a_number_sign_adds_to_the_memory_file(monkeypatch):
+    model = scripted(["Yes."])
+    async with running_app(monkeypatch, model) as on:
         await on.send("# always use unittest")
-        await on.sees("/remember TEXT")
+        await on.until(lambda: exists("AGENTS.md"), "the memory file")
+        await on.sees("added to")
+        assert read_file("AGENTS.md") == "- always use unittest\n"
+        await on.send("# A heading\nand more")  # a message
         await on.sees("Yes.")
+        assert len(model.requests) == 1
 
 
 async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkeypatch):
@@ -504,7 +509,7 @@ async def test_exit_quit_and_help_alone_are_commands(monkeypatch):
     model = scripted(["No."])
     async with running_app(monkeypatch, model) as on:
         await on.send("help")
-        await on.sees("suspend")
+        await on.sees("list commands and keys")  # its beginning
         await on.send("exit")
         await on.until(lambda: on.app.return_code is not None, "the end")
     assert not model.requests

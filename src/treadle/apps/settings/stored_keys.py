@@ -92,8 +92,8 @@ def _decode(data: bytes) -> dict[str, str]:
 def _update(changes: dict[str, str | None]) -> None:
     from treadle.lib.files.private_files import locked_update
 
-    def update(before: bytes | None) -> bytes:
-        stored = {**({} if before is None else _decode(before)), **changes}
+    def update() -> bytes:
+        stored = {**_read(), **changes}
         return msgspec.json.encode({name: key for name, key in stored.items() if key is not None})
 
     locked_update(find_key_file(), update)

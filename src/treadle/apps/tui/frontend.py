@@ -40,7 +40,6 @@ from treadle.core.transcript.items import UserItem
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
 COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
-MEMORY_HINT = "# begins a message here; /remember TEXT adds a line to AGENTS.md or CLAUDE.md"
 NO_SESSION = "there is no session in this folder yet; this is a new one"
 
 
@@ -220,7 +219,7 @@ class Frontend(HostCallbacks):
     def _send(self, text: str, *, is_answer: bool = True) -> None:
         """Send a message, or run a `/command` or a `!command`. An empty line continues an
         unfinished turn; a word of COMMAND_WORDS is a command; `//`, `/ ` and a single `!` begin a
-        message. `is_answer`: it may answer an open question of the model."""
+        message; `# TEXT` on one line adds to the memory file. `is_answer`: it may answer an open question of the model."""
         line = text.strip()
         if line in ("1", "2", "3") and self.resume_listed(int(line)):
             return
@@ -231,6 +230,8 @@ class Frontend(HostCallbacks):
             self.run_command(f"/{line}")
         elif line.startswith("/") and not begins_with_path(line, self.list_summaries()):
             self.run_command(line)
+        elif line.startswith("# ") and "\n" not in line:
+            self.run_command(f"/remember {line[2:].strip()}")
         elif line.startswith("!") and len(line) > 1:
             self._track_task(self.shell_commands.start(line[1:].strip()))
         else:
@@ -239,8 +240,6 @@ class Frontend(HostCallbacks):
             sent = self.shell_commands.attach_outputs(item)
             self.conversation.submit(sent, is_answer=is_answer)
             self.attachments.clear()
-            if line.startswith("# ") and "\n" not in line:
-                self.show_message(MEMORY_HINT)
 
     def list_summaries(self) -> dict[str, str]:
         """What each slash command does, by its name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from rich.cells import get_character_cell_size
 from rich.color import ColorSystem
@@ -21,7 +22,6 @@ from textual.strip import Strip
 Cell = tuple[str, Style | None]  # "" follows a character of two columns
 PaintedRow = tuple[Cell, ...]
 MIN_MOVED_ROWS = 3  # fewer are written again
-_BLANK: Cell = (" ", None)
 _RESET = "\x1b[0m"
 
 
@@ -90,7 +90,7 @@ def _to_cells(strip: Strip) -> PaintedRow:
     for text, style, control in strip:
         if control:
             continue
-        shown = style or None
+        shown = _simplify(style) if style else None
         if text.isascii():
             cells += [(character, shown) for character in text]
             continue
@@ -105,12 +105,31 @@ def _to_cells(strip: Strip) -> PaintedRow:
     return tuple(cells)
 
 
+@lru_cache(maxsize=1024)
+def _simplify(style: Style) -> Style | None:
+    """What is seen of a style: without the colours that the terminal has by itself, and without
+    the places that Textual notes in it."""
+    color, background = style.color, style.bgcolor
+    seen = Style(
+        color=None if color is None or color.is_default else color,
+        bgcolor=None if background is None or background.is_default else background,
+        bold=style.bold or None,
+        dim=style.dim or None,
+        italic=style.italic or None,
+        underline=style.underline or None,
+        reverse=style.reverse or None,
+        strike=style.strike or None,
+        link=style.link,
+    )
+    return seen or None
+
+
 def _is_plain(style: Style | None) -> bool:
     """Whether a space in this style is an empty cell of the terminal."""
     if style is None:
         return True
-    has_background = style.bgcolor is not None and not style.bgcolor.is_default
-    return not (has_background or style.reverse or style.underline or style.strike or style.link)
+    has_marks = style.reverse or style.underline or style.strike or style.link
+    return style.bgcolor is None and not has_marks
 
 
 def _paint_row(
