@@ -505,6 +505,21 @@ def list_calls(on: RunningApp) -> list[str]:
     return [line for line in on.screen().split("\n") if line.startswith(tuple("●✗⊘◌◦"))]
 
 
+async def test_ctrl_d_names_the_background_work_that_it_would_end(monkeypatch):
+    background = {"command": "sleep 600", "run_in_background": True}
+    flags: dict[str, object] = {"permission_mode": "bypass"}
+    model = scripted([Say(calls=[("bash", background)]), "It runs."])
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await on.send("go")
+        await on.sees("It runs.")
+        await on.idle()
+        await on.press("ctrl+d")
+        await on.sees("ctrl+d again quits and ends 1 task: ")
+        assert on.app.return_code is None
+        await on.press("ctrl+d")
+        await on.until(lambda: on.app.return_code is not None, "the end")
+
+
 async def test_exit_quit_and_help_alone_are_commands(monkeypatch):
     model = scripted(["No."])
     async with running_app(monkeypatch, model) as on:

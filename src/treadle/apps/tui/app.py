@@ -225,7 +225,12 @@ class TerminalApp(PromptScreen):
 
     def action_end(self) -> None:
         if not self.prompt.text and not self.dialogs.is_open:
-            self.start_task(self._close(0))
+            tasks = self._conversation.view.tasks if self._conversation is not None else ()
+            if tasks and self._previous_key != "ctrl+d":
+                names = ", ".join(task.summary for task in tasks)
+                self.show_hint(f"ctrl+d again quits and ends {plural(len(tasks), 'task')}: {names}")
+            else:
+                self.start_task(self._close(0))
         elif self.prompt.has_focus:
             self.prompt.action_delete_right()
 

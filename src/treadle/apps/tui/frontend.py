@@ -219,7 +219,8 @@ class Frontend(HostCallbacks):
     def _send(self, text: str, *, is_answer: bool = True) -> None:
         """Send a message, or run a `/command` or a `!command`. An empty line continues an
         unfinished turn; a word of COMMAND_WORDS is a command; `//`, `/ ` and a single `!` begin a
-        message; `# TEXT` on one line adds to the memory file. `is_answer`: it may answer an open question of the model."""
+        message; `# TEXT` on one line adds to the memory file. `is_answer`: it may answer an open
+        question of the model."""
         line = text.strip()
         if line in ("1", "2", "3") and self.resume_listed(int(line)):
             return
