@@ -16,7 +16,7 @@ import sqlalchemy
 from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import SQLAlchemyError
 
-from treadle.core.contracts.run_engine import Deliver, Job, JobRecord, JobState
+from treadle.core.contracts.run_engine import Deliver, JobRecord, JobState, RunJob
 from treadle.core.errors import ConfigError, StoreError
 from treadle.lib.logger import logger
 from treadle.sessions.postgres_pool import describe_address
@@ -52,7 +52,7 @@ class DbosEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._jobs: dict[str, asyncio.Task[Any]] = {}  # delivered here, and not ended
 
-    async def submit(self, jobs: Sequence[Job]) -> None:
+    async def submit(self, jobs: Sequence[RunJob]) -> None:
         def enqueue(client: DBOSClient, sql: sqlalchemy.Engine) -> None:
             with sql.begin() as transaction:
                 for job in jobs:
@@ -230,7 +230,7 @@ async def _receive_job(job_id: str) -> None:
     await _started.receive(job_id)
 
 
-def _make_options(job: Job) -> Any:
+def _make_options(job: RunJob) -> Any:
     options: dict[str, object] = {
         "workflow_name": WORKFLOW,
         "queue_name": QUEUE,

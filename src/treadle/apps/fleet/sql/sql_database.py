@@ -31,7 +31,7 @@ from treadle.apps.fleet.sql.run_rows import RUN_COLUMNS, make_version_number, re
 from treadle.apps.fleet.sql.sql_connection import SqlConnection, Statement, make_placeholders
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask, reject_conflicts
-from treadle.core.contracts.run_engine import Job, RunEngine
+from treadle.core.contracts.run_engine import RunEngine, RunJob
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.lib.logger import logger
@@ -108,7 +108,7 @@ class SqlDatabase:
         while rows := await self.connection.execute(due, parameters):
             if await self._is_money_spent():
                 return
-            jobs = [Job(make_job_id(run, job), max(0.0, delay)) for run, job, delay in rows]
+            jobs = [RunJob(make_job_id(run, job), max(0.0, delay)) for run, job, delay in rows]
             await self.engine.submit(jobs)
             await self.connection.execute_all([(sent, [job, run, job]) for run, job, _ in rows])
 
