@@ -96,7 +96,7 @@ async def check_ends(database: FleetDatabase, count: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200 if WHOLE else 120)
+@pytest.mark.timeout(1200)
 async def test_runs_survive_the_deaths_of_their_workers_and_a_restart_of_the_database(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
