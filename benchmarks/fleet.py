@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import statistics
 import sys
 import time
@@ -19,14 +18,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.apps.fleet.processes import worker_process
+from tests.apps.fleet.processes import PlayedWorker, worker_process
 from tests.postgres import MISSING, PostgresServer, find_programs
 from treadle import Agent, tool
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
-from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.steps import AfterToolResult, Finished
@@ -72,15 +70,15 @@ async def measure_steps(store: str) -> bool:
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
     await database.submit([FleetTask(id="steps", prompt="work 1")])
-    queue = RunQueue(database.connection, WorkerIdentity("bench", "here", os.getpid(), "1"))
-    await queue.beat()
-    (run,) = await queue.claim(1, attempts=(0, 9))
+    worker = PlayedWorker(database, "bench", "1")
+    await worker.registry.beat()
+    (run,) = await worker.claim()
     agent = Agent(
         Scripted([Say(calls=[("work", {})])] * STEPS + ["done"]), [work], max_turns=STEPS + 1
     )
     times: list[float] = []
     began_cpu = time.process_time()
-    async with agent.session(run.session, store=await queue.open_session(run)) as session:
+    async with agent.session(run.session, store=await worker.runs.open_session(run)) as session:
         session.submit("go")
         while True:
             began = time.perf_counter()

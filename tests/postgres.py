@@ -56,10 +56,10 @@ class PostgresServer:
         """`immediate` is a crash: open transactions are lost, and the start has to recover."""
         self._run("pg_ctl", "-D", str(self._data), "-m", mode, "-w", "-s", "stop")
 
-    def create_database(self) -> str:
-        """The address of a new, empty database."""
+    def create_database(self, template: str = "template0") -> str:
+        """The address of a new database; an empty one without a template."""
         name = f"t{next(self._names)}"
-        self.query(f"CREATE DATABASE {name} TEMPLATE template0")
+        self.query(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.make_url(name)
 
     def make_url(self, name: str) -> str:

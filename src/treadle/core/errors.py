@@ -27,6 +27,7 @@
     │   └── AuthRequired           the server of the tool needs a login by the user
     ├── StoreError                 the session cannot be written or read
     │   ├── StoreFull              no space left
+    │   ├── StoreRefused           it does not take this content, however often it is tried
     │   ├── SessionBusy            another process, or another run of this one, has it open
     │   ├── SessionNotFound        there is no such session
     │   ├── SessionInOtherFolder   the session belongs to another folder
@@ -270,6 +271,10 @@ class StoreError(TreadleError):
 
 class StoreFull(StoreError):
     """No space is left for the session."""
+
+
+class StoreRefused(StoreError):
+    """The store does not take this content: trying again does not help."""
 
 
 class SessionBusy(StoreError):

@@ -18,7 +18,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from treadle.core.errors import StoreError, StoreFull
+from treadle.core.errors import StoreError, StoreFull, StoreRefused
 
 # What it would print is in our errors; a program that wants it sets a level.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -134,4 +134,4 @@ def to_store_error(error: psycopg.Error, address: str) -> StoreError:
         return StoreError(f"{address} does not allow this: {text}; grant the rights to the user")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return StoreError(f"{address} cannot be reached: {text}; check that it runs")
-    return StoreError(f"{address}: {text}")
+    return StoreRefused(f"{address}: {text}")

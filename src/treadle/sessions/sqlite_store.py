@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.core.argument_checks import PATH, TEXT, check
-from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull
+from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore, SessionFence
@@ -116,7 +116,7 @@ class SqliteStore(QueuedStore):
             raise fence.make_error(self._session_id)
 
     def _read(self) -> list[bytes]:
-        query = "SELECT entry FROM entries WHERE session = ? ORDER BY seq"
+        query = "SELECT CAST(entry AS BLOB) FROM entries WHERE session = ? ORDER BY seq"
         with self._thread_lock:
             return [row[0] for row in self._database.execute(query, (self._number,))]
 
@@ -152,7 +152,8 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
     database = open_database(path)
     try:
         query = (
-            "SELECT entry FROM entries JOIN sessions ON session = number WHERE id = ? ORDER BY seq"
+            "SELECT CAST(entry AS BLOB) FROM entries JOIN sessions ON session = number"
+            " WHERE id = ? ORDER BY seq"
         )
         bodies = [row[0] for row in database.execute(query, (session_id,))]
     finally:
@@ -171,8 +172,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk
         if version < FORMAT_VERSION:
-            database.executescript(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            # In one transaction: another program may do the same, and this one may be killed.
+            version_set = f"PRAGMA user_version = {FORMAT_VERSION};"
+            database.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{version_set}COMMIT;")
     except BaseException:
         database.close()
         raise
@@ -217,4 +219,6 @@ def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
         return StoreFull(f"{path}: no space is left; free some, then the work goes on")
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError(f"{path} is not a SQLite database; choose another file for the sessions")
+    if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError)):
+        return StoreRefused(f"{path}: {error}")
     return StoreError(f"{path}: {error}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from treadle.testing.conformance.mutator import check_mutator
     from treadle.testing.conformance.observer import check_observer
     from treadle.testing.conformance.policy import check_policy
+    from treadle.testing.conformance.run_engine import check_run_engine
     from treadle.testing.conformance.source import check_tool_source
     from treadle.testing.conformance.store import check_store
     from treadle.testing.conformance.task_manager import check_task_manager
@@ -54,6 +55,7 @@ __all__ = [
     "check_mutator",
     "check_observer",
     "check_policy",
+    "check_run_engine",
     "check_store",
     "check_task_manager",
     "check_tool",
@@ -83,6 +85,7 @@ __getattr__, __dir__ = lazy_exports(
         "check_mutator": "conformance.mutator",
         "check_observer": "conformance.observer",
         "check_policy": "conformance.policy",
+        "check_run_engine": "conformance.run_engine",
         "check_store": "conformance.store",
         "check_task_manager": "conformance.task_manager",
         "check_tool": "conformance.tool",

@@ -25,6 +25,7 @@ from treadle.core.contracts.tool import ProbeResult
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import AssistantItem
 from treadle.models.scripted import Say, Scripted, ScriptElement
+from treadle.sessions.sqlite_store import SqliteStore
 
 USAGE = Usage(input=10, output=5, requests=1, cost=0.01)
 
@@ -164,4 +165,17 @@ def make_agent(task: FleetTask, folder: Path) -> Agent:
 def make_mortal_agent(task: FleetTask, folder: Path) -> Agent:
     """The same; the label `dies` names the moment at which its worker dies, the first time."""
     mortal[task.id] = task.labels.get("dies", "")
+    if mortal[task.id] == "write":
+        die_in_a_write(task.id)
     return make_agent(task, folder)
+
+
+def die_in_a_write(run: str) -> None:
+    """The next transaction on the SQLite file is not completed: its process is killed in it."""
+    check = SqliteStore._check_fence
+
+    def check_and_die(self: SqliteStore, *arguments: Any) -> None:
+        check(self, *arguments)
+        maybe_die(run, "write")
+
+    SqliteStore._check_fence = check_and_die  # type: ignore[method-assign]

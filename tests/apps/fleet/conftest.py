@@ -12,6 +12,7 @@ import pytest
 
 from tests.apps.fleet.agents import make_agent
 from tests.apps.fleet.processes import LEASE, POLL
+from tests.postgres import PostgresServer
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.worker import Worker
 
@@ -28,7 +29,18 @@ def store(request: pytest.FixtureRequest, own_place: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{own_place / 'fleet.db'}"
     pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
-    return str(request.getfixturevalue("postgres_url"))
+    server: PostgresServer = request.getfixturevalue("shared_postgres")
+    return server.create_database(request.getfixturevalue("dbos_template"))
+
+
+@pytest.fixture(scope="session")
+def dbos_template(shared_postgres: PostgresServer) -> str:
+    """A database with the tables of DBOS: to make them takes a second or more."""
+    from dbos import DBOS
+
+    url = shared_postgres.create_database()
+    DBOS.migrate(url)
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 @asynccontextmanager

@@ -19,9 +19,9 @@ from treadle.apps.fleet.folders.workspaces import (
     RunWorkspaces,
     get_default_folder,
 )
-from treadle.apps.fleet.run_queue import RunQueue
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.worker_registry import WorkerRegistry
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ async def read_beats(database: SqlDatabase) -> list[int]:
 async def test_a_worker_ends_although_one_of_its_tasks_loses_the_cancellation(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.apps.fleet.limits.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("treadle.apps.fleet.run_control.AGAIN_SECONDS", 0.01)
     losing = asyncio.Event()
 
     async def lose_first_cancellation(*_: object) -> list[str]:
@@ -128,7 +128,7 @@ async def test_a_worker_ends_although_one_of_its_tasks_loses_the_cancellation(
                 raise
         return []
 
-    monkeypatch.setattr(RunQueue, "sweep", lose_first_cancellation)
+    monkeypatch.setattr(WorkerRegistry, "find_dead", lose_first_cancellation)
     database = await open_database(store)
     async with working(database):
         await losing.wait()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tests.apps import program
+from tests.apps.fleet.processes import PlayedWorker
 from tests.patience import until
 from treadle.apps.fleet import commands
 from treadle.apps.fleet.database import open_database
-from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -334,9 +334,9 @@ def test_a_worker_that_gives_no_sign_of_life_is_named(tmp_path, capsys):
         assert isinstance(database, SqlDatabase)
         await database.submit([FleetTask(id=f"{name}-r", prompt="x") for name in names])
         for name in names:
-            queue = RunQueue(database.connection, WorkerIdentity(name, "here", 1, "0.1.0"))
-            await queue.beat()
-            await queue.claim(1, attempts=(0, 9))
+            worker = PlayedWorker(database, name)
+            await worker.registry.beat()
+            await worker.claim()
         age = "UPDATE fleet_workers SET heartbeat = heartbeat - 120 WHERE id = 'silent'"
         await database.connection.execute(age)
         await database.aclose()

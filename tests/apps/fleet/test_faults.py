@@ -29,7 +29,7 @@ from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces
 from treadle.apps.fleet.run_record import FleetLimits
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.transcript.entries import NoticeShown
 from treadle.core.transcript.integrity import find_violations
@@ -62,7 +62,7 @@ async def test_fault_93_a_worker_killed_in_a_model_call_is_replaced(store: str) 
             kill(process)
         async with working(database):
             run = await until_state(database, "r", "done")
-        assert run.attempts == 2
+        assert (run.attempts, run.epoch) == (1, 2)  # the second worker has completed a step
         assert run.result is not None
         assert run.result.usage.requests == 4  # of the replies that there were
         assert run.result.cost == pytest.approx(0.04)
@@ -135,7 +135,7 @@ async def test_fault_95_a_worker_that_is_cut_off_stops_before_its_next_tool(
         async with working(cut_database) as slow:
             await until_marked("waiting")
             await proxy.cut()
-            async with working(database):
+            with worker_process(postgres_url):
                 await until_state(database, "r", "done")
                 before = read_marks("note"), read_marks("put")
                 await proxy.open()  # the network is back, and the worker was only slow
@@ -265,8 +265,9 @@ async def test_fault_101_the_same_task_submitted_twice_is_one_run(store: str) ->
     async with opened(store) as database, opened(store) as other:
         answers = await asyncio.gather(*(one.submit([task, task]) for one in (database, other)))
         assert [[run.id for run in runs] for runs in answers] == [["r"], ["r"]]
-        async with working(database), working(other):
-            await until_state(database, "r", "done")
+        with worker_process(store):
+            async with working(database):
+                await until_state(database, "r", "done")
         assert await database.submit([task]) == await database.runs(state="done")
     assert len(read_marks("note")) == 1
 
@@ -276,11 +277,15 @@ async def test_fault_102_many_runs_at_once_keep_to_the_limit_of_calls_in_order(
 ) -> None:
     """benchmarks/fleet.py does the same with 1,000 runs and a limit of 50."""
     now = most = 0
+    is_full = asyncio.Event()
 
     async def answer(request: object) -> str:
         nonlocal now, most
         now += 1
         most = max(most, now)
+        if most == 6:
+            is_full.set()
+        await is_full.wait()
         await asyncio.sleep(0.002)
         now -= 1
         return "done"
@@ -365,6 +370,6 @@ async def test_fault_104_a_run_that_kills_its_worker_is_set_aside(
     async with Fleet(store, **options) as fleet:
         runs = {run.id: run async for run in fleet.run(tasks)}
     assert (runs["poison"].state, runs["good"].state) == ("set_aside", "done")
-    assert "its worker died in each of 2 attempts" in runs["poison"].error
+    assert "no step was completed in 2 attempts" in runs["poison"].error
     assert read_marks("died") == ["poison", "poison"]
     assert len(read_marks("note")) <= 1  # the first worker may have died with the call in its hand

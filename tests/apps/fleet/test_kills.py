@@ -1,7 +1,7 @@
 """Runs with tools of every effect class, on workers that are killed again and again.
 
-By default a few runs, whose agents kill their own workers at set moments. The whole, with a kill
--9 every 5 seconds from outside, takes some minutes:
+By default a few runs, whose agents kill their own workers at set moments. The whole takes some
+minutes: a worker is killed each time it holds runs, until there were 30 takeovers.
 
     TREADLE_FLEET_RUNS=200 ./check tests/apps/fleet/test_kills.py
 """
@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from tests.apps.fleet.agents import read_marks
+from tests.apps.fleet.agents import marks, read_marks
 from tests.apps.fleet.processes import worker_process
 from tests.postgres import PostgresServer
 from treadle.apps.fleet.database import FleetDatabase, open_database
@@ -33,14 +35,15 @@ WHOLE = int(os.environ.get("TREADLE_FLEET_RUNS", "0"))
 # The moments at which a worker dies: in a model call, and before, in and after an effect.
 MOMENTS = ("model", "note_before", "note_after", "put_before", "put_after", "look")
 FEW_RUNS = 24
-KILL_SECONDS = 5.0
+TAKEOVERS = 30
 AGENT = "tests.apps.fleet.agents:make_mortal_agent"
 
 
 def make_tasks(count: int) -> Iterator[FleetTask]:
     """The first runs kill their workers, one at each moment."""
     for number in range(count):
-        labels = {"dies": MOMENTS[number]} if number < len(MOMENTS) and not WHOLE else {}
+        moments = ("write",) if WHOLE else (*MOMENTS, "write")
+        labels = {"dies": moments[number]} if number < len(moments) else {}
         yield FleetTask(id=f"r{number}", prompt="look note put look+note+put", labels=labels)
 
 
@@ -50,26 +53,37 @@ async def count_ended(database: FleetDatabase) -> int:
 
 
 async def keep_two_workers(store: str, database: FleetDatabase, count: int) -> int:
-    """Until all runs ended: replace dead workers, and kill one every 5 s. How many died."""
-    deaths = 0
-    next_kill = asyncio.get_running_loop().time() + KILL_SECONDS
+    """Until all runs ended: replace dead workers, and kill one that holds runs, some times. How
+    many died with runs."""
+    takeovers, names = 0, [0, 0]
     with ExitStack() as stack:
-        lease = 2.0 if WHOLE else 1.0
-        # A run may be at work in several of the workers that die.
-        start = lambda: stack.enter_context(  # noqa: E731
-            worker_process(store, agent=AGENT, lease=lease, max_attempts=100)
-        )
-        workers = [start(), start()]
+
+        def start(place: int) -> subprocess.Popen[bytes]:
+            names[place] += 1
+            return stack.enter_context(
+                # A run may be at work in several of the workers that die.
+                worker_process(
+                    store,
+                    agent=AGENT,
+                    lease=2.0 if WHOLE else 1.0,
+                    max_attempts=100,
+                    name=f"w{place}-{names[place]}",
+                )
+            )
+
+        workers = [start(0), start(1)]
         while await count_ended(database) < count:
-            if WHOLE and asyncio.get_running_loop().time() >= next_kill:
-                workers[deaths % 2].send_signal(signal.SIGKILL)
-                next_kill += KILL_SECONDS
+            holders = [one.id for one in await database.workers() if one.runs]
             for place, worker in enumerate(workers):
+                is_holder = f"w{place}-{names[place]}" in holders
+                if WHOLE and is_holder and takeovers < TAKEOVERS:
+                    worker.send_signal(signal.SIGKILL)
+                    worker.wait()
                 if worker.poll() is not None:
-                    deaths += 1
-                    workers[place] = start()
+                    takeovers += is_holder or not WHOLE
+                    workers[place] = start(place)
             await asyncio.sleep(0.05)
-    return deaths
+    return takeovers
 
 
 async def check_ends(database: FleetDatabase, count: int) -> Counter[str]:
@@ -96,29 +110,37 @@ async def check_ends(database: FleetDatabase, count: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_runs_survive_the_deaths_of_their_workers_and_a_restart_of_the_database(
-    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    kind: str, request: pytest.FixtureRequest, own_place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = WHOLE or FEW_RUNS
     monkeypatch.setenv("FLEET_MODEL_SECONDS", "0.2" if WHOLE else "0.02")
     monkeypatch.setenv("FLEET_TOOL_SECONDS", "0.2" if WHOLE else "0.01")
-    store = postgres_server.create_database()
+    server: PostgresServer | None = None
+    store = f"sqlite:{own_place / 'fleet.db'}"
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        store = server.create_database()
     database = await open_database(store)
     await database.submit(make_tasks(count))
 
-    async def restart_in_the_middle() -> None:
+    async def restart_in_the_middle(server: PostgresServer) -> None:
         while await count_ended(database) < count // 2:  # noqa: ASYNC110 - other processes do it
             await asyncio.sleep(0.02)
-        await asyncio.to_thread(postgres_server.stop, mode="immediate")
-        await asyncio.to_thread(postgres_server.start)
+        await asyncio.to_thread(server.stop, mode="immediate")
+        await asyncio.to_thread(server.start)
 
-    restart = asyncio.create_task(restart_in_the_middle())
+    restart = asyncio.create_task(restart_in_the_middle(server)) if server is not None else None
     deaths = await keep_two_workers(store, database, count)
-    await restart
+    if restart is not None:
+        await restart
     outcomes = await check_ends(database, count)
     attempts = Counter(run.attempts for run in await database.runs())
     await database.aclose()
-    print(f"{count} runs, {deaths} dead workers, outcomes {dict(outcomes)}, attempts {attempts}")
+    print(f"{count} runs, {deaths} takeovers, outcomes {dict(outcomes)}, attempts {attempts}")
     # Two runs that kill their worker may be at work in the same one.
-    assert deaths >= (1 if WHOLE else len(MOMENTS) // 2)
+    assert deaths >= (TAKEOVERS if WHOLE else len(MOMENTS) // 2)
+    if kind == "sqlite":
+        assert (marks() / "first-death-r0").exists()

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.apps.fleet.agents import make_agent, marks, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import LEASE, POLL, until_marked, until_state
+from tests.apps.fleet.processes import (
+    LEASE,
+    POLL,
+    PlayedWorker,
+    kill,
+    until,
+    until_marked,
+    until_state,
+    worker_process,
+)
 from treadle import Agent
 from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.reports.live_table import format_open, format_progress
 from treadle.apps.fleet.reports.report import make_report
-from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity, WorkSoFar
 from treadle.apps.fleet.run_record import FleetLimits
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_connection import ADDED_COLUMNS, READ_VERSION
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker import Worker
+from treadle.apps.fleet.worker_registry import WorkSoFar
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, QuotaExhausted, StoreError
 from treadle.core.transcript.items import ToolResultItem
@@ -75,7 +86,7 @@ async def test_an_approval_waits_without_a_worker_and_is_carried_out_once(store:
     async with working(database) as worker:
         await until_state(database, "yes", "waiting")
         await until_state(database, "no", "waiting")
-        assert worker.active_runs == 0
+        await until(lambda: not worker.active_runs)
     approvals = {approval.run: approval for approval in await database.approvals()}
     assert approvals["yes"].tool == "ask"
     assert await database.answer_approval(approvals["yes"].id, allow=True)
@@ -149,16 +160,16 @@ async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> 
     """The first worker dies; the seconds that it wrote with its heartbeat count."""
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
-    queue = RunQueue(database.connection, WorkerIdentity("dead", "here", 1, "0.0.1"))
-    await queue.beat()
+    dead = PlayedWorker(database, "dead")
+    await dead.registry.beat()
     tasks = [
         FleetTask(id="long", prompt="look", timeout=500.0),
         FleetTask(id="short", prompt="look", timeout=5000.0),
         FleetTask(id="other", prompt="look"),
     ]
     await database.submit(tasks)
-    await queue.claim(3, attempts=(0, 9))
-    await queue.beat({"long": WorkSoFar(1000.0, 0.5), "short": WorkSoFar(1000.0)})
+    await dead.claim(3)
+    await dead.registry.beat({"long": WorkSoFar(1000.0, 0.5), "short": WorkSoFar(1000.0)})
     async with working(database):
         late = await until_state(database, "long", "failed")
         short = await until_state(database, "short", "done")
@@ -194,33 +205,62 @@ async def test_the_same_id_with_another_prompt_is_a_conflict_and_nothing_is_queu
     assert [run.id for run in runs] == ["a"]
 
 
-async def test_runs_of_a_worker_that_was_killed_on_purpose_are_queued_at_once(store: str) -> None:
+async def test_runs_of_a_worker_that_was_killed_on_purpose_go_on_at_once(store: str) -> None:
+    """A worker is known by its id: one with the same host and pid keeps its runs."""
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
-    queue = RunQueue(database.connection, WorkerIdentity("dead", "here", 4711, "1.0"))
-    await queue.beat()
-    await database.submit([FleetTask(id="r", prompt="look")])
-    await queue.claim(1, attempts=(0, 9))
-    await database.forget_workers("elsewhere", [4711])
-    await database.forget_workers("here", [4712])
-    assert (await database.totals()).states == {"running": 1}
-    await database.forget_workers("here", [4711])
-    assert (await database.totals()).states == {"queued": 1}
-    assert await database.workers() == []
+    await database.submit([FleetTask(id="r", prompt="wait look"), FleetTask(id="s", prompt="look")])
+    with worker_process(store, lease=3600.0, concurrency=1, name="killed") as killed:
+        await until_marked("waiting")
+        kill(killed)
+    await PlayedWorker(database, "alive").registry.beat()  # of the same host, with the same pid
+    await database.forget_workers(["killed"])
+    assert [one.id for one in await database.workers()] == ["alive"]
+    async with working(database, lease=3600.0):
+        run = await until_state(database, "r", "done")
+    await database.aclose()
+    assert (run.attempts, run.epoch) == (1, 2)
+
+
+async def make_first_version(database: SqlDatabase) -> None:
+    for table, column, _ in ADDED_COLUMNS:
+        await database.connection.execute("DROP INDEX IF EXISTS fleet_runs_unsubmitted")
+        await database.connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    await database.connection.execute("UPDATE fleet_settings SET value = '1' WHERE name='tables'")
+
+
+async def test_tables_of_the_first_version_are_upgraded_by_a_worker_only(store: str) -> None:
+    """Several programs may open them at once, and those who only look change nothing."""
+    database = await open_database(store)
+    assert isinstance(database, SqlDatabase)
+    tasks = [FleetTask(id="r", prompt="look"), FleetTask(id="running", prompt="look")]
+    await database.submit(tasks)
+    sql = "UPDATE fleet_runs SET state = 'running', worker = 'old', epoch = 1 WHERE id = 'running'"
+    await database.connection.execute(sql)
+    await make_first_version(database)
+    with pytest.raises(StoreError, match="tables have version 1; this program needs version 3"):
+        await open_database(store, create=False)
+    assert await database.connection.execute(READ_VERSION) == [("1",)]
+    opened = await asyncio.gather(*(open_database(store) for _ in range(4)))
+    runs = await opened[0].runs()
+    assert [(run.state, run.epoch, run.job) for run in runs] == [("queued", 0, 0), ("queued", 2, 2)]
+    for one in opened[1:]:
+        await one.aclose()
+    async with working(opened[0]):
+        await until_state(opened[0], "r", "done")
+        await until_state(opened[0], "running", "done")
+    await opened[0].aclose()
     await database.aclose()
 
 
-async def test_tables_of_the_first_version_are_upgraded(store: str) -> None:
+async def test_an_upgrade_that_was_interrupted_is_completed(store: str) -> None:
+    """An earlier version wrote the columns and the number in two transactions."""
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
-    await database.submit([FleetTask(id="r", prompt="look")])
-    await database.connection.execute("ALTER TABLE fleet_runs DROP COLUMN seconds")
     await database.connection.execute("UPDATE fleet_settings SET value = '1' WHERE name='tables'")
     await database.aclose()
-    database = await open_database(store, create=False)
-    (run,) = await database.runs()
-    await database.aclose()
-    assert (run.id, run.seconds) == ("r", 0.0)
+    for _ in range(2):
+        await (await open_database(store)).aclose()
 
 
 async def test_old_runs_are_deleted_with_all_that_belongs_to_them(store: str) -> None:
@@ -281,11 +321,12 @@ async def test_runs_go_on_until_the_money_is_spent_and_the_rest_stays_in_the_que
         totals = await fleet.database.totals()
         assert totals.states.get("failed") is None
         assert totals.unfinished > 0
-        idle = Worker(fleet.database, make_agent=make_dear_agent, lease=LEASE, poll=POLL)
-        await idle.run(until_idle=True)  # it does not wait for more money
-        assert len(read_marks("model")) == 5
-
-        await fleet.database.set_limits(FleetLimits(max_cost=1.0))
+    database = await open_database(store)
+    idle = Worker(database, make_agent=make_dear_agent, lease=LEASE, poll=POLL)
+    await idle.run(until_idle=True)  # it does not wait for more money
+    await database.aclose()
+    assert len(read_marks("model")) == 5
+    async with Fleet(store, agent=make_dear_agent, limits=FleetLimits(max_cost=1.0)) as fleet:
         runs = [run async for run in fleet.run(tasks)]
     assert [run.state for run in runs] == ["done"] * 3
     assert len(read_marks("model")) == 12, "no call was made twice"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.apps.fleet.processes import (
     LEASE,
     POLL,
     ROOT,
+    PlayedWorker,
     until_marked,
     until_state,
     worker_process,
@@ -25,11 +27,10 @@ from treadle import Agent
 from treadle.apps.console.exit_codes import exit_code_for
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
-from treadle.apps.fleet.run_queue import RunQueue, WorkerIdentity
 from treadle.apps.fleet.run_record import FleetSchedule
-from treadle.apps.fleet.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.worker import start_due_schedules
+from treadle.apps.fleet.tasks.schedule import start_due_schedules
 from treadle.apps.fleet.worker_processes import WorkerProcesses
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, RateLimited, SessionBusy, StoreError
@@ -127,7 +128,7 @@ async def test_workers_of_a_program_import_no_module_of_its_folder_but_the_agent
 FULL_DISK = """
 import sqlite3
 from tests.apps.fleet.agents import make_agent, marks
-from treadle.apps.fleet.sqlite_connection import SqliteConnection
+from treadle.apps.fleet.sql.sqlite_connection import SqliteConnection
 
 execute_all = SqliteConnection._execute_all
 
@@ -206,7 +207,15 @@ async def test_a_long_rate_limit_parks_a_run_without_a_worker_and_it_wakes_by_it
         run = await until_state(database, "r", "parked")
         assert run.wake is not None
         assert 3500 < run.wake - time.time() < 3700
-        await database.connection.execute("UPDATE fleet_runs SET wake = 0 WHERE id = 'r'")
+        while [(job.id, job.state) for job in await database.engine.list()] != [
+            (run.job_id, "delayed")
+        ]:
+            pass  # the engine has it a little later
+        wake_now = (
+            "UPDATE fleet_runs SET wake = 0, epoch = epoch + 1, job = epoch + 1 WHERE id = 'r'"
+        )
+        await database.connection.execute(wake_now)
+        await database.dispatch()
         run = await until_state(database, "r", "done")
     await database.aclose()
     assert run.result is not None
@@ -218,17 +227,21 @@ async def test_a_clock_that_jumps_makes_no_worker_dead(
 ) -> None:
     database = await open_database(store)
     await database.submit([FleetTask(id="r", prompt="wait note")])
-    async with working(database) as first, working(database):
+    async with working(database):
         await until_marked("waiting")
+        stack = ExitStack()
+        stack.enter_context(worker_process(store))
+        while len(await database.workers()) < 2:
+            pass  # the other one has to start
         for seconds in (86400.0, -86400.0):
             real = time.time
             monkeypatch.setattr(time, "time", lambda real=real, by=seconds: real() + by)
-            before = (await database.workers())[0].heartbeat
-            while (await database.workers())[0].heartbeat == before:
-                pass  # the next sign of life
+            before = {one.heartbeat for one in await database.workers()}
+            while before & {one.heartbeat for one in await database.workers()}:
+                pass  # the next sign of life of each
         (marks() / "go").touch()
         run = await until_state(database, "r", "done")
-        assert first.identity.id
+        stack.close()
     await database.aclose()
     assert (run.attempts, run.epoch) == (1, 1)
     assert len(read_marks("note")) == 1
@@ -271,8 +284,8 @@ async def test_a_schedule_that_is_due_runs(store: str) -> None:
 async def test_the_log_of_a_run_keeps_the_promises_of_a_store_behind_its_fence(store: str) -> None:
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
-    queue = RunQueue(database.connection, WorkerIdentity("w", "here", 1, "1.0"))
-    await queue.beat()
+    worker = PlayedWorker(database, "w")
+    await worker.registry.beat()
     claimed: dict[str, Store] = {}
 
     async def open_session(session_id: str) -> Store:
@@ -281,13 +294,13 @@ async def test_the_log_of_a_run_keeps_the_promises_of_a_store_behind_its_fence(s
         run = await database.run(name)
         assert run is not None
         if run.epoch == 0:
-            (run,) = await queue.claim(1, attempts=(0, 9))
+            (run,) = await worker.claim()
         assert isinstance(database, SqlDatabase)
         sql = "UPDATE fleet_runs SET session = ? WHERE id = ?"
         await database.connection.execute(sql, [session_id, name])
         run = await database.run(name)
         assert run is not None
-        claimed[session_id] = await queue.open_session(run)
+        claimed[session_id] = await worker.runs.open_session(run)
         return claimed[session_id]
 
     await check_store(open_session)
@@ -297,15 +310,15 @@ async def test_the_log_of_a_run_keeps_the_promises_of_a_store_behind_its_fence(s
 async def test_the_earlier_writer_of_a_log_is_refused(store: str) -> None:
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)
-    queue = RunQueue(database.connection, WorkerIdentity("w", "here", 1, "1.0"))
-    await queue.beat()
+    worker = PlayedWorker(database, "w")
+    queue = worker.runs
     await database.submit([FleetTask(id="r", prompt="x")])
-    (run,) = await queue.claim(1, attempts=(0, 9))
+    (run,) = await worker.claim()
     early = await queue.open_session(run)
     early.append(NoticeShown("kept"))
     await early.flush()
     await queue.release(run)
-    (again,) = await queue.claim(1, attempts=(0, 9))
+    (again,) = await worker.claim()
     late = await queue.open_session(again)
     early.append(NoticeShown("refused"))
     with pytest.raises(SessionBusy, match="was taken over by another worker"):

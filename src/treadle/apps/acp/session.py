@@ -215,11 +215,8 @@ class EditorSession(HostCallbacks):
         assert self._questions is not None, "an open session can ask"
         before = self.list_options()
         answer = await commands.run_command(line, self.session, self._questions)
-        options = self.list_options()
-        if options != before:
-            self._outbox.put(
-                ConfigOptionUpdate(session_update="config_option_update", config_options=options)
-            )
+        if self.list_options() != before:
+            self._show_options()
         return answer
 
     def _show_notes(self) -> None:
@@ -257,13 +254,14 @@ class EditorSession(HostCallbacks):
         await session_options.change_option(self.session, option, value)
 
     def show_mode(self) -> None:
+        """In both forms of the protocol: an editor knows one of them."""
         mode = self.session.permissions.mode
         self._outbox.put(
             CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
         )
+        self._show_options()
 
-    def change_mode(self, mode: str) -> None:
-        self.session.permissions.change_mode(mode)
+    def _show_options(self) -> None:
         options = self.list_options()
         self._outbox.put(
             ConfigOptionUpdate(session_update="config_option_update", config_options=options)

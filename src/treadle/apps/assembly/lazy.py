@@ -437,6 +437,10 @@ class LazyCheckpoints:
             raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
         return await self._checkpoints.get().take()
 
+    def close(self) -> None:
+        if self._checkpoints.is_made:
+            self._checkpoints.get().close()
+
     def _make(self) -> Checkpoints:
         from treadle.sessions.library import Library
         from treadle.workspace.checkpoints.checkpoints import Checkpoints

@@ -35,6 +35,7 @@ class FleetDatabase(Protocol):
     """
 
     url: str  # as it was given
+    engine_name: str  # what delivers its runs: engines/
     fleet_id: str  # of this database, for all machines; it names the folder of the runs' folders
 
     async def submit(self, tasks: Iterable[FleetTask]) -> list[FleetRun]:
@@ -71,9 +72,11 @@ class FleetDatabase(Protocol):
 
     async def workers(self) -> list[WorkerRecord]: ...
 
-    async def forget_workers(self, host: str, pids: Collection[int]) -> None:
-        """Queue the runs of processes of this host that were killed: at once, not after their
-        lease."""
+    async def forget_workers(self, ids: Collection[str]) -> None:
+        """Give what these workers had to others: they were killed, or their lease is over."""
+
+    async def dispatch(self) -> None:
+        """Submit what is to be delivered to the engine; other methods do that by themselves."""
 
     async def totals(self) -> FleetTotals: ...
 
@@ -105,26 +108,29 @@ class FleetDatabase(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def open_database(url: str, *, create: bool = True) -> FleetDatabase:
-    """Open the database of a fleet, and make its tables if there are none.
+async def open_database(url: str, *, create: bool = True, engine: str = "") -> FleetDatabase:
+    """Open the database of a fleet, and make or upgrade its tables. `engine` is that of a new
+    fleet; by default `local` for a file and `dbos` for PostgreSQL.
 
-    ConfigError if the address is not one of those above, or if there is no fleet and `create` is
-    False: then nothing is made. StoreError if it cannot be opened.
+    ConfigError if the address is not one of those above, if the fleet has another engine, or if
+    there is no fleet and `create` is False: then nothing is written. StoreError if it cannot be
+    opened, or its tables are of another version.
     """
-    from treadle.apps.fleet.sql_database import SqlDatabase
+    from treadle.apps.fleet.sql.sql_database import SqlDatabase
 
     kind, separator, rest = url.partition(":")
     if kind == "sqlite" and separator and rest:
-        from treadle.apps.fleet.sqlite_connection import SqliteConnection
+        from treadle.apps.fleet.sql.sqlite_connection import SqliteConnection
 
-        return await SqlDatabase.open(url, SqliteConnection(_parse_path(rest)), create)
+        connection = SqliteConnection(_parse_path(rest))
+        return await SqlDatabase.open(url, connection, create, engine)
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
         from treadle.core.extras import require_extra
 
         require_extra("fleet")
-        from treadle.apps.fleet.postgres_connection import PostgresConnection
+        from treadle.apps.fleet.sql.postgres_connection import PostgresConnection
 
-        return await SqlDatabase.open(url, PostgresConnection(url), create)
+        return await SqlDatabase.open(url, PostgresConnection(url), create, engine)
     raise ConfigError(
         f"{url!r} is not the address of a database: use sqlite:PATH or postgresql://USER@HOST/NAME"
     )

@@ -4,7 +4,7 @@
         async for run in fleet.run(tasks):
             print(run.id, run.state, run.result)
 
-Workers are processes; with `agent` as a function they are tasks of this process. Others may join on
+Workers are processes; with `agent` as a function there is one, in this process. Others may join on
 any machine with `treadle fleet worker`. A second program with the same tasks continues the first.
 """
 
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 from treadle.apps.fleet.limits import find_spent_money
-from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import END_STATES, FleetLimits, FleetRun
 from treadle.apps.fleet.store_address import DEFAULT_STORE
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker_processes import WorkerProcesses, find_agent_folder
+from treadle.apps.fleet.worker_registry import DEFAULT_LEASE
 from treadle.core.errors import ConfigError, LoopError, QuotaExhausted
 from treadle.lib.text.text import plural
 
@@ -72,8 +72,8 @@ class Fleet:
         self._lease, self._poll, self._max_attempts = lease, poll, max_attempts
         self._folder = Path(folder) if folder is not None else get_default_folder()
         self._database: FleetDatabase | None = None
-        self._workers: list[Worker] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[None] | None = None
         self._processes: WorkerProcesses | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -100,19 +100,18 @@ class Fleet:
 
     async def aclose(self) -> None:
         """Let the workers end their steps; runs that are not done stay in the database."""
-        for worker in self._workers:
-            worker.stop()
+        if self._worker is not None:
+            self._worker.stop()
         try:
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.wait([self._watch])
             if self._processes is not None:
                 await self._processes.aclose()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            if self._task is not None:
+                await asyncio.wait([self._task])
         finally:
-            self._tasks, self._workers = [], []
-            self._watch = self._processes = None
+            self._worker = self._task = self._watch = self._processes = None
             database, self._database = self._database, None
             if database is not None:
                 await database.aclose()
@@ -150,19 +149,17 @@ class Fleet:
             await self._processes.start()
             self._watch = asyncio.create_task(self._watch_processes(self._processes))
             return
-        self._workers = [
-            Worker(
+        if self._count:
+            self._worker = Worker(
                 self.database,
-                concurrency=self._concurrency,
+                concurrency=self._concurrency * self._count,
                 lease=self._lease,
                 poll=self._poll,
                 max_attempts=self._max_attempts,
                 make_agent=self._agent,
                 folders=RunWorkspaces(self._folder, self.database),
             )
-            for _ in range(self._count)
-        ]
-        self._tasks = [asyncio.create_task(worker.run()) for worker in self._workers]
+            self._task = asyncio.create_task(self._worker.run())
 
     def _list_arguments(self) -> list[str]:
         options: dict[str, object] = {
@@ -184,6 +181,6 @@ class Fleet:
 
     def _check_workers(self) -> None:
         """Raise what ended a worker."""
-        for task in (*self._tasks, *([self._watch] if self._watch is not None else [])):
-            if task.done() and not task.cancelled():
+        for task in (self._task, self._watch):
+            if task is not None and task.done() and not task.cancelled():
                 task.result()

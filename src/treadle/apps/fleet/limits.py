@@ -6,35 +6,62 @@ and a wait is never longer than the calls before it need. Without limits no row 
 
     LimitedModel   a model that waits for its admission       CallLimiter   the rows of one worker
 
-A call reserves what it could cost at most. If nothing is reserved, the next call goes on without
-that while any money is left: so the last call may cost more than what was left. When the money is
-spent, the turn is suspended, and no worker takes a run from the queue until there is more.
+A row ends with its worker: one that dies is forgotten after its lease (worker_registry.py), and one
+that could not reach the database says later how its calls ended. Rows are admitted by the worker
+whose call comes or ends, and by that of the first row that waits; the others only look at theirs,
+the later they come the less often: so many workers do not compete for one lock.
+
+A call reserves what it could cost at most, and costs that if its outcome is not known. If nothing
+is reserved, the next call goes on without that while any money is left: so the last call may cost
+more than what was left. When the money is spent, the turn is suspended, and runs are not submitted
+until there is more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 import uuid
-from collections.abc import AsyncIterator, Collection
-from typing import Any
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from treadle.apps.assembly.suspend import TurnSuspended
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetLimits
-from treadle.apps.fleet.sql_connection import SqlConnection
-from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
+from treadle.apps.fleet.sql.sql_connection import Rows, SqlConnection, Statement
+from treadle.apps.fleet.sql.sql_database import LOCK_LIMITS
+from treadle.core.contracts.model import (
+    Model,
+    ModelCard,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    add_cost,
+)
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
-from treadle.core.errors import QuotaExhausted
+from treadle.core.errors import (
+    AccessDenied,
+    BadRequest,
+    CacheUnsupported,
+    ConfigError,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    StoreError,
+    UnknownModel,
+    Unreachable,
+)
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.size_estimate import BYTES_PER_TOKEN, estimate_item_chars
 from treadle.core.transcript.usage import Usage
+from treadle.lib.logger import logger
 from treadle.lib.text.text import format_dollars
 
-POLL_SECONDS = 0.1  # between two looks at the rows while a call waits
+POLL_SECONDS = 0.1  # between two looks of the first worker that waits
+PLACE_SECONDS, MAX_POLL_SECONDS = 0.05, 2.0  # longer for each call before, up to this
 REFRESH_SECONDS = 2.0  # between two looks at the limits
 MINUTE = 60.0
 _NO_LIMIT = 10**15
@@ -51,6 +78,16 @@ class FleetMoneySpent(QuotaExhausted):
     """The runs of the fleet have cost as much as they may in all."""
 
 
+class OpenCall(msgspec.Struct):
+    """A call of this worker. `wait` is done when it is admitted; `usage` is what is to be settled
+    when it has ended, None if that is not known."""
+
+    provider: str
+    wait: asyncio.Future[None]
+    has_ended: bool = False
+    usage: Usage | None = None
+
+
 class CallLimiter:
     """Admits the model calls of one worker, together with those of all others."""
 
@@ -59,9 +96,9 @@ class CallLimiter:
         self._worker = worker
         self._limits = FleetLimits()
         self._limits_until = 0.0
-        self._waiting: dict[str, dict[str, asyncio.Future[None]]] = {}  # provider -> call -> wait
-        self._admitters: dict[str, asyncio.Task[None]] = {}
-        self._kick = asyncio.Event()
+        self._calls: dict[str, OpenCall] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._has_rows = False  # this worker has written a row
 
     async def admit(self, provider: str, estimate: CallEstimate) -> str:
         """Wait until the call may be made; its id, "" if there is no limit. FleetMoneySpent if the
@@ -70,45 +107,61 @@ class CallLimiter:
         if not has_limits(limits.for_provider(provider)) and limits.max_cost is None:
             return ""
         call_id = f"{self._worker}/{uuid.uuid4().hex}"
-        sql = (
+        call = OpenCall(provider, asyncio.get_running_loop().create_future())
+        self._calls[call_id] = call
+        self._has_rows = True
+        insert = (
             "INSERT INTO fleet_calls (id, provider, worker, tokens, cost, queued) "
             "VALUES (?, ?, ?, ?, ?, {now}) ON CONFLICT (id) DO NOTHING"
         )
-        parameters = [call_id, provider, self._worker, estimate.tokens, estimate.cost]
-        waiting = self._waiting.setdefault(provider, {})
-        wait = waiting[call_id] = asyncio.get_running_loop().create_future()
+        values = [call_id, provider, self._worker, estimate.tokens, estimate.cost]
         try:
-            await self._connection.execute(sql, parameters)
-            self._start_admitter(provider)
-            await wait
+            await self._admit_rows(provider, limits, (insert, values))
+            if not call.wait.done():
+                self._start_watch()
+            await call.wait
         except BaseException:
+            call.wait.cancel()
             await self.end(call_id, Usage())
             raise
-        finally:
-            waiting.pop(call_id, None)
         return call_id
 
-    async def end(self, call_id: str, usage: Usage) -> None:
-        """The call is over and used this; harmless when it is repeated."""
-        if not call_id:
+    async def end(self, call_id: str, usage: Usage | None) -> None:
+        """The call is over and used this; None: its outcome is not known, and it costs what was
+        reserved. If the database is gone, `settle` says it later."""
+        call = self._calls.get(call_id)
+        if call is None:
             return
-        cost = usage.known_cost
-        open_call = "EXISTS (SELECT 1 FROM fleet_calls WHERE id = ? AND ended IS NULL)"
-        await self._connection.execute_all(
-            [
-                (
-                    "UPDATE fleet_settings SET value = CAST(CAST(value AS float8) + ? AS text) "
-                    f"WHERE name = 'spent' AND {open_call}",
-                    [cost, call_id],
-                ),
-                (
-                    "UPDATE fleet_calls SET ended = {now}, tokens = ? "
-                    "WHERE id = ? AND ended IS NULL",
-                    [usage.total, call_id],
-                ),
-            ]
-        )
-        self._kick.set()
+        call.has_ended, call.usage = True, usage
+        try:
+            await self._settle(call_id, call)
+        except StoreError as error:
+            logger.debug("the end of a model call is written later: %s", error)
+
+    async def settle(self) -> None:
+        """With each heartbeat: write the ends of calls that could not be written, and end rows that
+        this worker knows nothing of, because an answer of the database was lost."""
+        for call_id, call in [*self._calls.items()]:
+            if call.has_ended:
+                await self._settle(call_id, call)
+        if self._has_rows:
+            rows = await self._connection.execute(_MY_ROWS, [self._worker])
+            unknown = [row[0] for row in rows if row[0] not in self._calls]
+            end = "UPDATE fleet_calls SET ended = {now}, tokens = 0 WHERE id = ? AND ended IS NULL"
+            for call_id in unknown:
+                await self._connection.execute(end, [call_id])
+            self._has_rows = bool(self._calls) or bool(unknown)
+
+    async def check_price(self, model: Model) -> None:
+        """ConfigError if the fleet has a limit in money, and the price of the model is not known:
+        the limit could not be kept."""
+        max_cost = (await self._read_limits()).max_cost
+        if max_cost is not None and not has_price(model.card):
+            raise ConfigError(
+                f"the price of {model.name} is not known, so the limit of the fleet "
+                f"({format_dollars(max_cost)}) cannot be kept: use a model with a price, or a "
+                "fleet without --total-cost"
+            )
 
     async def is_money_spent(self) -> bool:
         """Whether no call is admitted until the limit is raised."""
@@ -119,9 +172,35 @@ class CallLimiter:
         return bool(rows) and float(rows[0][0]) >= max_cost
 
     async def aclose(self) -> None:
-        await cancel_tasks(self._admitters.values())
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
 
     # --- details ---------------------------------------------------------------------------
+
+    async def _settle(self, call_id: str, call: OpenCall) -> None:
+        usage = call.usage
+        is_known = usage is not None and usage.cost is not None
+        cost = usage.known_cost if usage is not None and is_known else None
+        tokens = usage.total if usage is not None else None
+        reserved = "(SELECT cost FROM fleet_calls WHERE id = ?)"
+        open_call = "EXISTS (SELECT 1 FROM fleet_calls WHERE id = ? AND ended IS NULL)"
+        await self._admit_rows(
+            call.provider,
+            await self._read_limits(),
+            (
+                "UPDATE fleet_settings SET value = CAST(CAST(value AS float8) + "
+                f"coalesce(CAST(? AS float8), {reserved}) AS text) "
+                f"WHERE name = 'spent' AND {open_call}",
+                [cost, call_id, call_id],
+            ),
+            (
+                "UPDATE fleet_calls SET ended = {now}, tokens = coalesce(CAST(? AS bigint), "
+                "tokens) WHERE id = ? AND ended IS NULL",
+                [tokens, call_id],
+            ),
+        )
+        self._calls.pop(call_id, None)
 
     async def _read_limits(self) -> FleetLimits:
         if time.monotonic() >= self._limits_until:
@@ -132,72 +211,90 @@ class CallLimiter:
             self._limits_until = time.monotonic() + REFRESH_SECONDS
         return self._limits
 
-    def _start_admitter(self, provider: str) -> None:
-        running = self._admitters.get(provider)
-        if running is None or running.done():
-            work = self._admit_waiting(provider)
-            self._admitters[provider] = asyncio.get_running_loop().create_task(work)
-        self._kick.set()
-
-    async def _admit_waiting(self, provider: str) -> None:
-        """One look for all calls of this worker that wait, until none waits."""
-        waiting = self._waiting[provider]
-        try:
-            while waiting:
-                self._kick.clear()
-                limits = await self._read_limits()
-                spent, admitted = await self._admit_rows(provider, limits)
-                for call_id in admitted & waiting.keys():
-                    if not waiting[call_id].done():
-                        waiting[call_id].set_result(None)
-                if limits.max_cost is not None and spent >= limits.max_cost:
-                    _refuse(waiting, FleetMoneySpent(describe_spent(spent, limits.max_cost)))
-                if not any(not wait.done() for wait in waiting.values()):
-                    await asyncio.sleep(0)
-                    continue
-                try:
-                    await asyncio.wait_for(self._kick.wait(), POLL_SECONDS)
-                except TimeoutError:
-                    pass
-        except Exception as error:  # noqa: BLE001 - becomes that of the calls
-            _refuse(waiting, error)
-
-    async def _admit_rows(self, provider: str, limits: FleetLimits) -> tuple[float, set[str]]:
-        """Admit the rows whose turn it is; what was spent, and the admitted rows of this worker."""
+    async def _admit_rows(self, provider: str, limits: FleetLimits, *changes: Statement) -> None:
+        """Make the changes, then admit the rows whose turn it is, of all workers."""
         own = limits.for_provider(provider)
         max_cost = limits.max_cost if limits.max_cost is not None else float(_NO_LIMIT)
-        _, _, spent, rows, _ = await self._connection.execute_all(
+        admit = [
+            provider,
+            own.concurrent_calls or _NO_LIMIT,
+            provider,
+            own.requests_per_minute or _NO_LIMIT,
+            provider,
+            own.tokens_per_minute or _NO_LIMIT,
+            provider,
+            provider,
+            max_cost,
+            max_cost,
+        ]
+        *_, spent, rows, _ = await self._connection.execute_all(
             [
-                # One look at a time, of all workers.
-                ("SELECT 1 FROM fleet_settings WHERE name = 'limits' {for_update}", []),
-                (
-                    _ADMIT,
-                    [
-                        provider,
-                        own.concurrent_calls or _NO_LIMIT,
-                        provider,
-                        own.requests_per_minute or _NO_LIMIT,
-                        provider,
-                        own.tokens_per_minute or _NO_LIMIT,
-                        provider,
-                        provider,
-                        max_cost,
-                        max_cost,
-                    ],
-                ),
+                LOCK_LIMITS,
+                *changes,
+                (_ADMIT, admit),
                 (_SPENT, []),
-                (
-                    "SELECT id FROM fleet_calls WHERE worker = ? AND admitted IS NOT NULL "
-                    "AND ended IS NULL",
-                    [self._worker],
-                ),
+                (_MY_ROWS, [self._worker]),
                 ("DELETE FROM fleet_calls WHERE ended < {now} - ?", [2 * MINUTE]),
             ]
         )
-        return (float(spent[0][0]) if spent else 0.0), {row[0] for row in rows}
+        self._tell(rows, float(spent[0][0]) if spent else 0.0, limits)
+
+    def _tell(self, rows: Rows, spent: float, limits: FleetLimits) -> None:
+        """The calls of this worker that wait what came of it."""
+        admitted = {call_id for call_id, at in rows if at is not None}
+        is_spent = limits.max_cost is not None and spent >= limits.max_cost
+        for call_id, call in self._calls.items():
+            if call.wait.done():
+                continue
+            if call_id in admitted:
+                call.wait.set_result(None)
+            elif is_spent and limits.max_cost is not None:
+                text = describe_spent(spent, limits.max_cost)
+                call.wait.set_exception(FleetMoneySpent(text))
+
+    def _list_waiting(self) -> list[OpenCall]:
+        return [call for call in self._calls.values() if not call.wait.done()]
+
+    def _start_watch(self) -> None:
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._watch_waiting())
+
+    async def _watch_waiting(self) -> None:
+        """One look for all calls of this worker that wait, until none waits."""
+        try:
+            while waiting := self._list_waiting():
+                seconds = MAX_POLL_SECONDS
+                for provider in {call.provider for call in waiting}:
+                    seconds = min(seconds, await self._look(provider))
+                await asyncio.sleep(seconds * random.uniform(0.8, 1.2))
+        except Exception as error:  # noqa: BLE001 - becomes that of the calls
+            for call in self._list_waiting():
+                call.wait.set_exception(error)
+
+    async def _look(self, provider: str) -> float:
+        """Whether calls were admitted; seconds until the next look. The worker of the first row
+        that waits admits rows: a minute may be over, or a worker forgotten."""
+        limits = await self._read_limits()
+        spent, rows, places = await self._connection.execute_all(
+            [(_SPENT, []), (_MY_ROWS, [self._worker]), (_PLACES, [self._worker, provider])]
+        )
+        self._tell(rows, float(spent[0][0]) if spent else 0.0, limits)
+        place = places[0][0] if places and places[0][0] is not None else 0
+        if place == 0:
+            await self._admit_rows(provider, limits)
+        return min(MAX_POLL_SECONDS, max(POLL_SECONDS, PLACE_SECONDS * place))
 
 
 _SPENT = "SELECT CAST(value AS float8) FROM fleet_settings WHERE name = 'spent'"
+_MY_ROWS = "SELECT id, admitted FROM fleet_calls WHERE worker = ? AND ended IS NULL"
+_WAITS = "admitted IS NULL AND ended IS NULL"
+# How many calls wait before the first of this worker; NULL if none of it waits.
+_PLACES = (
+    "SELECT (SELECT count(*) FROM fleet_calls AS other WHERE other.provider = mine.provider "
+    "AND other.admitted IS NULL AND other.ended IS NULL AND other.number < mine.number) "
+    f"FROM fleet_calls AS mine WHERE worker = ? AND provider = ? AND {_WAITS} "
+    "ORDER BY number LIMIT 1"
+)
 _SPENT_SUM = (
     "(SELECT coalesce(sum(CAST(value AS float8)), 0) FROM fleet_settings WHERE name = 'spent')"
 )
@@ -207,7 +304,7 @@ _ADMIT = (
     "UPDATE fleet_calls SET admitted = {now} WHERE id IN (SELECT id FROM ("
     "SELECT id, row_number() OVER (ORDER BY number) AS place, "
     "sum(tokens) OVER (ORDER BY number) AS tokens, sum(cost) OVER (ORDER BY number) AS cost "
-    "FROM fleet_calls WHERE provider = ? AND admitted IS NULL AND ended IS NULL) AS waiting WHERE "
+    f"FROM fleet_calls WHERE provider = ? AND {_WAITS}) AS waiting WHERE "
     "place <= ? - (SELECT count(*) FROM fleet_calls WHERE provider = ? "
     "AND admitted IS NOT NULL AND ended IS NULL) "
     f"AND place <= ? - (SELECT count(*) FROM fleet_calls WHERE {_RECENT}) "
@@ -246,21 +343,31 @@ class LimitedModel(WrappedModel):
             if request.session_id != self._session_id:
                 raise
             raise TurnSuspended("budget", WakeCondition("money"), str(error)) from error
-        usage = Usage()
+        usage: Usage | None = None
         try:
             async with open_stream(self._model, request) as events:
                 async for event in events:
                     if isinstance(event, Reply):
-                        usage = event.item.usage
+                        usage = add_cost(event.item.usage, self.card)
                     yield event
+        except _NOT_CHARGED:
+            usage = usage or Usage()
+            raise
         finally:
             await self._limiter.end(call_id, usage)
 
 
-def _refuse(waiting: dict[str, asyncio.Future[None]], error: Exception) -> None:
-    for wait in waiting.values():
-        if not wait.done():
-            wait.set_exception(error)
+# Errors with which a provider charges nothing; after others nobody knows.
+_NOT_CHARGED = (
+    RateLimited,
+    Overloaded,
+    Unreachable,
+    BadRequest,
+    AccessDenied,
+    QuotaExhausted,
+    UnknownModel,
+    CacheUnsupported,
+)
 
 
 def describe_spent(spent: float, max_cost: float) -> str:
@@ -272,6 +379,10 @@ async def find_spent_money(database: FleetDatabase) -> str:
     max_cost = (await database.limits()).max_cost
     spent = await database.spent() if max_cost is not None else 0.0
     return describe_spent(spent, max_cost) if max_cost is not None and spent >= max_cost else ""
+
+
+def has_price(card: ModelCard) -> bool:
+    return card.input_price is not None or card.output_price is not None
 
 
 def has_limits(limits: FleetLimits) -> bool:
@@ -293,14 +404,3 @@ def estimate_call(request: ModelRequest, card: ModelCard) -> CallEstimate:
     prices = (card.input_price or 0.0, card.output_price or 0.0)
     cost = (input_tokens * prices[0] + output * prices[1]) / 1e6
     return CallEstimate(input_tokens + output, cost)
-
-
-AGAIN_SECONDS = 1.0
-
-
-async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks, again if need be, until each has ended."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=AGAIN_SECONDS)

@@ -10,18 +10,31 @@ hook does the same before a tool that writes no entry first.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Any
+from collections.abc import Collection, Coroutine
+from typing import Any, TypeVar
 
 from treadle.agents.session import Session
-from treadle.apps.fleet.run_queue import RunQueue
 from treadle.apps.fleet.run_record import FleetRun
+from treadle.apps.fleet.worker_runs import WorkerRuns
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.errors import SessionBusy, StoreError, error_message
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.usage import Usage
+
+T = TypeVar("T")
+AGAIN_SECONDS = 1.0
+
+
+async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks, again if need be, until each has ended."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=AGAIN_SECONDS)
 
 
 class Lease:
@@ -44,15 +57,17 @@ class Lease:
 class RunControl:
     """One run in the hands of a worker."""
 
-    def __init__(self, run: FleetRun, queue: RunQueue, lease: Lease) -> None:
+    def __init__(self, run: FleetRun, runs: WorkerRuns, lease: Lease) -> None:
         self.run = run
         self.session: Session[Any, Any] | None = None
         self.usage: Usage | None = None  # of the session, after its last step
         self.is_stopping = False  # the worker stops: let go of the run at the next step
         self._began = time.monotonic()
-        self._queue = queue
+        self._runs = runs
         self._lease = lease
         self._store: GuardedStore | None = None
+        self._check: asyncio.Task[Any] | None = None
+        self._has_completed_step = False
         self._lost = ""
 
     @property
@@ -84,20 +99,44 @@ class RunControl:
         """SessionBusy if another worker has the run, StoreError if that cannot be known."""
         if self._lost:
             raise SessionBusy(self._lost)
-        if not self._lease.is_fresh and not await self._queue.is_mine(self.run):
+        if not self._lease.is_fresh and not await self._runs.is_mine(self.run):
             self.lose_to_other()
             raise SessionBusy(self._lost)
+
+    async def note_step(self) -> None:
+        """A step was completed. The first attempt needs no row for that."""
+        if not self._has_completed_step and self.run.attempts > 1:
+            await self._runs.note_step(self.run)
+        self._has_completed_step = True
+
+    async def run_check(self, check: Coroutine[Any, Any, T]) -> T:
+        """Run what follows the turn; SessionBusy if the run is lost meanwhile: then it is stopped,
+        with its processes."""
+        task = self._check = asyncio.create_task(check)
+        try:
+            if self._lost:
+                task.cancel()
+            return await task
+        except asyncio.CancelledError:
+            if self._lost and task.cancelled():
+                raise SessionBusy(self._lost) from None
+            raise
+        finally:
+            await cancel_tasks([task])
+            self._check = None
 
     def lose_to_other(self) -> None:
         self.lose(f"another worker has the run {self.run.id}, or it was cancelled")
 
     def lose(self, why: str) -> None:
-        """Write nothing more, and stop the model and every tool."""
+        """Write nothing more, and stop the model, every tool and the check."""
         self._lost = why
         if self._store is not None:
             self._store.abandon(why)
         if self.session is not None:
             self.session.interrupt(why)
+        if self._check is not None:
+            self._check.cancel()
 
 
 class GuardedStore(WrappedStore):

@@ -62,10 +62,11 @@ class FleetResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """One run as the database has it. Times are seconds since 1970.
 
-    `epoch` counts the workers that had the run: only the latest may write. `session` is the id of
-    its log. `error` says why a run failed or was set aside. `wake` is when a parked run continues.
-    `seconds` is how long workers have worked on it, in all attempts and without waits; `cost` is
-    what that has cost, in USD, None if it is not known.
+    `epoch` grows with each worker that takes the run: only the latest may write. `job` is the epoch
+    at which the run was queued last: run and job are the id that an engine delivers. `session` is
+    the id of its log. `error` says why a run failed or was set aside. `wake` is when a parked run
+    continues. `seconds` is how long workers have worked on it, in all attempts and without waits;
+    `cost` is what that has cost, in USD, None if it is not known.
     """
 
     id: str
@@ -84,6 +85,12 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""  # of the program that began the run
     seconds: float = 0.0
     cost: float | None = None
+    job: int = 0
+
+    @property
+    def job_id(self) -> str:
+        """What an engine knows of the run."""
+        return make_job_id(self.id, self.job)
 
     @property
     def has_ended(self) -> bool:
@@ -96,6 +103,15 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
             return self.attempts
         is_its_end = self.state in ("done", "failed")
         return self.result.attempts + (0 if is_its_end else self.attempts)
+
+
+def make_job_id(run_id: str, job: int) -> str:
+    return f"{run_id}/{job}"
+
+
+def parse_job_id(job_id: str) -> tuple[str, int]:
+    run_id, _, job = job_id.rpartition("/")
+    return run_id, int(job)
 
 
 class FleetApproval(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,9 +172,11 @@ class FleetTotals(msgspec.Struct, frozen=True):
 
 
 class FleetSchedule(msgspec.Struct, frozen=True):
-    """A task that runs at times. `next` is the next time, in seconds since 1970."""
+    """A task that runs at times of a time zone ("" is UTC). `next` is the next time, in seconds
+    since 1970."""
 
     name: str
     cron: str
     task: FleetTask
     next: float
+    zone: str = ""

@@ -3,7 +3,7 @@
     prepare or restore the folder -> make the agent -> drive its session -> check -> result
 
 The session is in the database behind the fence of this run. A run that another worker began
-continues where its log ends. Called by worker.py, which writes what comes of it to the queue.
+continues where its log ends. Called by worker.py, which writes what comes of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.suspend import SuspendOnRateLimit, TurnSuspended
 from treadle.apps.fleet.limits import CallLimiter, LimitedModel
 from treadle.apps.fleet.run_control import FenceHook, RunControl
-from treadle.apps.fleet.run_queue import RunQueue
 from treadle.apps.fleet.run_record import (
     FleetApproval,
     FleetCheck,
@@ -33,6 +32,7 @@ from treadle.apps.fleet.run_record import (
     describe_check,
 )
 from treadle.apps.fleet.task import FleetTask
+from treadle.apps.fleet.worker_runs import WorkerRuns
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
@@ -80,11 +80,15 @@ class RunFolders(Protocol):
 
     async def remove(self, run_id: str) -> None: ...
 
+    async def remove_lost(self, run_id: str) -> None: ...
+
+    async def remove_all_lost(self) -> None: ...
+
 
 class RunParts(msgspec.Struct, frozen=True):
     """What a worker gives to each of its runs."""
 
-    queue: RunQueue
+    runs: WorkerRuns
     limiter: CallLimiter
     folders: RunFolders
     make_agent: MakeAgent | None = None
@@ -109,7 +113,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
     folder, losses = await _open_folder(run, parts.folders)
     agent, made, workspace = await _make_agent(run, folder, parts, control)
     try:
-        store = control.guard(await parts.queue.open_session(run))
+        store = control.guard(await parts.runs.open_session(run))
         async with agent.session(run.session, store=store) as session:
             _check_kinds(run.session, store)
             control.session = session
@@ -117,13 +121,12 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
             try:
                 outcome = await attempt.drive(losses)
                 if outcome is None:
-                    check = await _check(run.task, workspace, folder)
+                    check = await control.run_check(_check(run.task, workspace, folder))
                     outcome = attempt.conclude(check)
             finally:
-                control.usage = session.usage
+                control.usage, control.session = session.usage, None
         return outcome
     finally:
-        control.session = None
         await agent.aclose()
         if made is not agent:
             await made.aclose()  # a copy does not close the workspace of its original
@@ -163,6 +166,7 @@ class _Attempt:
                             return RunOutcome("waiting", approvals=waiting)
                     case AfterToolResult():
                         self._steps += 1
+                        await self._control.note_step()
                         await self._snapshot()
                         if self._control.is_stopping:
                             return RunOutcome("queued")
@@ -240,7 +244,7 @@ class _Attempt:
 
     async def _decide(self, request: ApprovalRequest) -> tuple[FleetApproval, ...]:
         """Apply the answers that there are; the approvals that the run has to wait for."""
-        answers = await self._parts.queue.answers(self._run)
+        answers = await self._parts.runs.answers(self._run)
         waiting: list[FleetApproval] = []
         for approval in request.pending:
             call = approval.call
@@ -325,12 +329,22 @@ async def _make_agent(
 
     if parts.make_agent is None:
         coder = await make_coding_agent(run.task, folder, hook, limit)
+        await _check_price(coder, parts.limiter)
         return coder, coder, coder.config.workspace
     made = parts.make_agent(run.task, folder)
     agent = await made if inspect.isawaitable(made) else made
+    await _check_price(agent, parts.limiter)
     hooks = [*agent.config.hooks, hook]
     fenced = agent.replace(model=limit(agent.config.model), hooks=hooks)
     return fenced, agent, agent.config.workspace
+
+
+async def _check_price(agent: Agent[Any, Any], limiter: CallLimiter) -> None:
+    try:
+        await limiter.check_price(agent.config.model)
+    except BaseException:
+        await agent.aclose()
+        raise
 
 
 async def make_coding_agent(

@@ -1,10 +1,10 @@
-"""A worker of a fleet: takes runs from the queue, drives them, gives signs of life.
+"""A worker of a fleet: drives the runs that an engine delivers, gives signs of life.
 
-    claim    as many runs as there is room for; each is a task of this process
+    deliver  by the engine: the run is claimed and driven, and what comes of it is written
     beat     at least every third of the lease, with the time and the cost of the runs; a run that
              the database does not list any more is stopped
-    sweep    runs of dead workers, at every poll
-    tidy     parked runs, expired approvals and schedules that are due, every third of the lease
+    sweep    what dead workers had goes to others, at every poll
+    tidy     schedules that are due, and runs that were not submitted, every third of the lease
 
 A worker that dies is replaced by any other. `stop` lets each run end its step and puts it back.
 While the database is gone the worker waits; its runs stop before the next effect.
@@ -19,16 +19,16 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
 from treadle._version import __version__
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.limits import CallLimiter, cancel_tasks
-from treadle.apps.fleet.run_control import Lease, RunControl
-from treadle.apps.fleet.run_queue import DEFAULT_LEASE, RunQueue, WorkerIdentity, WorkSoFar
-from treadle.apps.fleet.run_record import FleetResult, FleetRun
+from treadle.apps.fleet.limits import CallLimiter
+from treadle.apps.fleet.run_control import Lease, RunControl, cancel_tasks
+from treadle.apps.fleet.run_record import FleetResult, FleetRun, parse_job_id
 from treadle.apps.fleet.run_task import (
     APPROVAL_SECONDS,
     SNAPSHOT_SECONDS,
@@ -38,13 +38,17 @@ from treadle.apps.fleet.run_task import (
     RunParts,
     run_task,
 )
-from treadle.apps.fleet.sql_database import SqlDatabase
-from treadle.apps.fleet.tasks.schedule import make_scheduled_task, next_time
+from treadle.apps.fleet.sql.run_rows import describe_newer, is_newer_version
+from treadle.apps.fleet.sql.sql_database import SqlDatabase
+from treadle.apps.fleet.tasks.schedule import start_due_schedules
+from treadle.apps.fleet.worker_registry import DEFAULT_LEASE, WorkerRegistry, WorkSoFar
+from treadle.apps.fleet.worker_runs import WorkerIdentity, WorkerRuns, make_worker_name
 from treadle.core.errors import (
     ConfigError,
     SessionBusy,
     SessionTooNew,
     StoreError,
+    StoreRefused,
     TreadleError,
     error_text,
 )
@@ -54,7 +58,6 @@ DEFAULT_CONCURRENCY = 4
 DEFAULT_POLL = 1.0
 DEFAULT_ATTEMPTS = 5
 GRACE_SECONDS = 30.0  # for the steps of runs when the worker stops
-RETRY_SECONDS = 1.0
 BEAT_SECONDS = 2.0  # at most: what a worker that is killed has worked since is not counted
 
 ActiveRun = tuple[RunControl, asyncio.Task[None]]
@@ -67,6 +70,7 @@ class Worker:
         self,
         database: FleetDatabase,
         *,
+        name: str = "",
         concurrency: int = DEFAULT_CONCURRENCY,
         lease: float = DEFAULT_LEASE,
         poll: float = DEFAULT_POLL,
@@ -84,19 +88,18 @@ class Worker:
             raise ConfigError("a worker needs a database of `open_database`")
         if concurrency < 1 or not lease > 0 or not poll > 0 or max_attempts < 1:
             raise ConfigError("a worker needs 1 run or more, and a lease and a poll above 0 s")
-        host = socket.gethostname()
-        name = f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
-        self.identity = WorkerIdentity(name, host, os.getpid(), version)
+        name = name or make_worker_name()
+        self.identity = WorkerIdentity(name, socket.gethostname(), os.getpid(), version)
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
         self._clock = clock  # for schedules
         self._report, self._reported = report, ""  # the last problem of the database
         self._max_attempts = max_attempts
-        self._last_attempt = (max(1, max_attempts - 1), 10**9)  # what such a run has had
         self._lease = Lease(lease)
-        self._queue = RunQueue(database.connection, self.identity)
+        self._registry = WorkerRegistry(database.connection, self.identity)
+        self._runs = WorkerRuns(database.connection, self.identity)
         self._parts = RunParts(
-            self._queue,
+            self._runs,
             CallLimiter(database.connection, name),
             folders if folders is not None else make_run_folders(database),
             make_agent,
@@ -105,10 +108,12 @@ class Worker:
             snapshot_seconds,
         )
         self._active: dict[str, ActiveRun] = {}
-        self._claiming = asyncio.Lock()  # between a claim and the start of its runs
+        self._changed = asyncio.Condition()  # of the two numbers below
+        self._turns = self._alone = 0  # runs that have their turn; that are alone, or wait for it
+        self._claiming = asyncio.Lock()  # between a claim and the start of its run
         self._wake = asyncio.Event()
-        self._is_stopping = self._has_last_attempts = False
-        self._paused_until = 0.0
+        self._is_stopping = False
+        self._newer: set[str] = set()  # runs of a newer version that were reported
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until `stop`, or until no run is left that could be worked on."""
@@ -119,13 +124,20 @@ class Worker:
             asyncio.create_task(self._repeat(self._sweep, min(self._poll, third))),
             asyncio.create_task(self._repeat(self._tidy, third)),
         ]
+        engine = self._database.engine
         try:
+            await self._tolerate(self._tidy)
+            await self._tolerate(self._parts.folders.remove_all_lost)
+            await engine.start(self.identity.id, self._concurrency, self._deliver, poll=self._poll)
             while not self._is_stopping:
                 self._wake.clear()
-                await self._tolerate(self._claim)
                 if until_idle and not self._active and await self._is_idle():
                     break
-                await self._wait_for_work()
+                try:
+                    async with asyncio.timeout(self._poll):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
         finally:
             await cancel_tasks(helpers)
             await self._drain()
@@ -143,27 +155,63 @@ class Worker:
 
     # --- runs ------------------------------------------------------------------------------
 
-    async def _claim(self) -> None:
-        free = self._concurrency - len(self._active)
-        if free <= 0 or self._is_stopping or time.monotonic() < self._paused_until:
+    async def _deliver(self, job_id: str) -> None:
+        """What the engine calls. It returns when the record of the run says what came of it, and
+        raises if the job has to be delivered again."""
+        run_id, job = parse_job_id(job_id)
+        found = await self._database.run(run_id)
+        if found is None or found.job != job or found.has_ended:
             return
-        if self._has_last_attempts and self._active:
-            return  # until none is active: see above
-        if await self._parts.limiter.is_money_spent():
-            return
-        async with self._claiming:
-            runs: list[FleetRun] = []
-            if self._has_last_attempts:
-                runs = await self._queue.claim(1, attempts=self._last_attempt)
-                self._has_last_attempts = bool(runs)
-            if not runs:
-                runs = await self._queue.claim(free, attempts=(0, self._last_attempt[0] - 1))
-            for run in runs:
-                control = RunControl(run, self._queue, self._lease)
+        is_last = found.attempts >= max(1, self._max_attempts - 1)
+        async with self._take_turn(alone=is_last):
+            if self._is_stopping:
+                await asyncio.Event().wait()  # the engine gives the job to others
+            is_newer = is_newer_version(found.version, self.identity.version)
+            if is_newer:
+                self._report_newer(found)
+            if is_newer or await self._parts.limiter.is_money_spent():
+                await self._runs.defer(run_id, job)
+                return
+            async with self._claiming:
+                run = await self._runs.claim(run_id, job, self._max_attempts)
+                if run is None:
+                    return
+                control = RunControl(run, self._runs, self._lease)
                 control.is_stopping = self._is_stopping
                 earlier = self._active.get(run.id)
                 task = asyncio.create_task(self._work(run, control, earlier))
                 self._active[run.id] = (control, task)
+            try:
+                await asyncio.wait([task])
+            finally:
+                await cancel_tasks([task])
+            task.result()
+
+    def _report_newer(self, run: FleetRun) -> None:
+        """Once a run: a worker of a newer version has begun it, and one of those continues it."""
+        if run.id not in self._newer:
+            self._newer.add(run.id)
+            self._report(describe_newer(run, self.identity.version))
+
+    @asynccontextmanager
+    async def _take_turn(self, *, alone: bool) -> AsyncIterator[None]:
+        """The last attempt at a run waits until no other one is made, and they wait for it."""
+        async with self._changed:
+            self._alone += alone
+            try:
+                await self._changed.wait_for(lambda: not (self._turns if alone else self._alone))
+                self._turns += 1
+            except BaseException:
+                self._alone -= alone
+                self._changed.notify_all()
+                raise
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._turns -= 1
+                self._alone -= alone
+                self._changed.notify_all()
 
     async def _work(self, run: FleetRun, control: RunControl, earlier: ActiveRun | None) -> None:
         try:
@@ -171,43 +219,55 @@ class Worker:
                 earlier[0].lose_to_other()
                 await asyncio.wait([earlier[1]])
             outcome = await self._try_run(run, control)
-            if outcome is not None:
-                worked = msgspec.structs.replace(run, seconds=control.seconds, cost=control.cost)
-                await self._insist(lambda: self._write(worked, outcome))
-            if outcome is not None and outcome.state in ("done", "failed"):
+            if outcome is None:
+                await self._parts.folders.remove_lost(run.id)
+                return
+            worked = msgspec.structs.replace(run, seconds=control.seconds, cost=control.cost)
+            try:
+                await self._write(worked, outcome)
+            except StoreRefused as error:  # its text, say; another attempt would end as this one
+                await self._write(worked, _fail(control, error))
+            if outcome.state in ("done", "failed"):
                 await self._parts.folders.remove(run.id)
+        except StoreError as error:
+            self._report_store(error)
+            raise
         finally:
             if run.id in self._active and self._active[run.id][0] is control:
                 del self._active[run.id]
             self._wake.set()
 
     async def _try_run(self, run: FleetRun, control: RunControl) -> RunOutcome | None:
-        """What came of it; None if another worker has the run, or the database is gone."""
+        """What came of it; None if another worker has the run, or it was cancelled. StoreError if
+        the database is gone, or this worker stops: then the run is delivered again."""
         try:
             return await run_task(run, self._parts, control)
-        except SessionTooNew as error:
+        except (SessionTooNew, StoreRefused) as error:
             return _fail(control, error)
         except SessionBusy as error:
             logger.info("run %s: %s", run.id, error)
+            if await self._runs.is_mine(run):
+                raise
+            return None
         except StoreError as error:
             logger.info("run %s stops here for now: %s", run.id, error)
-            self._report_store(error)
-            self._paused_until = time.monotonic() + RETRY_SECONDS
+            raise
         except TreadleError as error:
             return _fail(control, error)
         except Exception as error:  # noqa: BLE001 - of the program's own agent, say
             logger.exception("run %s failed", run.id)
             return _fail(control, error)
-        return None
 
     async def _write(self, run: FleetRun, outcome: RunOutcome) -> None:
         match outcome.state:
             case "queued" | "parked":
-                await self._queue.release(run, wake=outcome.wake)
+                await self._runs.release(run, wake=outcome.wake)
             case "waiting":
-                await self._queue.wait(run, outcome.approvals)
+                await self._runs.wait(run, outcome.approvals)
             case _:
-                await self._queue.finish(run, outcome.state, outcome.result, outcome.error)
+                await self._runs.finish(run, outcome.state, outcome.result, outcome.error)
+                return
+        await self._tolerate(self._dispatch)
 
     # --- signs of life ---------------------------------------------------------------------
 
@@ -218,50 +278,48 @@ class Worker:
                 run_id: WorkSoFar(control.seconds, control.cost)
                 for run_id, (control, _) in self._active.items()
             }
-            mine = await self._queue.beat(worked)
+            mine = await self._registry.beat(worked)
             self._lease.confirm(sent)
             self._reported = ""
             for control, _ in [*self._active.values()]:
                 if mine.get(control.run.id) != control.run.epoch:
                     control.lose_to_other()
-            for run_id, epoch in mine.items():
-                if run_id not in self._active:  # the database was gone when this worker let go
-                    await self._queue.requeue(run_id, epoch)
+        await self._parts.limiter.settle()
 
     async def _sweep(self) -> None:
-        for worker in await self._queue.sweep(self._lease.seconds, self._max_attempts):
+        for worker in await self._registry.find_dead(self._lease.seconds):
             logger.warning("worker %s is dead: others continue its runs", worker)
-            self._wake.set()
+            await self._database.forget_workers([worker])
 
     async def _tidy(self) -> None:
-        await self._queue.sweep_leftovers()
-        if not self._has_last_attempts:
-            found = await self._queue.has_claimable(attempts=self._last_attempt)
-            self._has_last_attempts = found
+        await self._dispatch()
         await start_due_schedules(self._database, self._clock())
+
+    async def _dispatch(self) -> None:
+        await self._database.dispatch(self.identity.version)
 
     def _report_store(self, error: StoreError) -> None:
         """The worker waits and tries again: the problem is said once, until a beat succeeds."""
-        if str(error) != self._reported:
+        if str(error) != self._reported and not isinstance(error, SessionBusy):
             self._reported = str(error)
             self._report(str(error))
 
     # --- details ---------------------------------------------------------------------------
 
-    async def _wait_for_work(self) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), self._poll)
-        except TimeoutError:
-            pass
-
     async def _is_idle(self) -> bool:
         try:
             states = (await self._database.totals()).states
             is_money_spent = await self._parts.limiter.is_money_spent()
+            newer = await self._runs.find_newer() if states.get("queued") else []
         except StoreError:
             return False
-        left = ("running",) if is_money_spent else ("queued", "running", "parked", "waiting")
-        return not any(states.get(state) for state in left)
+        if is_money_spent:
+            return not states.get("running")
+        if any(states.get(state) for state in ("running", "parked", "waiting")):
+            return False
+        for run in newer:
+            self._report_newer(run)
+        return states.get("queued", 0) <= len(newer)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
@@ -277,19 +335,8 @@ class Worker:
         except Exception:  # noqa: BLE001 - a schedule that is wrong, say; the worker goes on
             logger.exception("a worker of the fleet could not do a part of its work")
 
-    async def _insist(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Until the database has it, or this worker stops: then another one repeats the step."""
-        while True:
-            try:
-                return await work()
-            except StoreError as error:
-                if self._is_stopping:
-                    return None
-                self._report_store(error)
-                await asyncio.sleep(RETRY_SECONDS)
-
     async def _drain(self) -> None:
-        """Let each run end its step, for a while; then let go of all."""
+        """Let each run end its step, for a while; then let go of all, and wait for their ends."""
         self.stop()
         beating = asyncio.create_task(self._repeat(self._beat, self._lease.seconds / 3))
         try:
@@ -299,12 +346,13 @@ class Worker:
                 control.lose("the worker stops")
             if tasks := [task for _, task in self._active.values()]:
                 await asyncio.wait(tasks, timeout=self._grace)
-            for task in tasks:
-                task.cancel()
+            await cancel_tasks(tasks)
             await self._parts.limiter.aclose()
-            await self._tolerate(self._queue.leave)
+            await self._tolerate(self._parts.limiter.settle)
         finally:
             await cancel_tasks([beating])
+            await self._tolerate(self._database.engine.stop)
+            await self._tolerate(lambda: self._database.forget_workers([self.identity.id]))
 
 
 def make_run_folders(database: SqlDatabase) -> RunFolders:
@@ -312,18 +360,6 @@ def make_run_folders(database: SqlDatabase) -> RunFolders:
     from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
 
     return RunWorkspaces(get_default_folder(), database)
-
-
-async def start_due_schedules(database: SqlDatabase, now: float) -> None:
-    """Submit the tasks whose time has come; of several workers, one does."""
-    for schedule in await database.schedules():
-        if schedule.next <= now:
-            task = make_scheduled_task(schedule.name, schedule.task, schedule.next)
-            try:
-                await database.submit([task])  # first: a repeated id is one run
-            except ConfigError as error:
-                logger.warning("the schedule %s starts nothing this time: %s", schedule.name, error)
-            await database.advance_schedule(schedule, next_time(schedule.cron, now))
 
 
 def _fail(control: RunControl, error: BaseException) -> RunOutcome:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
@@ -22,6 +21,7 @@ import treadle
 from treadle.apps.console.exit_codes import IO_ERROR, TERMINATED
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.store_address import split_password
+from treadle.apps.fleet.worker_runs import make_worker_name
 from treadle.core.errors import ConfigError, StoreError
 from treadle.lib.logger import logger
 
@@ -50,6 +50,7 @@ class WorkerProcesses:
         self._report = report
         self._reported: set[str] = set()
         self._running: list[tuple[Process, _Output]] = []
+        self._names: dict[int, str] = {}  # pid -> worker
         self._replaced = 0
 
     async def start(self) -> None:
@@ -101,8 +102,7 @@ class WorkerProcesses:
             if killed:
                 for process in killed:
                     await process.wait()
-                pids = [process.pid for process in killed]
-                await self._database.forget_workers(socket.gethostname(), pids)
+                await self._database.forget_workers([self._names[one.pid] for one in killed])
 
     async def _wait_for_ends(self) -> bool:
         for process, _ in self._running:
@@ -112,16 +112,18 @@ class WorkerProcesses:
     async def _start_one(self) -> None:
         # -P: the current folder may have files with the names of modules.
         program = (sys.executable, "-P", str(Path(treadle.__file__).parent / "__main__.py"))
+        name = make_worker_name()
         environment = {**os.environ, **({"PGPASSWORD": self._password} if self._password else {})}
         process = await asyncio.create_subprocess_exec(
             *(*program, "fleet", "worker", "--store", self._store, *self._arguments),
-            *("--parent", str(os.getpid())),
+            *("--parent", str(os.getpid()), "--name", name),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=PIPE,  # no file: a full disk can be reported
             env=environment,
             start_new_session=True,  # ctrl-c in the terminal reaches only the command
         )
+        self._names[process.pid] = name
         self._running.append((process, _Output(process, self._report_once)))
 
     def _report_once(self, problem: str) -> None:

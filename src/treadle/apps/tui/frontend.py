@@ -290,7 +290,7 @@ class Frontend(HostCallbacks):
     async def _show_session(self, change: ScreenChange) -> bool:
         session = self.session
         try:
-            await session.switch(lambda: session.start(change.resume, fork=change.fork))
+            await session.switch(change.resume, fork=change.fork)
         except (TreadleError, OSError) as error:
             self.show_message(str(error), "error")
             return True

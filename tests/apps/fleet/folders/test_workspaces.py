@@ -9,11 +9,16 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.apps.fleet.folders.folder_snapshots import FolderSnapshots
 from treadle.apps.fleet.database import open_database
-from treadle.apps.fleet.folders.workspaces import RunWorkspaces
+from treadle.apps.fleet.folders.workspaces import (
+    RunWorkspaces,
+    decode_snapshot,
+    encode_snapshot,
+)
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError, WorkspaceError
 
@@ -72,6 +77,109 @@ async def test_a_repository_is_cloned_at_the_commit_without_later_history(tmp_pa
     assert git(folder, "tag") == ""
     assert git(folder, "remote") == ""
     assert "solved" not in git(folder, "reflog")
+
+
+async def test_a_run_shares_no_file_with_the_repository_and_has_no_object_of_a_later_commit(
+    tmp_path, machines
+):
+    """What a run does to its objects reaches neither the user's repository nor other runs, and the
+    solution cannot be found in them."""
+    origin = tmp_path / "origin"
+    first, second = make_repository(origin)
+    folders = [
+        await machines.one.prepare(FleetTask(prompt="x", repository=str(origin), commit=one), name)
+        for name, one in (("r1", first), ("r2", None))
+    ]
+    objects = [path for one in (*folders, origin) for path in (one / ".git").rglob("*")]
+    objects += [*(tmp_path / "machine1/mirrors").rglob("*")]
+    assert {path.stat().st_nlink for path in objects if path.is_file()} == {1}
+    kinds = git(folders[0], "cat-file", "--batch-check", "--batch-all-objects").splitlines()
+    assert sorted(line.split()[1] for line in kinds) == ["blob", "commit", "tree"]
+    assert git(folders[1], "cat-file", "-t", second) == "commit"
+    for path in (folders[0] / ".git/objects").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            path.write_text("damaged")
+    git(origin, "fsck", "--strict")
+    task = FleetTask(prompt="y", repository=str(origin), commit=first)
+    git(await machines.one.prepare(task, "r3"), "fsck", "--strict")
+
+
+async def test_the_repository_of_a_run_survives_its_machine_as_a_whole(tmp_path, machines):
+    """Also if the run packed it anew, with a pack that is larger than a snapshot."""
+    origin = tmp_path / "origin"
+    make_repository(origin)
+    (origin / "big.bin").write_bytes(os.urandom(9 << 20))
+    git(origin, "add", ".")
+    git(origin, "commit", "-qm", "big")
+    task = FleetTask(prompt="x", repository=str(origin))
+    folder = await machines.one.prepare(task, "r1")
+    (folder / "work.txt").write_text("an hour of work")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "work of the agent")
+    git(folder, "switch", "-qc", "other")
+    (folder / "staged.txt").write_text("staged")
+    git(folder, "add", ".")
+    (folder / "work.txt").write_text("changed")
+    git(folder, "stash", "push", "-q", "work.txt")
+    git(folder, "gc", "-q", "--prune=now")
+    before = [
+        git(folder, *words) for words in (["status", "--short"], ["log", "--oneline", "--all"])
+    ]
+    await machines.one.snapshot("r1", 1)
+    assert (tmp_path / "store/workspaces/r1/snapshot").stat().st_size < 100_000
+    restored = await machines.two.restore(task, "r1")
+    git(restored.path, "fsck", "--strict")
+    assert [
+        git(restored.path, *words)
+        for words in (["status", "--short"], ["log", "--oneline", "--all"])
+    ] == before
+    assert git(restored.path, "branch", "--show-current") == "other"
+    assert git(restored.path, "stash", "list").startswith("stash@{0}")
+
+
+async def test_a_repository_that_cannot_be_restored_whole_is_an_error(tmp_path, machines):
+    origin = tmp_path / "origin"
+    first, _ = make_repository(origin)
+    task = FleetTask(prompt="x", repository=str(origin))
+    folder = await machines.one.prepare(task, "r1")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "work of the agent")
+    await machines.one.snapshot("r1", 1)
+    snapshot = decode_snapshot(await machines.one._snapshots.get_blob("workspaces/r1/snapshot"))
+    lost = msgspec.structs.replace(snapshot, commit=first)  # a source without the later commit
+    await machines.one._snapshots.put_blob("workspaces/r1/snapshot", encode_snapshot(lost))
+    again = FleetTask(prompt="x", repository=str(origin), commit=first)
+    with pytest.raises(WorkspaceError, match="repository of the run cannot be restored"):
+        await machines.two.restore(again, "r1")
+
+
+async def test_a_repository_without_room_in_a_snapshot_is_that_of_the_task_again(tmp_path):
+    store = FolderSnapshots(tmp_path / "store")
+    origin = tmp_path / "origin"
+    make_repository(origin)
+    one = RunWorkspaces(tmp_path / "m1", store, max_total_bytes=20_000)
+    task = FleetTask(prompt="x", repository=str(origin))
+    folder = await one.prepare(task, "r1")
+    (folder / "large.bin").write_bytes(os.urandom(30_000))
+    (folder / "small.txt").write_text("small")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "large")
+    await one.snapshot("r1", 1)
+    restored = await RunWorkspaces(tmp_path / "m2", store).restore(task, "r1")
+    assert ".git, large.bin" in restored.lost_effects[1]
+    git(restored.path, "fsck", "--strict")
+    assert git(restored.path, "status", "--short") == "?? small.txt"
+
+
+async def test_the_folder_of_a_run_that_went_on_elsewhere_is_removed(tmp_path, machines):
+    task = FleetTask(prompt="x")
+    for name in ("lost", "kept"):
+        await machines.one.prepare(task, name)
+    await machines.two.restore(task, "lost")
+    await machines.one.remove_all_lost()
+    await machines.two.remove_all_lost()
+    assert [path.name for path in (tmp_path / "machine1").iterdir()] == ["kept"]
+    assert [path.name for path in (tmp_path / "machine2").iterdir()] == ["lost"]
 
 
 async def test_a_repository_without_a_commit_is_cloned_as_it_is_now(tmp_path, machines):
@@ -313,12 +421,8 @@ async def test_an_id_cannot_name_a_folder_elsewhere(machines):
 async def test_a_damaged_snapshot_is_an_error_and_no_path_of_it_leaves_the_folder(
     tmp_path, machines
 ):
-    from treadle.apps.fleet.folders.workspace_snapshot import (
-        FolderChanges,
-        SavedPath,
-        WorkspaceSnapshot,
-        encode_snapshot,
-    )
+    from treadle.apps.fleet.folders.workspace_snapshot import FolderChanges, SavedPath
+    from treadle.apps.fleet.folders.workspaces import WorkspaceSnapshot
 
     task = FleetTask(prompt="x")
     await machines.one.prepare(task, "r1")

@@ -5,12 +5,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from treadle.apps.fleet.database import open_database
+from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.schedule import (
     check_schedule_name,
+    find_local_zone,
     make_scheduled_task,
     next_time,
-    parse_cron,
+    start_due_schedules,
 )
 from treadle.core.errors import ConfigError
 
@@ -18,9 +21,10 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def find_times(cron: str, after: datetime, count: int = 1) -> list[str]:
-    times = []
+    times, zone = [], str(after.tzinfo)
     for _ in range(count):
-        after = parse_cron(cron).find_next(after)
+        following = next_time(cron, after.timestamp(), zone)
+        after = datetime.fromtimestamp(following, after.tzinfo)
         times.append(after.strftime("%Y-%m-%d %H:%M"))
     return times
 
@@ -44,35 +48,58 @@ def test_a_cron_form_names_the_next_times(cron, times):
 
 def test_a_time_that_the_clocks_skip_is_moved_and_a_repeated_one_counts_once():
     spring = datetime(2026, 3, 28, 12, tzinfo=BERLIN)
-    assert find_times("30 2 * * *", spring, 2) == ["2026-03-29 03:30", "2026-03-30 02:30"]
+    assert find_times("30 2 * * *", spring, 2) == ["2026-03-29 03:00", "2026-03-30 02:30"]
     autumn = datetime(2026, 10, 24, 12, tzinfo=BERLIN)
     assert find_times("30 2 * * *", autumn, 2) == ["2026-10-25 02:30", "2026-10-26 02:30"]
 
 
 def test_next_time_is_after_now_also_on_the_minute():
     noon = datetime(2026, 5, 1, 12, tzinfo=BERLIN).timestamp()
-    assert next_time("0 12 * * *", noon, BERLIN) - noon == 24 * 3600
-    assert next_time("0 12 * * *", noon - 1, BERLIN) == noon
+    assert next_time("0 12 * * *", noon, "Europe/Berlin") - noon == 24 * 3600
+    assert next_time("0 12 * * *", noon - 1, "Europe/Berlin") == noon
+
+
+def test_the_zone_of_a_schedule_counts_and_not_that_of_the_machine(monkeypatch):
+    times = set()
+    for zone in ("Europe/Berlin", "UTC", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        assert find_local_zone() == zone
+        times.add(next_time("0 9 * * *", 1_790_000_000, "Asia/Tokyo"))
+    assert [datetime.fromtimestamp(one, UTC).strftime("%H:%M") for one in times] == ["00:00"]
+    with pytest.raises(ConfigError, match="'Atlantis' is not a time zone"):
+        next_time("0 9 * * *", 0.0, "Atlantis")
+
+
+async def test_a_schedule_that_is_wrong_stops_no_other(own_place):
+    database = await open_database(f"sqlite:{own_place / 'fleet.db'}")
+    for name, cron in (("a-bad", "61 * * * *"), ("b-good", "@daily")):
+        await database.set_schedule(FleetSchedule(name, cron, FleetTask(prompt="x"), 1.0))
+    for now in (1000.0, 1001.0):
+        await start_due_schedules(database, now)
+    runs, schedules = await database.runs(), await database.schedules()
+    await database.aclose()
+    assert [run.id for run in runs] == ["b-good-19700101T0000Z"]
+    assert [one.next for one in schedules] == [4600.0, 86_400.0]
 
 
 @pytest.mark.parametrize(
     ("cron", "message"),
     [
-        ("* * * *", "4 fields"),
+        ("* * * *", "five fields"),
         ("60 * * * *", "minute"),
-        ("* * 0 * *", "day"),
+        ("* * 0 * *", "day-of-month"),
         ("* * * foo *", "month"),
         ("*/0 * * * *", "minute"),
         ("5-1 * * * *", "minute"),
         ("1;2 * * * *", "minute"),
-        ("* * * * ²", "weekday"),
-        ("0 0 30 2 *", "never comes"),
+        ("* * * * ²", "day-of-week"),
+        ("0 0 30 2 *", "day-of-month"),
         ("@often", "@hourly"),
     ],
 )
 def test_a_wrong_cron_form_names_the_field(cron, message):
     with pytest.raises(ConfigError, match=message):
-        parse_cron(cron)
+        next_time(cron, 0.0)
 
 
 def test_one_start_of_a_schedule_has_one_id():

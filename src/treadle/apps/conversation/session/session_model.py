@@ -38,4 +38,4 @@ class SessionModel:
 
     async def _change_flag(self, setting: str, value: str) -> None:
         flags = {**self._session.choices.flags, setting: value}
-        await self._session.reopen(flags=flags, has_notes=True)
+        await self._session.reconfigure(flags=flags, has_notes=True)

@@ -91,6 +91,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--runs-at-once", type=int, default=4, metavar="N", help="of each worker (default: 4)")
     agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
     add("--agent", default="", metavar="NAME", help=agent)
+    engine = "what delivers the runs of a new fleet (default: local for a file, else dbos)"
+    add("--engine", default="", choices=("local", "dbos"), help=engine)
     add("--detach", action="store_true", help="only submit; workers elsewhere run the tasks")
     add("--json", action="store_true", help="print the report as JSON at the end")
     add("--label", action="append", default=[], metavar="NAME=TEXT", help="of all these tasks")
@@ -118,7 +120,7 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     add("--workspaces", type=Path, metavar="FOLDER", help="where the folders of runs are made")
     lease = "seconds without a sign of life after which others take its runs (default: 30)"
     add("--lease", type=float, default=30.0, metavar="SECONDS", help=lease)
-    attempts = "a run that ended so many workers is set aside (default: 5)"
+    attempts = "a run that completes no step in so many is set aside (default: 5)"
     add("--max-attempts", type=int, default=5, metavar="N", help=attempts)
     approval = "a call that waits longer for approval is denied (default: a day)"
     add("--approval-time", type=float, default=86_400.0, metavar="SECONDS", help=approval)
@@ -128,6 +130,7 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     # For the processes that start workers: worker_processes.py.
     add("--poll", type=float, default=1.0, help=argparse.SUPPRESS)
     add("--parent", type=int, help=argparse.SUPPRESS)
+    add("--name", default="", help=argparse.SUPPRESS)
     add("--agent-folder", type=Path, help=argparse.SUPPRESS)
 
 
@@ -163,6 +166,8 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     adding.add_argument("name")
     adding.add_argument("cron", metavar="TIMES", help="cron form: '30 4 * * mon-fri', or @daily")
     adding.add_argument("tasks", type=Path, metavar="TASKS", help="a file or folder of tasks")
+    zone = "of the times, such as Europe/Berlin (default: that of this machine)"
+    adding.add_argument("--time-zone", default="", metavar="NAME", help=zone)
     removing = actions.add_parser("remove", help="remove a schedule; its runs stay")
     removing.set_defaults(action="remove")
     removing.add_argument("name")

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle._version import __version__
 from treadle.apps.console.console import UsageError, print_error, print_line
 from treadle.apps.console.exit_codes import (
     ABORTED,
     BUDGET_EXCEEDED,
+    ERROR,
     GOAL_NOT_MET,
     SUCCESS,
     TERMINATED,
@@ -28,6 +30,7 @@ from treadle.apps.fleet.limits import find_spent_money
 from treadle.apps.fleet.reports.live_table import LiveTable
 from treadle.apps.fleet.reports.report import make_report
 from treadle.apps.fleet.run_record import FleetLimits, FleetRun
+from treadle.apps.fleet.sql.run_rows import describe_newer, is_newer_version
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
@@ -100,6 +103,11 @@ async def _run(
         print_report_json(report)
     else:
         print_report_text(report)
+    for run in runs:
+        if _is_newer(run):
+            print_error(f"treadle fleet: {describe_newer(run, __version__)}")
+    if any(_is_newer(run) for run in runs):
+        return ERROR
     if not all(run.has_ended for run in runs):
         left = plural(sum(not run.has_ended for run in runs), "run stays", "runs stay")
         problem = f"{await find_spent_money(database)}; {left} in the queue"
@@ -147,11 +155,18 @@ async def _wait(
             took = time.monotonic() - began
             if is_money_spent and not any(run.state == "running" for run in runs):
                 break
+            if all(run.has_ended or _is_newer(run) for run in runs):
+                break
             await workers.check()
         table.finish(runs, time.time())
         return runs
     finally:
         await workers.aclose(hurry)
+
+
+def _is_newer(run: FleetRun) -> bool:
+    """Whether workers of this version leave the run in the queue."""
+    return run.state == "queued" and is_newer_version(run.version, __version__)
 
 
 def _stop_on_signals(hurry: asyncio.Event) -> list[int]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import time
+from datetime import datetime
 
 from treadle.apps.console.console import UsageError, print_error, print_line
 from treadle.apps.console.exit_codes import SUCCESS, USAGE_ERROR
 from treadle.apps.fleet.commands.selection import name_command, use_database
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetSchedule
-from treadle.apps.fleet.tasks.schedule import check_schedule_name, next_time
+from treadle.apps.fleet.tasks.schedule import (
+    check_schedule_name,
+    find_local_zone,
+    load_zone,
+    next_time,
+)
 from treadle.apps.fleet.tasks.task_files import load_tasks
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 
@@ -28,7 +34,7 @@ async def _list(database: FleetDatabase, options: argparse.Namespace) -> int:
     schedules = await database.schedules()
     for one in schedules:
         prompt = " ".join(strip_escapes(one.task.prompt).split())[:60]
-        line = f"{one.name}  {one.cron}  next {format_time(one.next)}  {prompt}"
+        line = f"{one.name}  {one.cron}  next {format_time(one.next, one.zone)}  {prompt}"
         print_line(escape_invisible(line))
     if not schedules:
         print_line("no schedules")
@@ -37,7 +43,8 @@ async def _list(database: FleetDatabase, options: argparse.Namespace) -> int:
 
 async def _add(database: FleetDatabase, options: argparse.Namespace) -> int:
     name = check_schedule_name(options.name)
-    following = next_time(options.cron, time.time())
+    zone = options.time_zone or find_local_zone()
+    following = next_time(options.cron, time.time(), zone)
     loaded = load_tasks(options.tasks)
     for problem in loaded.problems:
         print_error(f"treadle fleet: {problem}")
@@ -46,8 +53,8 @@ async def _add(database: FleetDatabase, options: argparse.Namespace) -> int:
     for task in loaded.tasks:
         # Several tasks are a schedule each; their names tell them apart.
         own = name if len(loaded.tasks) == 1 else check_schedule_name(f"{name}.{task.id}")
-        await database.set_schedule(FleetSchedule(own, options.cron, task, following))
-        print_line(f"{own}: next {format_time(following)}")
+        await database.set_schedule(FleetSchedule(own, options.cron, task, following, zone))
+        print_line(f"{own}: next {format_time(following, zone)}")
     print_line(f"a worker starts it: {name_command(database, 'worker')}")
     return USAGE_ERROR if loaded.problems else SUCCESS
 
@@ -66,5 +73,6 @@ async def _remove(database: FleetDatabase, options: argparse.Namespace) -> int:
     return SUCCESS
 
 
-def format_time(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+def format_time(moment: float, zone: str) -> str:
+    local = datetime.fromtimestamp(moment, load_zone(zone))
+    return f"{local:%Y-%m-%d %H:%M} {zone or 'UTC'}"

@@ -30,7 +30,8 @@ def use_database(
     """Open the database, do the work, close it. Only commands that begin something create one."""
 
     async def main() -> _T:
-        database = await open_database(get_store(options), create=create)
+        engine = getattr(options, "engine", "")
+        database = await open_database(get_store(options), create=create, engine=engine)
         try:
             return await work(database)
         finally:

@@ -22,8 +22,8 @@ from treadle.apps.fleet.reports.live_table import (
     format_table,
 )
 from treadle.apps.fleet.reports.local_session import read_session
-from treadle.apps.fleet.run_queue import DEFAULT_LEASE
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
+from treadle.apps.fleet.worker_registry import DEFAULT_LEASE
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, plural
 from treadle.sessions.export import render_markdown
@@ -46,7 +46,8 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
     approvals = await database.approvals()
     if options.json:
         schedules = await database.schedules()
-        found = {"runs": runs, "workers": workers, "approvals": approvals, "schedules": schedules}
+        found: dict[str, object] = {"engine": database.engine_name, "runs": runs}
+        found |= {"workers": workers, "approvals": approvals, "schedules": schedules}
         print(msgspec.json.encode(found).decode())
         return SUCCESS
     now = time.time()
@@ -57,6 +58,7 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         table = format_table(runs, now, width, MAX_OPEN, name_command(database, "approve"))
         for line in table + _format_ended_runs(runs):
             print_line(line)
+    print_line(f"engine {database.engine_name}, {plural(len(workers), 'worker')}")
     for worker in workers:
         print_line(_format_worker(worker, now))
     if lost := [run.id for run in runs if _has_lost_worker(run, workers, now)]:

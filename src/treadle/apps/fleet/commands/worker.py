@@ -39,6 +39,7 @@ async def _work(database: FleetDatabase, options: argparse.Namespace) -> int:
         make_agent = find_agent_function(options.agent, folder)
     worker = Worker(
         database,
+        name=options.name,
         concurrency=options.runs_at_once,
         lease=options.lease,
         poll=options.poll,

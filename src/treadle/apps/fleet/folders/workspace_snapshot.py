@@ -5,7 +5,8 @@
     apply_changes(fresh_root, captured)      the same folder, on another machine
 
 Only changes are kept: the rest comes from the task again. A file beyond the limits is left out and
-named. Blocking: the caller uses a thread. Used by workspaces.py.
+named. Blocking: the caller uses a thread. Used by workspaces.py and, for the files of a repository,
+by git_snapshot.py.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -76,11 +76,15 @@ def capture_changes(
     *,
     max_file_bytes: int = MAX_FILE_BYTES,
     max_total_bytes: int = MAX_TOTAL_BYTES,
+    leave_out: Collection[bytes] = (),
 ) -> FolderChanges:
-    """Small files first, so that a large one does not take their room."""
+    """Small files first, so that a large one does not take their room. `leave_out` are folders of
+    the root that count as not changed."""
     present: set[bytes] = set()
     changed: list[tuple[bytes, os.stat_result]] = []
     for path, info in _walk(str(root)):
+        if path.partition(b"/")[0] in leave_out:
+            continue
         present.add(path)
         if _has_changed(info, baseline.get(path)):
             changed.append((path, info))
@@ -93,7 +97,11 @@ def capture_changes(
             continue
         room -= len(data)
         saved.append(SavedPath(path, info.st_mode, info.st_mtime_ns, data))
-    removed = sorted(path for path in baseline if path not in present)
+    removed = sorted(
+        path
+        for path in baseline
+        if path not in present and path.partition(b"/")[0] not in leave_out
+    )
     saved.sort(key=lambda one: one.path)
     return FolderChanges(tuple(saved), tuple(removed), tuple(sorted(unsaved)))
 
@@ -169,27 +177,3 @@ def _remove(path: Path) -> None:
             path.unlink()
     except (FileNotFoundError, NotADirectoryError):
         pass
-
-
-# --- as bytes ------------------------------------------------------------------------------
-
-
-class WorkspaceSnapshot(msgspec.Struct, frozen=True):
-    """The changes at the end of a step. `commit` is what the folder was filled from, if it is a
-    repository; `place` names the folder in which the snapshot was taken."""
-
-    step: int
-    place: str
-    commit: str
-    changes: FolderChanges
-
-
-def encode_snapshot(snapshot: WorkspaceSnapshot) -> bytes:
-    return zlib.compress(msgspec.msgpack.encode(snapshot), level=1)
-
-
-def decode_snapshot(data: bytes) -> WorkspaceSnapshot:
-    try:
-        return msgspec.msgpack.decode(zlib.decompress(data), type=WorkspaceSnapshot)
-    except (zlib.error, msgspec.DecodeError) as error:
-        raise WorkspaceError(f"the snapshot of the workspace is damaged: {error}") from error

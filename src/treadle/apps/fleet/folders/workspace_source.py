@@ -1,6 +1,6 @@
 """Fills the folder of a run from what its task names: a repository, a folder or an archive.
 
-    repository   a clone of a local mirror, at the commit; with a commit it has no later history
+    repository   fetched from a local mirror, at the commit; with a commit it has no later history
     folder       a copy; the original is only read
     archive      .tar (also compressed) or .zip, unpacked; one top folder is left out
 
@@ -59,17 +59,29 @@ async def _clone(repository: str, commit: str, task: FleetTask, target: Path, mi
     lock = await asyncio.to_thread(_lock, mirror.with_suffix(".lock"))
     try:
         found = await _update_mirror(repository, commit, mirror)
-        options = ("--local", "--no-checkout", "--no-tags", "--template=")
-        await _run_git("clone", "-q", *options, "--", str(mirror), str(target), cwd=mirrors)
+        await _fetch_from(mirror, target, found, has_later=not task.commit)
     finally:
         os.close(lock)
-    if task.commit:
-        await _forget_later_history(target, found)
-    else:
+    if not task.commit:
         url = _USER_OF_URL.sub("", repository)
-        await _run_git("remote", "set-url", "origin", url, cwd=target)
+        await _run_git("remote", "add", "origin", url, cwd=target)
     await _run_git("reset", "-q", "--hard", found, cwd=target)
     return found
+
+
+async def _fetch_from(mirror: Path, target: Path, commit: str, *, has_later: bool) -> None:
+    """A repository of its own: git sends it the objects, so it shares no file with the mirror, and
+    without `has_later` it has none of a later commit, which may hold the solution."""
+    branch = (await _run_git("rev-parse", "--abbrev-ref", "HEAD", cwd=mirror)).strip()
+    branch = "main" if branch == "HEAD" else branch  # it names none
+    words = ("init", "-q", "--template=", f"--initial-branch={branch}", "--", str(target))
+    await _run_git(*words, cwd=mirror)
+    refs = [f"{commit}:refs/heads/{branch}"]
+    if has_later:
+        refs.append("+refs/heads/*:refs/remotes/origin/*")
+    options = ("-q", "--no-tags", "--update-head-ok")
+    await _run_git("fetch", *options, "--", str(mirror), *refs, cwd=target)
+    await asyncio.to_thread((target / ".git/FETCH_HEAD").unlink, missing_ok=True)
 
 
 async def _update_mirror(repository: str, commit: str, mirror: Path) -> str:
@@ -79,8 +91,11 @@ async def _update_mirror(repository: str, commit: str, mirror: Path) -> str:
         if not await asyncio.to_thread(mirror.exists):
             partial = mirror.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
-            words = ("clone", "-q", "--mirror", "--template=", "--", repository, str(partial))
+            options = ("--mirror", "--no-hardlinks", "--template=")
+            words = ("clone", "-q", *options, "--", repository, str(partial))
             await _run_git(*words, cwd=mirror.parent)
+            # A run gets one commit, wherever it is in the history.
+            await _run_git("config", "uploadpack.allowAnySHA1InWant", "true", cwd=partial)
             partial.rename(mirror)
         elif not commit or not await _find_commit(mirror, commit):
             await _run_git("fetch", "-q", "--prune", "origin", cwd=mirror)
@@ -103,18 +118,10 @@ async def _find_commit(mirror: Path, commit: str) -> str:
         return ""
 
 
-async def _forget_later_history(target: Path, commit: str) -> None:
-    """Leave one branch that ends at the commit: later ones may hold the solution."""
-    branch = (await _run_git("symbolic-ref", "--short", "HEAD", cwd=target)).strip() or "main"
-    await _run_git("update-ref", f"refs/heads/{branch}", commit, cwd=target)
-    await _run_git("remote", "remove", "origin", cwd=target)
-    await asyncio.to_thread(shutil.rmtree, target / ".git/logs", True)
-
-
 def _mirror_name(repository: str) -> str:
     last = repository.rstrip("/").rpartition("/")[2].removesuffix(".git")
     words = re.sub(r"[^0-9A-Za-z._-]+", "-", last)[:40]
-    return f"{hashlib.sha256(repository.encode()).hexdigest()[:12]}-{words}.git"
+    return f"{hashlib.sha256(repository.encode()).hexdigest()[:12]}-{words}.mirror"
 
 
 def _lock(path: Path) -> int:

@@ -18,28 +18,35 @@ import asyncio
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from treadle.apps.fleet.folders.git_snapshot import (
+    GIT_FOLDER,
+    SavedRepository,
+    apply_repository,
+    capture_repository,
+    has_repository,
+    list_roots,
+)
 from treadle.apps.fleet.folders.workspace_snapshot import (
     MAX_FILE_BYTES,
     MAX_TOTAL_BYTES,
     Baseline,
     FolderChanges,
-    WorkspaceSnapshot,
     apply_changes,
     capture_changes,
-    decode_snapshot,
-    encode_snapshot,
     scan_folder,
 )
 from treadle.apps.fleet.folders.workspace_source import fill_folder
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.private_files import make_private_folder
+from treadle.lib.git.run import GitError
 from treadle.lib.text.text import plural
 from treadle.sessions.library import default_root
 from treadle.sessions.open_store import check_session_id
@@ -57,6 +64,34 @@ class SnapshotStore(Protocol):
     async def put_blob(self, key: str, data: bytes) -> None: ...
 
     async def get_blob(self, key: str) -> bytes | None: ...
+
+
+class WorkspaceSnapshot(msgspec.Struct, frozen=True):
+    """The changes at the end of a step. `commit` is what the folder was filled from, if it is a
+    repository; `place` names the folder in which the snapshot was taken."""
+
+    step: int
+    place: str
+    commit: str
+    changes: FolderChanges
+    repository: SavedRepository | None = None
+
+
+def encode_snapshot(snapshot: WorkspaceSnapshot) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(snapshot), level=1)
+
+
+def decode_snapshot(data: bytes) -> WorkspaceSnapshot:
+    try:
+        return msgspec.msgpack.decode(zlib.decompress(data), type=WorkspaceSnapshot)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise WorkspaceError(f"the snapshot of the workspace is damaged: {error}") from error
+
+
+async def apply_snapshot(folder: Path, snapshot: WorkspaceSnapshot) -> None:
+    await asyncio.to_thread(apply_changes, folder, snapshot.changes)
+    if snapshot.repository is not None:
+        await apply_repository(folder, snapshot.repository)
 
 
 class RestoredWorkspace(msgspec.Struct, frozen=True):
@@ -81,6 +116,7 @@ class _RunFolderState(msgspec.Struct, frozen=True):
     place: str
     commit: str
     baseline: Baseline
+    roots: tuple[str, ...] = ()  # of its repository
 
 
 def get_default_folder() -> Path:
@@ -135,8 +171,17 @@ class RunWorkspaces:
         state = await asyncio.to_thread(self._read_state, run_id)
         if state is None:
             raise WorkspaceError(f"the run {run_id} has no folder on this machine")
-        changes = await asyncio.to_thread(self._capture, run_id, state.baseline)
-        snapshot = WorkspaceSnapshot(step, state.place, state.commit, changes)
+        repository, leave_out = None, list[bytes]()
+        if has_repository(self._files(run_id)):
+            leave_out = [GIT_FOLDER]
+            repository = await capture_repository(
+                self._files(run_id), state.roots, self._max_total_bytes
+            )
+        changes = await asyncio.to_thread(self._capture, run_id, state.baseline, leave_out)
+        if leave_out and repository is None:
+            unsaved = (GIT_FOLDER, *changes.unsaved)
+            changes = msgspec.structs.replace(changes, unsaved=unsaved)
+        snapshot = WorkspaceSnapshot(step, state.place, state.commit, changes, repository)
         data = await asyncio.to_thread(encode_snapshot, snapshot)
         await self._snapshots.put_blob(_snapshot_key(run_id), data)
         return _name_snapshot(run_id, snapshot)
@@ -144,6 +189,21 @@ class RunWorkspaces:
     async def remove(self, run_id: str) -> None:
         """Delete the folder of a run on this machine; its snapshot stays."""
         await asyncio.to_thread(_remove_tree, self._folder(run_id))
+
+    async def remove_lost(self, run_id: str) -> None:
+        """Delete the folder of a run that went on elsewhere, or was deleted. A folder without a
+        state stays: another worker of this machine may be filling it."""
+        state = await asyncio.to_thread(self._read_state, run_id)
+        if state is None:
+            return
+        if await self._snapshots.get_blob(_place_key(run_id)) != state.place.encode():
+            await self.remove(run_id)
+
+    async def remove_all_lost(self) -> None:
+        """The same for all runs that have a folder on this machine."""
+        root = self._root / self._snapshots.fleet_id
+        for run_id in await asyncio.to_thread(_list_folders, root):
+            await self.remove_lost(run_id)
 
     async def export(self, task: FleetTask, run_id: str, target: Path) -> tuple[str, ...]:
         """Fill a new folder with the files of a run as of its last snapshot, to look at them or to
@@ -159,7 +219,7 @@ class RunWorkspaces:
             await fill_folder(task, target, self._root / "mirrors", commit)
             if snapshot is None:
                 return ("the run has no snapshot: the files are those of the task",)
-            await asyncio.to_thread(apply_changes, target, snapshot.changes)
+            await apply_snapshot(target, snapshot)
         except OSError as error:
             raise WorkspaceError(f"{target} cannot be filled: {error}") from error
         return _list_unsaved(snapshot)
@@ -177,21 +237,28 @@ class RunWorkspaces:
             commit = snapshot.commit if snapshot is not None else ""
             commit = await fill_folder(task, files, self._root / "mirrors", commit)
             baseline = await asyncio.to_thread(scan_folder, files)
+            roots = await list_roots(files)
             if snapshot is not None:
-                await asyncio.to_thread(apply_changes, files, snapshot.changes)
+                await apply_snapshot(files, snapshot)
+        except GitError as error:
+            message = f"the repository of the run {run_id} cannot be read: {error}"
+            raise WorkspaceError(message) from error
         except OSError as error:
             message = f"the folder of the run {run_id} cannot be made: {error}"
             raise WorkspaceError(message) from error
-        state = _RunFolderState(uuid.uuid4().hex, commit, baseline)
+        state = _RunFolderState(uuid.uuid4().hex, commit, baseline, roots)
         await asyncio.to_thread(self._write_state, run_id, state)
         # Before the first effect: from now on no other folder of this run is the newest one.
         await self._snapshots.put_blob(_place_key(run_id), state.place.encode())
         return files
 
-    def _capture(self, run_id: str, baseline: Baseline) -> FolderChanges:
+    def _capture(
+        self, run_id: str, baseline: Baseline, leave_out: Sequence[bytes]
+    ) -> FolderChanges:
         return capture_changes(
             self._files(run_id),
             baseline,
+            leave_out=leave_out,
             max_file_bytes=self._max_file_bytes,
             max_total_bytes=self._max_total_bytes,
         )
@@ -246,6 +313,14 @@ def _list_unsaved(snapshot: WorkspaceSnapshot) -> tuple[str, ...]:
     more = ", …" if len(unsaved) > NAMED_PATHS else ""
     count = plural(len(unsaved), "path")
     return (f"{count} had no room in the snapshot and must be made again: {names}{more}",)
+
+
+def _list_folders(root: Path) -> list[str]:
+    return (
+        sorted(one.name for one in root.iterdir() if (one / "state").is_file())
+        if (root.is_dir())
+        else []
+    )
 
 
 def _has_content(path: Path) -> bool:

@@ -12,7 +12,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from treadle.apps.fleet.sql_connection import RUNS_TABLE, TABLES, Rows, Statement, fill_in
+from treadle.apps.fleet.sql.sql_connection import (
+    ADDED_COLUMNS,
+    READ_VERSION,
+    RUNS_TABLE,
+    TABLES,
+    Rows,
+    Statement,
+    check_version,
+    clean_parameters,
+    fill_in,
+    list_upgrades,
+)
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.queued_store import SessionFence
@@ -28,11 +39,18 @@ T = TypeVar("T")
 
 _WORDS = {
     "now": "fleet_now()",
-    "skip_locked": "",  # a transaction that writes is alone
-    "for_update": "",
-    "if_not_exists": "",
+    "for_update": "",  # a transaction that writes is alone
     "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
 }
+
+
+_JOBS = """;
+CREATE TABLE IF NOT EXISTS fleet_jobs (
+    number {serial}, id text NOT NULL UNIQUE, due float8 NOT NULL, worker text NOT NULL DEFAULT '',
+    delivery bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS fleet_jobs_by_worker ON fleet_jobs (worker, number)
+"""
 
 
 class SqliteConnection:
@@ -79,14 +97,33 @@ class SqliteConnection:
             return False
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        database = self._database = open_database(self._path)
+        database = open_database(self._path)
         database.create_function("fleet_now", 0, time.time)
-        if create:
-            with self._lock, database:
-                database.execute("BEGIN IMMEDIATE")
-                for statement in fill_in(TABLES, _WORDS).split(";"):
-                    database.execute(statement)
+        try:
+            self._make_tables(database, create=create)
+        except BaseException:
+            database.close()
+            raise
+        self._database = database
         return True
+
+    def _make_tables(self, database: sqlite3.Connection, *, create: bool) -> None:
+        with database:
+            database.execute("BEGIN IMMEDIATE" if create else "BEGIN")
+            for statement in fill_in(TABLES + _JOBS, _WORDS).split(";") if create else ():
+                database.execute(statement)
+            row = database.execute(READ_VERSION).fetchone()
+            found = row[0] if row is not None else None
+            if not create:
+                check_version(found)
+                return
+            columns = {
+                (table, name)
+                for table in {table for table, *_ in ADDED_COLUMNS}
+                for _, name, *_ in database.execute(f"PRAGMA table_info({table})")
+            }
+            for statement in list_upgrades(found, columns):
+                database.execute(statement)
 
     def _execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
         database = self._database
@@ -96,7 +133,7 @@ class SqliteConnection:
             reads_only = all(sql.lstrip().startswith("SELECT") for sql, _ in statements)
             database.execute("BEGIN" if reads_only else "BEGIN IMMEDIATE")
             return [
-                database.execute(fill_in(sql, _WORDS), tuple(parameters)).fetchall()
+                database.execute(fill_in(sql, _WORDS), clean_parameters(parameters)).fetchall()
                 for sql, parameters in statements
             ]
 

@@ -1,17 +1,19 @@
-"""Rows of the database as records, and back. Used by sql_database.py and run_queue.py."""
+"""Rows of the database as records, and back. Used by sql_database.py and worker_runs.py."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
 from treadle.apps.fleet.run_record import FleetResult, FleetRun
 from treadle.apps.fleet.task import FleetTask
+from treadle.lib.text.text import fix_surrogates
 
 RUN_COLUMNS = (
     "id, task, state, attempts, worker, epoch, session, result, error, created, started, ended, "
-    "wake, version, seconds, cost"
+    "wake, version, seconds, cost, job"
 )
 
 _decode_task = msgspec.json.Decoder(FleetTask).decode
@@ -34,11 +36,10 @@ def read_run(row: tuple[Any, ...]) -> FleetRun:
 
 
 def write_json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def qualify(columns: str, table: str) -> str:
-    return ", ".join(f"{table}.{name.strip()}" for name in columns.split(","))
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which no database keeps
+        return fix_surrogates(json.dumps(msgspec.to_builtins(value), ensure_ascii=False))
 
 
 def make_version_number(version: str) -> int:
@@ -48,3 +49,15 @@ def make_version_number(version: str) -> int:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         number = number * 1000 + min(int(digits or 0), 999)
     return number
+
+
+def is_newer_version(begun: str, here: str) -> bool:
+    """Whether a run was begun by a version that is newer than the one here."""
+    return make_version_number(begun) > make_version_number(here)
+
+
+def describe_newer(run: FleetRun, here: str) -> str:
+    return (
+        f"run {run.id} was begun by treadle {run.version}; this is {here}: start a worker of that "
+        "version to continue it"
+    )

@@ -1,7 +1,8 @@
 """The database of a fleet over SQL: what hosts and programs see. See database.py.
 
-Every change is one transaction. Workers use more: run_queue.py (claims, heartbeats, results) and
-limits.py (model calls), over the same connection.
+Every change is one transaction. A run that is to be delivered is marked in it; then `dispatch`
+submits it to the engine, and workers repeat that for what a process that died has left. Workers use
+more: worker_runs.py, worker_registry.py and limits.py, over the same connection.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from treadle._version import __version__
+from treadle.apps.fleet.engines import choose_engine, make_engine
 from treadle.apps.fleet.run_record import (
     END_STATES,
     FleetApproval,
@@ -22,19 +25,16 @@ from treadle.apps.fleet.run_record import (
     FleetTotals,
     RunState,
     WorkerRecord,
+    make_job_id,
 )
-from treadle.apps.fleet.run_rows import RUN_COLUMNS, read_run, write_json
-from treadle.apps.fleet.sql_connection import (
-    TABLES_VERSION,
-    UPGRADES,
-    SqlConnection,
-    Statement,
-    make_placeholders,
-)
+from treadle.apps.fleet.sql.run_rows import RUN_COLUMNS, make_version_number, read_run, write_json
+from treadle.apps.fleet.sql.sql_connection import SqlConnection, Statement, make_placeholders
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask, reject_conflicts
+from treadle.core.contracts.run_engine import Job, RunEngine
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.transcript.entries import Entry
+from treadle.lib.logger import logger
 
 BATCH = 400  # rows of one statement
 SESSION_PREFIX = "fleet-"
@@ -51,26 +51,73 @@ class SqlDatabase:
 
     def __init__(self, url: str, connection: SqlConnection) -> None:
         self.url = url
-        self.fleet_id = ""
+        self.fleet_id = self.engine_name = ""
         self.connection = connection
+        self._engine: RunEngine | None = None
 
     @classmethod
-    async def open(cls, url: str, connection: SqlConnection, create: bool) -> SqlDatabase:
+    async def open(
+        cls, url: str, connection: SqlConnection, create: bool, engine: str = ""
+    ) -> SqlDatabase:
         has_tables = await connection.open(create=create)
         database = cls(url, connection)
         try:
             if not has_tables:
                 address = hide_password(url)
                 raise ConfigError(f"there is no fleet at {address}; `treadle fleet run` makes one")
-            await database._check_version()
-            database.fleet_id = await database._get("fleet") or await database._make_fleet_id()
+            chosen = choose_engine(url, engine)
+            if create:
+                await database._set_once("fleet", f"fleet-{uuid.uuid4().hex[:12]}")
+                await database._set_once("engine", chosen)
+            database.fleet_id = await database._get("fleet") or ""
+            database.engine_name = await database._get("engine") or chosen
+            if engine and engine != database.engine_name:
+                raise ConfigError(
+                    f"this fleet has the engine {database.engine_name}; use another database for "
+                    f"the engine {engine}"
+                )
         except BaseException:
             await connection.aclose()
             raise
         return database
 
+    @property
+    def engine(self) -> RunEngine:
+        """Made at its first use: those who only look import none."""
+        if self._engine is None:
+            self._engine = make_engine(self.engine_name, self.url, self.connection)
+        return self._engine
+
     async def aclose(self) -> None:
-        await self.connection.aclose()
+        try:
+            if self._engine is not None:
+                await self._engine.aclose()
+        finally:
+            await self.connection.aclose()
+
+    async def dispatch(self, version: str = __version__) -> None:
+        """Submit the runs to the engine that are to be delivered and were not submitted yet. Not
+        while the money is spent, and not those that a version newer than this one has begun."""
+        due = (
+            "SELECT id, job, CASE WHEN state = 'queued' THEN 0 ELSE wake - {now} END "
+            "FROM fleet_runs WHERE submitted < job AND version_number <= ? AND (state = 'queued' "
+            "OR (state IN ('parked', 'waiting') AND wake IS NOT NULL)) ORDER BY number LIMIT ?"
+        )
+        sent = "UPDATE fleet_runs SET submitted = ? WHERE id = ? AND job = ?"
+        parameters = [make_version_number(version), BATCH]
+        while rows := await self.connection.execute(due, parameters):
+            if await self._is_money_spent():
+                return
+            jobs = [Job(make_job_id(run, job), max(0.0, delay)) for run, job, delay in rows]
+            await self.engine.submit(jobs)
+            await self.connection.execute_all([(sent, [job, run, job]) for run, job, _ in rows])
+
+    async def _cancel_jobs(self, ids: Sequence[str]) -> None:
+        try:
+            if ids:
+                await self.engine.cancel(ids)
+        except StoreError as error:  # a job too many changes nothing
+            logger.debug("jobs stay in the queue: %s", error)
 
     # --- runs ------------------------------------------------------------------------------
 
@@ -88,6 +135,7 @@ class SqlDatabase:
             statements.append((f"{sql} ON CONFLICT (id) DO NOTHING", parameters))
         if statements:
             await self.connection.execute_all(statements)
+            await self.dispatch()
         found = await self._find_runs_of(tasks)
         return [found[task_id] for task_id in dict.fromkeys(task.id for task in tasks)]
 
@@ -133,14 +181,19 @@ class SqlDatabase:
             "ended = {now} WHERE "
         )
         condition = f"state NOT IN {make_placeholders(_ENDED)}"
-        return await self._change(sql, ids, condition, _ENDED, then=_FORGET_APPROVALS)
+        changed = await self._change(sql, ids, condition, _ENDED, then=_FORGET_APPROVALS)
+        await self._cancel_jobs([make_job_id(run, job) for run, job in changed.items()])
+        return [*changed]
 
     async def retry(self, ids: Collection[str]) -> list[str]:
         sql = (
-            "UPDATE fleet_runs SET state = 'queued', attempts = 0, epoch = epoch + 1, worker = '', "
+            f"UPDATE fleet_runs SET {QUEUE_AGAIN}, attempts = 0, worker = '', "
             "error = '', ended = NULL, version_number = 0 WHERE "
         )
-        return await self._change(sql, ids, f"state IN {make_placeholders(_RETRIED)}", _RETRIED)
+        condition = f"state IN {make_placeholders(_RETRIED)}"
+        changed = await self._change(sql, ids, condition, _RETRIED)
+        await self.dispatch()
+        return [*changed]
 
     async def _change(
         self,
@@ -149,19 +202,20 @@ class SqlDatabase:
         condition: str,
         values: Sequence[str],
         then: Sequence[str] = (),
-    ) -> list[str]:
-        """The ids of the runs that were changed. `then`: statements that follow, for `{}` ids."""
-        changed: list[str] = []
+    ) -> dict[str, int]:
+        """The runs that were changed, with their jobs. `then`: statements that follow, for `{}`
+        ids."""
+        changed: dict[str, int] = {}
         for batch in _split([*ids]):
-            where = f"id IN {make_placeholders(batch)} AND {condition} RETURNING id"
+            where = f"id IN {make_placeholders(batch)} AND {condition} RETURNING id, job"
             rows, *_ = await self.connection.execute_all(
                 [
                     (sql + where, [*batch, *values]),
                     *((one.format(make_placeholders(batch)), batch) for one in then),
                 ]
             )
-            changed += [row[0] for row in rows]
-        return [run_id for run_id in dict.fromkeys(ids) if run_id in changed]
+            changed |= dict(rows)
+        return {run_id: changed[run_id] for run_id in dict.fromkeys(ids) if run_id in changed}
 
     async def delete_runs(self, ids: Collection[str], before: float) -> list[str]:
         deleted: list[str] = []
@@ -186,10 +240,14 @@ class SqlDatabase:
                         (f"DELETE FROM fleet_blobs WHERE id IN ({blobs.format(name)})", values)
                         for name in ("place", "snapshot")
                     ),
-                    (f"DELETE {chosen} RETURNING id", values),
+                    (f"DELETE {chosen} RETURNING id, job", values),
                 ]
             )
             deleted += [row[0] for row in rows]
+            # A task with the id of a deleted run is a new run: the engine must not know its jobs.
+            await self.engine.delete(
+                [make_job_id(run, n) for run, job in rows for n in range(job + 1)]
+            )
         return deleted
 
     async def totals(self) -> FleetTotals:
@@ -224,9 +282,12 @@ class SqlDatabase:
                     "WHERE id = ? AND decision IS NULL RETURNING id",
                     [decision, reason, approval_id],
                 ),
-                (f"{WAKE_ANSWERED} AND id = {run}", [approval_id]),
+                (f"{WAKE_ANSWERED} AND id = {run} RETURNING id, job", [approval_id]),
             ]
         )
+        # The job that would have come when the approval expires is of no use any more.
+        await self._cancel_jobs([make_job_id(one, job - 1) for one, job in results[2]])
+        await self.dispatch()
         return bool(results[1])
 
     # --- workers, limits, schedules, blobs -------------------------------------------------
@@ -238,19 +299,15 @@ class SqlDatabase:
         )
         return [WorkerRecord(*row) for row in await self.connection.execute(sql)]
 
-    async def forget_workers(self, host: str, pids: Collection[int]) -> None:
-        """Queue the runs of processes that were killed; nothing waits for their lease."""
-        where = f"host = ? AND pid IN {make_placeholders([*pids])}"
-        rows = await self.connection.execute(
-            f"SELECT id FROM fleet_workers WHERE {where}", [host, *pids]
-        )
-        for (worker,) in rows:
+    async def forget_workers(self, ids: Collection[str]) -> None:
+        for worker in ids:
+            await self.engine.abandon(worker)  # first: without the row nobody would do it again
             await self.connection.execute_all(make_leave_statements(worker))
 
     async def set_limits(self, limits: FleetLimits) -> None:
         await self._set("limits", write_json(limits))
-        start = "INSERT INTO fleet_settings VALUES ('spent', '0') ON CONFLICT (name) DO NOTHING"
-        await self.connection.execute(start)
+        await self._set_once("spent", "0")
+        await self.dispatch()
 
     async def limits(self) -> FleetLimits:
         text = await self._get("limits")
@@ -258,6 +315,10 @@ class SqlDatabase:
 
     async def spent(self) -> float:
         return float(await self._get("spent") or 0.0)
+
+    async def _is_money_spent(self) -> bool:
+        max_cost = (await self.limits()).max_cost
+        return max_cost is not None and await self.spent() >= max_cost
 
     async def put_blob(self, key: str, data: bytes) -> None:
         sql = (
@@ -271,17 +332,18 @@ class SqlDatabase:
         return bytes(rows[0][0]) if rows else None
 
     async def schedules(self) -> list[FleetSchedule]:
-        sql = "SELECT name, cron, task, next FROM fleet_schedules ORDER BY name"
+        sql = "SELECT name, cron, task, next, zone FROM fleet_schedules ORDER BY name"
         rows = await self.connection.execute(sql)
         return [_read_schedule(row) for row in rows]
 
     async def set_schedule(self, schedule: FleetSchedule) -> None:
         sql = (
-            "INSERT INTO fleet_schedules VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE "
-            "SET cron = excluded.cron, task = excluded.task, next = excluded.next"
+            "INSERT INTO fleet_schedules (name, cron, task, next, zone) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, task = excluded.task, "
+            "next = excluded.next, zone = excluded.zone"
         )
-        task = write_json(schedule.task)
-        await self.connection.execute(sql, [schedule.name, schedule.cron, task, schedule.next])
+        one, task = schedule, write_json(schedule.task)
+        await self.connection.execute(sql, [one.name, one.cron, task, one.next, one.zone])
 
     async def remove_schedule(self, name: str) -> bool:
         sql = "DELETE FROM fleet_schedules WHERE name = ? RETURNING name"
@@ -294,29 +356,14 @@ class SqlDatabase:
 
     # --- details ---------------------------------------------------------------------------
 
-    async def _check_version(self) -> None:
-        found = await self._get("tables")
-        if found is None:
-            await self._set("tables", str(TABLES_VERSION))
-        elif int(found) < TABLES_VERSION:
-            upgrades = [UPGRADES[version] for version in range(int(found), TABLES_VERSION)]
-            await self.connection.execute_all([(upgrade, []) for upgrade in upgrades])
-            await self._set("tables", str(TABLES_VERSION))
-        elif int(found) > TABLES_VERSION:
-            raise StoreError(
-                f"the fleet's tables have version {found}; this program knows version "
-                f"{TABLES_VERSION}: install the newer treadle on this machine"
-            )
-
-    async def _make_fleet_id(self) -> str:
-        sql = "INSERT INTO fleet_settings VALUES ('fleet', ?) ON CONFLICT (name) DO NOTHING"
-        await self.connection.execute(sql, [f"fleet-{uuid.uuid4().hex[:12]}"])
-        return await self._get("fleet") or ""
-
     async def _get(self, name: str) -> str | None:
         sql = "SELECT value FROM fleet_settings WHERE name = ?"
         rows = await self.connection.execute(sql, [name])
         return str(rows[0][0]) if rows else None
+
+    async def _set_once(self, name: str, value: str) -> None:
+        sql = "INSERT INTO fleet_settings VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+        await self.connection.execute(sql, [name, value])
 
     async def _set(self, name: str, value: str) -> None:
         sql = (
@@ -327,11 +374,20 @@ class SqlDatabase:
 
 
 def make_leave_statements(worker: str) -> list[Statement]:
-    """A worker ends: its runs, if it has any left, go back to the queue at once."""
+    """A worker ended: it may write nothing more to its runs, and its model calls are over. How
+    they ended is not known, so each costs what was reserved for it."""
+    open_calls = "fleet_calls WHERE worker = ? AND ended IS NULL"
     return [
         (
-            "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1, "
-            "attempts = 0 WHERE worker = ? AND state = 'running'",
+            "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1 "
+            "WHERE worker = ? AND state = 'running'",
+            [worker],
+        ),
+        LOCK_LIMITS,
+        (
+            "UPDATE fleet_settings SET value = CAST(CAST(value AS float8) + (SELECT "
+            f"coalesce(sum(cost), 0) FROM {open_calls} AND admitted IS NOT NULL) AS text) "
+            "WHERE name = 'spent'",
             [worker],
         ),
         ("UPDATE fleet_calls SET ended = {now} WHERE worker = ? AND ended IS NULL", [worker]),
@@ -339,9 +395,13 @@ def make_leave_statements(worker: str) -> list[Statement]:
     ]
 
 
+# First in a transaction that counts calls or money: one at a time, of all workers.
+LOCK_LIMITS: Statement = ("SELECT 1 FROM fleet_settings WHERE name = 'limits' {for_update}", [])
+# A run is to be delivered anew: the epoch at which it is queued is its job.
+QUEUE_AGAIN = "state = 'queued', epoch = epoch + 1, job = epoch + 1"
 # Runs that wait for no decision any more; further conditions may follow.
 WAKE_ANSWERED = (
-    "UPDATE fleet_runs SET state = 'queued' WHERE state = 'waiting' AND NOT EXISTS ("
+    f"UPDATE fleet_runs SET {QUEUE_AGAIN}, wake = NULL WHERE state = 'waiting' AND NOT EXISTS ("
     "SELECT 1 FROM fleet_approvals WHERE run = fleet_runs.id AND decision IS NULL)"
 )
 
@@ -351,5 +411,5 @@ def _split(values: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _read_schedule(row: tuple[Any, ...]) -> FleetSchedule:
-    name, cron, task, following = row
-    return FleetSchedule(name, cron, msgspec.json.decode(task, type=FleetTask), following)
+    name, cron, task, following, zone = row
+    return FleetSchedule(name, cron, msgspec.json.decode(task, type=FleetTask), following, zone)
