@@ -5,7 +5,7 @@ else is not there: no password file, no credentials, no socket, however it was b
 settings that may contain credentials are shown without them. Used by `bubblewrap.py`.
 """
 
-# ruff: noqa: PTH114, PTH115, PTH208 - names as they are written, once for each session
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH115, PTH208 - no error if it may not be read
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def list_system_options(network: bool) -> tuple[str, ...]:
     for top in _TOP_FOLDERS.split():
         if os.path.islink(top):
             options += ["--symlink", os.readlink(top), top]
-        elif os.path.isdir(top):  # noqa: PTH112
+        elif os.path.isdir(top):
             options += ["--ro-bind", top, top]
     try:
         names = sorted(os.listdir("/etc"))
@@ -109,7 +109,7 @@ def find_needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
     for path in sorted({*usual, *map(_find_prefix, tools), *prefixes, *_find_linked(tools)}):
         is_home = any(home.is_relative_to(path) for home in homes)
         is_known = is_home or any(map(path.is_relative_to, (*shown, *system)))
-        if not is_known and path.exists() and len(path.parts) > 1:
+        if not is_known and os.path.exists(path) and len(path.parts) > 1:
             shown.append(path)
     return tuple(map(str, shown))
 
@@ -139,15 +139,16 @@ def make_settings_options(homes: Sequence[Path], copies: Path) -> list[str]:
     for home in homes:
         for name in (*_GIT_SETTINGS, *_TOOL_SETTINGS):
             path = home / name
-            if not path.is_file():
+            if not os.path.isfile(path):
                 continue
             text = _copy_git_settings(path) if name in _GIT_SETTINGS else _drop_secrets(path)
             copies.mkdir(parents=True, exist_ok=True, mode=0o700)
             copy = copies / f"{len(options)}-{path.name}"
+            # What cannot be read is empty inside.
             copy.write_text(text, encoding="utf-8", errors="surrogateescape")
             options += ["--ro-bind", str(copy), str(path)]
         for name in _HIDDEN_IN_HOME:
-            if (home / name).is_dir():
+            if os.path.isdir(home / name):
                 options += ["--tmpfs", str(home / name)]
     return options
 
@@ -179,7 +180,7 @@ def find_missing_folders(output: bytes, is_visible: Callable[[str], bool]) -> li
         if line.rstrip(b"'\".").endswith(_NOT_FOUND):
             for match in _TOP_FOLDER.finditer(line):
                 top = os.fsdecode(match[0])
-                if top not in _OWN_FOLDERS and not is_visible(f"{top}/") and os.path.isdir(top):  # noqa: PTH112
+                if top not in _OWN_FOLDERS and not is_visible(f"{top}/") and os.path.isdir(top):
                     found[top] = None
     return list(found)
 
