@@ -21,7 +21,7 @@ from treadle.models.openai_chat.model import OpenAIChat
 from treadle.models.openai_responses.model import OpenAIResponses
 from treadle.testing.conformance.model import ADD_TOOL, ConformanceRequests, check_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 WIRES: dict[str, Callable[[str], Model]] = {
     "anthropic": lambda url: Anthropic("smollm2", base_url=url, api_key="none"),

@@ -19,7 +19,7 @@ from tests.apps.tui.tmux import Terminal, needs_tmux
 from tests.patience import until_in_thread
 from treadle.testing.provider.server import ProviderServer
 
-pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(1_200)]
+pytestmark = [needs_tmux, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

@@ -100,7 +100,6 @@ def terminal(own_place: Path, request: pytest.FixtureRequest) -> Iterator[Termin
 
 @needs_tmux
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("terminal", [(40, 18)], indirect=True)
 async def test_the_conversation_is_in_the_scrollback_and_the_prompt_below_it(terminal):
     async with ProviderServer(STORY, strict=False) as server:

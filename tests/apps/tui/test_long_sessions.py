@@ -95,7 +95,7 @@ async def test_only_what_is_seen_is_painted_and_little_of_it_is_kept(monkeypatch
 
 
 @pytest.mark.slow
-async def test_escape_interrupts_with_little_work(monkeypatch):
+async def test_escape_interrupts_within_200_ms(monkeypatch):
     pauses = [Pause() for _ in range(5)]
     async with running_app(
         monkeypatch, scripted([["word " * 50, pause] for pause in pauses])

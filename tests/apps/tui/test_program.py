@@ -20,7 +20,7 @@ from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
-pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [needs_tmux, pytest.mark.slow]
 
 LONG = "And then there was more to say about it. " * 200
 
