@@ -49,9 +49,10 @@ class Report(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     fast = "--fast" in arguments
-    for_pytest = [argument for argument in arguments if argument != "--fast"]
+    order = [argument for argument in arguments if argument.startswith("--random-order=")]
+    for_pytest = [argument for argument in arguments if argument not in ("--fast", *order)]
     with tempfile.TemporaryDirectory(prefix="treadle-") as scratch:
-        chosen = choose_stages(fast, for_pytest, Path(scratch))
+        chosen = choose_stages(fast, for_pytest, Path(scratch), order)
         began = time.monotonic()
         with closing(run_stages(chosen)) as reports:
             for report in reports:
@@ -63,20 +64,31 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def choose_stages(fast: bool, for_pytest: Sequence[str], scratch: Path) -> Sequence[Stage]:
+# What --fast runs: values, rules, the loop and the stores. No test there starts a process.
+UNIT_TESTS = (
+    "agents budgets context core hooks lib/files lib/git lib/shell lib/text observe permissions "
+    "sessions stories"
+)
+
+
+def choose_stages(
+    fast: bool, for_pytest: Sequence[str], scratch: Path, order: Sequence[str] = ()
+) -> Sequence[Stage]:
     if for_pytest == ["docs"]:
         return [docs_stage()]
     if for_pytest:
-        return [pytest_stage(fast, for_pytest, scratch)]
-    return every_stage(fast, scratch)
+        return [pytest_stage(fast, [*for_pytest, *order], scratch)]
+    return every_stage(fast, scratch, order)
 
 
-def every_stage(fast: bool, scratch: Path) -> Sequence[Stage]:
+def every_stage(fast: bool, scratch: Path, order: Sequence[str] = ()) -> Sequence[Stage]:
     """The type checker takes longest of what comes before the tests, so it begins first; the
     packages that tests need are downloaded beside it."""
     types, *reading = reading_stages()
+    if fast:
+        return [types, *reading[:2], *layer_stages(), pytest_stage(True, [], scratch, order)]
     downloads = list(download_stages())
-    tests = pytest_stage(fast, [], scratch)._replace(after=downloads)
+    tests = pytest_stage(fast, [], scratch, order)._replace(after=downloads)
     return [types, *downloads, *reading, tests, *example_stages(scratch)]
 
 
@@ -102,19 +114,27 @@ def reading_stages() -> Iterator[Stage]:
     own_settings = ["--project", str(ROOT / "pyproject.toml"), "--pythonpath", sys.executable]
     pyright = python("-m", "pyright", *own_settings)
     yield Stage("types of programs that use the package", pyright)
-    linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
-    yield Stage("layers", python("-c", linter, "--no-logo"))
-    yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
+    yield from layer_stages()
     yield docs_stage()
 
 
-def pytest_stage(fast: bool, arguments: Sequence[str], scratch: Path) -> Stage:
+def layer_stages() -> Iterator[Stage]:
+    linter = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
+    yield Stage("layers", python("-c", linter, "--no-logo"))
+    yield Stage("names and texts", python(str(ROOT / "scripts" / "check_names.py")))
+
+
+def pytest_stage(
+    fast: bool, arguments: Sequence[str], scratch: Path, order: Sequence[str] = ()
+) -> Stage:
     # Starting workers takes a second or two: worth it only for the whole suite. Tests often wait
     # for a process, so there are two workers more than cores.
     workers = str(min((os.cpu_count() or 1) + 2, 8))
-    spread = [] if arguments else ["-n", workers, "--dist", "worksteal"]
+    spread = [] if arguments else ["-n", workers, "--dist", "loadgroup"]
     chosen = ["-m", "not slow"] if fast else []
-    command = python("-m", "pytest", *spread, *chosen, *arguments)
+    if fast and not arguments:
+        chosen += [f"tests/{folder}" for folder in UNIT_TESTS.split()]
+    command = python("-m", "pytest", *spread, *chosen, *order, *arguments)
     return Stage("tests", with_files_in_memory(command, scratch), prints=True)
 
 

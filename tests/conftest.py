@@ -11,6 +11,7 @@ import gc
 import inspect
 import ipaddress
 import os
+import random
 import shutil
 import signal
 import socket
@@ -118,10 +119,43 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--random-order", metavar="SEED", help="run the tests in an order of its own")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    seed = config.getoption("random_order")
+    return None if seed is None else f"random order: --random-order={seed}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Slow tests first: one that starts last would leave the other workers without work."""
+    if (seed := config.getoption("random_order")) is not None:
+        shuffle(items, random.Random(seed))  # the same order in every worker
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    for item in items:
+        if shares_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def shuffle(items: list[pytest.Item], dice: random.Random) -> None:
+    """Files in any order, and the tests of each: what a file shares is made once all the same."""
+    by_file: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.path, []).append(item)
+    files = list(by_file.values())
+    dice.shuffle(files)
+    for tests in files:
+        dice.shuffle(tests)
+    items[:] = [item for tests in files for item in tests]
+
+
+def shares_fixture(item: pytest.Item) -> bool:
+    """Whether it uses a fixture that its file makes once: these tests then have one worker."""
+    info = getattr(item, "_fixtureinfo", None)
+    fixtures = () if info is None else info.name2fixturedefs.values()
+    return any(found[-1].scope == "module" for found in fixtures)
 
 
 # ------------------------------------------------------------------ home, cwd, environment

@@ -21,7 +21,7 @@ from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
-from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.tool import ToolContext, ToolOutput, ToolSpec
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, ToolStarted
 from treadle.core.steps import Finished
@@ -775,3 +775,28 @@ def test_a_wrong_mode_of_a_definition_is_an_error_of_the_agent():
     kinds = [AgentDefinition("odd", "odd", "Be odd.", mode="plann")]
     with pytest.raises(ConfigError, match="the mode of 'odd' is 'plann'; expected one of plan"):
         Agent(Scripted([]), subagents=kinds)
+
+
+async def test_what_a_child_has_spent_is_durable_in_the_parents_log_before_its_effect():
+    parent = MemoryStore("parent")
+    stores = {"parent": parent}
+    durable: list[Usage] = []
+
+    class Pays(RecordingTool):
+        async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+            durable.append(fold_entries(parent.durable).child_usage)
+            return await super().call(arguments, context)
+
+    used = Usage(input=1, requests=1, cost=0.01)
+    model = by_last_message(
+        go=[Say(calls=[task("child")]), "done"],
+        child=[Say(calls=[("record", {})], usage=used), Say("paid", usage=used)],
+    )
+    agent = Agent(
+        model,
+        [Pays(effect="irreversible")],
+        subagents=[],
+        store=lambda session_id: stores.setdefault(session_id, MemoryStore(session_id)),
+    )
+    await agent.run("go", session="parent")
+    assert durable == [used]

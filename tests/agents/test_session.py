@@ -366,14 +366,17 @@ def test_nothing_is_written_before_the_block(tmp_path: Path):
 
 
 ROUNDS = """
-import asyncio, sys
+import asyncio, gc, sys
 from treadle import Agent, tool
 from treadle.models import Say, Scripted
+from treadle.sessions.queued_store import QueuedStore
 
 @tool(effect="pure")
 async def look(n: int) -> str:
     if n == 3:
-        await asyncio.sleep(0.5)
+        stores = [one for one in gc.get_objects() if isinstance(one, QueuedStore)]
+        while any(store.unwritten_entries for store in stores):
+            await asyncio.sleep(0.01)
         print("three", flush=True)
         await asyncio.sleep(60)
     return f"seen {n}"

@@ -261,3 +261,18 @@ async def test_an_answer_that_was_given_before_a_crash_is_not_asked_for_again():
 
 def _is_result(entry: object) -> bool:
     return isinstance(entry, ItemAdded) and isinstance(entry.item, ToolResultItem)
+
+
+@pytest.mark.parametrize("place", ["sessions", "sessions.db"])
+async def test_corrections_of_an_answer_belong_to_the_turn_of_the_user(tmp_path, place: str):
+    model = Scripted(["one", "wrong", "wrong again", GOOD, "last"], card=SCHEMA_ABLE)
+    async with Agent(model, store=tmp_path / place).session("s") as session:
+        await session.run("first")
+        await session.run("second", output=Weather)
+        forked = await session.fork(turns_back=1)
+        await session.rewind(1)
+        assert [one.text for one in session.transcript] == ["first", "one"]
+        with pytest.raises(ConfigError, match="has 1 turn;"):
+            await session.rewind(2)
+    async with Agent(model, store=tmp_path / place).session(forked) as session:
+        assert [one.text for one in session.transcript] == ["first", "one"]

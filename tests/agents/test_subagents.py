@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file, read_agent_files
@@ -288,8 +289,10 @@ async def test_a_child_has_at_most_its_parents_rounds():
 async def test_children_are_bounded_in_number_also_while_their_sessions_are_opened():
     opened = asyncio.Event()
     running = most = 0
+    openings: list[str] = []
 
     async def open_store(parent: str, call_id: str) -> MemoryStore:
+        openings.append(call_id)
         await opened.wait()
         return MemoryStore(call_id)
 
@@ -306,7 +309,7 @@ async def test_children_are_bounded_in_number_also_while_their_sessions_are_open
 
     agent = Agent(Scripted(answer), subagents=[], open_store=open_store)
     run = asyncio.create_task(agent.run("parent"))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(openings) == 8)
     opened.set()
     results = answers((await run).transcript)
     assert most <= 8

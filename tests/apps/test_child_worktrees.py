@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import finish, run, start
+from tests.patience import until
 from tests.workspace.helpers import alive, gone, marker
 from treadle.sessions.library import Library
 from treadle.sessions.log.lock import is_locked
@@ -130,8 +131,7 @@ async def until_unlocked(folder: Path) -> None:
     """Until no process of the killed program has the last session open."""
     session = Library().find_latest(folder)
     assert session is not None
-    while is_locked(session):  # noqa: ASYNC110 - another process does it
-        await asyncio.sleep(0.02)
+    await until(lambda: not is_locked(session))  # another process does it
 
 
 async def test_four_children_in_worktrees_one_dies_the_parent_is_killed_and_resumed():

@@ -1,10 +1,8 @@
 """Interrupted, suspended and asleep: faults 80, 86 and 87 through the real program."""
 # ruff: noqa: ASYNC240 (files are how a test and the program meet)
-# ruff: noqa: ASYNC110 (what another process does is seen by looking)
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 import time
@@ -14,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import Ran, finish, line_with, run, start
+from tests.patience import SOON, until
 from treadle.apps.console import exit_codes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 LAST = FakeReply("That is all.")
 STREAM = ("--output-format", "stream-json")
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
-SOON = 2.0  # seconds; the promise is 0.2, on a machine that does nothing else
 
 
 def bash(command: str, text: str = "") -> FakeReply:
@@ -49,8 +47,9 @@ async def test_fault_80_sigint_during_a_tool_ends_it_with_all_its_processes():
     command = "sleep 65 & echo $! > pid; echo $$ >> pid; sleep 66"
     async with ProviderServer([bash(command), LAST]) as server:
         process = await start(server, "-p", "go", *STREAM, *FREELY)
-        while not Path("pid").exists() or Path("pid").read_text().count("\n") < 2:
-            await asyncio.sleep(0.01)
+        await until(
+            lambda: not (not Path("pid").exists() or Path("pid").read_text().count("\n") < 2)
+        )
         await interrupted(process)
         assert not [pid for pid in Path("pid").read_text().split() if is_alive(pid)]
         await goes_on(server)
@@ -93,8 +92,7 @@ async def test_fault_86_a_run_that_is_suspended_and_continued_loses_nothing():
         process = await start(server, "-p", "go", *STREAM)
         await line_with(process, "text_delta")
         process.send_signal(signal.SIGSTOP)  # SIGTSTP is void where nobody could continue it
-        while state_of(process.pid) != "T":
-            await asyncio.sleep(0.01)
+        await until(lambda: state_of(process.pid) == "T")
         process.send_signal(signal.SIGWINCH)
         process.send_signal(signal.SIGCONT)
         ran = await finish(process)
@@ -109,8 +107,7 @@ async def test_fault_87_a_stream_that_died_while_the_machine_slept_is_asked_for_
         process = await start(server, "-p", "go", *STREAM)
         await line_with(process, "text_delta")
         process.send_signal(signal.SIGSTOP)
-        while state_of(process.pid) != "T":
-            await asyncio.sleep(0.01)
+        await until(lambda: state_of(process.pid) == "T")
         for visit in list(server._connection_tasks):  # what was connected is gone when it wakes up
             visit.cancel()
         await server.wait_until(lambda: server.open_connections == 0)
@@ -133,8 +130,7 @@ async def test_the_command_that_a_stopped_run_prints_continues_the_turn(name: st
     replies = [bash("echo $$ > pid; sleep 66"), LAST]
     async with ProviderServer(replies) as server:
         process = await start(server, "-p", "go", *FREELY)
-        while not Path("pid").exists() or not Path("pid").read_text():
-            await asyncio.sleep(0.01)
+        await until(lambda: Path("pid").exists() and Path("pid").read_text())
         process.send_signal(getattr(signal, name))
         stopped = await finish(process)
         [command] = re.findall(r"to continue: treadle (.*)", stopped.err)

@@ -1,6 +1,5 @@
 """What a run leaves behind: no process, the work of its child agents, rules that count later."""
 # ruff: noqa: ASYNC240 (files are how a test and the program meet)
-# ruff: noqa: ASYNC110 (what another process does is seen by looking)
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.apps.program import finish, run, start
+from tests.patience import until
 from tests.workspace.helpers import alive, gone, marker
 from treadle.apps.console import exit_codes
 from treadle.core.transcript.entries import Suspended, WakeCondition
@@ -44,8 +44,7 @@ async def test_a_killed_run_leaves_no_server_no_command_and_no_daemon():
     command = f"setsid sleep {mark} & sleep {mark}"
     async with ProviderServer([bash(command)]) as provider:
         process = await start(provider, "-p", "go", *FREELY)
-        while len(alive(mark)) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(alive(mark)) >= 3)
         await killed(process)
     await gone(mark)
 
@@ -55,8 +54,7 @@ async def test_fault_77_a_child_agent_that_was_killed_continues_where_it_was():
     replies = [TASK, bash(f"echo x >> effects; sleep {mark}"), FakeReply("Dug as deep."), LAST]
     async with ProviderServer(replies) as server:
         process = await start(server, "-p", "go", *FREELY)
-        while not alive(mark):
-            await asyncio.sleep(0.01)
+        await until(lambda: alive(mark))
         await killed(process)
         await gone(mark)
         listed = (await run(None, "sessions", "list", "--all", "--json")).lines
@@ -80,8 +78,7 @@ async def test_fault_80_sigint_stops_a_child_agent_with_its_processes():
     mark = marker()
     async with ProviderServer([TASK, bash(f"setsid sleep {mark} & sleep {mark}"), LAST]) as server:
         process = await start(server, "-p", "go", "--output-format", "json", *FREELY)
-        while len(alive(mark)) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(alive(mark)) >= 2)
         process.send_signal(signal.SIGINT)
         ran = await finish(process)
         assert alive(mark) == []

@@ -1,6 +1,5 @@
 """Sessions through the real program: killed and gone on with, undone, put off and taken up."""
 # ruff: noqa: ASYNC240 (files are how a test and the program meet)
-# ruff: noqa: ASYNC110 (what another process does is seen by looking)
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.apps.program import Ran, finish, line_with, run, start
+from tests.patience import until
 from treadle.apps.console import exit_codes
 from treadle.testing.provider import (
     FakeCall,
@@ -69,8 +69,7 @@ async def test_a_run_killed_in_the_stream_is_finished_by_continue_without_a_prom
 async def test_fault_27_a_call_that_was_killed_is_not_run_again_and_the_person_is_told():
     async with ProviderServer([bash("echo x >> effects; sleep 64"), LAST, LAST]) as server:
         process = await start(server, "-p", "go", *STREAM, *FREELY)
-        while not Path("effects").exists():
-            await asyncio.sleep(0.01)
+        await until(lambda: Path("effects").exists())
         await killed(process)
         ran = await run(server, "-p", "--continue", *FREELY)
         again = await run(server, "-p", "--continue", *FREELY)

@@ -17,7 +17,7 @@ COUNT = int(os.environ.get("TREADLE_FUZZ_SESSIONS", "0"))  # 0: those of each st
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 + 2 * COUNT)
+@pytest.mark.timeout(1200 + 2 * COUNT)
 @pytest.mark.parametrize(("store", "count"), [("journal", 65), ("sqlite", 65), ("postgresql", 12)])
 def test_random_sessions_keep_every_law_in_every_store(store: str, count: int) -> None:
     if store == "postgresql" and find_programs() is None:

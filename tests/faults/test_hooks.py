@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.workspace.helpers import gone, marker, opened
 from treadle import Agent
 from treadle.core.events import WarningRaised
@@ -38,8 +38,9 @@ async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
     command, words = FAILURES[failure]
     mark = marker()
     record, witness = RecordingTool(answer="fine"), RecordingObserver()
-    hook = HookConfig(event, command.format(mark=mark), timeout=0.3 if "hangs" in failure else 30)
-    began = time.monotonic()
+    hook = HookConfig(
+        event, command.format(mark=mark), timeout=0.3 if "hangs" in failure else PATIENCE
+    )
     async with opened(own_place, grace=0.1) as workspace:
         hooks = make_command_hooks([hook], CommandHookContext(workspace.execute, own_place))
         model = Scripted([Say(calls=[("record", {})]), "done"])
@@ -55,7 +56,6 @@ async def test_fault_75_a_failing_hook_denies_before_and_warns_after(
     warned = [event.text for event in witness.events if isinstance(event, WarningRaised)]
     assert any(words in text for text in warned)
     assert result.text == "done"
-    assert time.monotonic() - began < 30
 
 
 async def test_fault_75_other_hooks_are_still_asked(own_place: Path):

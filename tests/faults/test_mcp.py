@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import pass_time, until
 from tests.tools.mcp.helpers import Log, call, context, raw, sdk, served, workspace
 from treadle.core.errors import ToolError
 from treadle.tools.mcp import McpServer
@@ -69,10 +70,14 @@ async def test_fault_76_malformed_answers_fail_their_call_at_once(own_place: Pat
 
 @pytest.mark.parametrize("tool", ["wrong_id", "never"])
 async def test_fault_76_an_answer_that_never_comes_is_not_waited_for(own_place: Path, tool: str):
-    async with served(own_place, config=raw(timeout=200)) as server:
+    async with served(own_place, config=raw(timeout=1_000_000)) as server:
         await server.wait_ready()
+        unanswered = asyncio.create_task(call(server, tool))
+        await asyncio.sleep(0)
+        assert (await call(server, "echo", text="it has the call")).content == "it has the call"
+        pass_time(1_000)
         with pytest.raises(ToolError, match=f"did not answer {tool} within"):
-            await call(server, tool)
+            await unanswered
         assert (await call(server, "echo", text="ok")).content == "ok"
 
 
@@ -105,11 +110,14 @@ async def test_fault_76_logs_and_bytes_on_stdout_are_passed_over(own_place: Path
         assert (await call(server, "binary")).content == "answered"
 
 
+OUT_OF_TIME = "it did not answer in time: y / y / y"
+
+
 @pytest.mark.parametrize(
     ("script", "limit", "words"),
     [
         ("yes", 30_000, "it prints too many lines that are not messages: y / y / y"),
-        ("yes >&2", 300, "it did not answer in time: y / y / y"),
+        ("yes | head -c 4000000 >&2; touch read; yes >&2", 1_000_000, OUT_OF_TIME),
         (
             "printf 'no config here' >&2; exit 1",
             30_000,
@@ -123,6 +131,9 @@ async def test_fault_76_prints_without_end_or_dies_with_half_a_line(
     log = Log()
     config = {"command": "sh", "args": ["-c", script], "startupTimeout": limit}
     async with served(own_place, config=config, on_change=log):
+        if words == OUT_OF_TIME:
+            await until((own_place / "read").exists, "that most of it was read")
+            pass_time(1_000)
         assert (await log.until("down")).problem == words
 
 
@@ -158,11 +169,15 @@ async def test_fault_76_changes_its_tools_while_it_is_used(own_place: Path):
 
 
 async def test_fault_76_stops_reading_and_is_closed_all_the_same(own_place: Path):
-    async with served(own_place, config=raw(timeout=200)) as server:
+    async with served(own_place, config=raw(timeout=1_000_000)) as server:
         await server.wait_ready()
         await call(server, "deaf")
+        unanswered = asyncio.create_task(call(server, "echo", text="x" * 1_000_000))
+        for _ in range(20):  # it is on its way
+            await asyncio.sleep(0)
+        pass_time(1_000)
         with pytest.raises(ToolError, match="did not answer echo"):
-            await call(server, "echo", text="x" * 1_000_000)
+            await unanswered
 
 
 async def test_fault_76_arguments_that_no_line_can_hold(own_place: Path):

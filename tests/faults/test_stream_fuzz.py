@@ -13,7 +13,7 @@ from tests.models.wires import WIRES
 COUNT = int(os.environ.get("TREADLE_FUZZ_STREAMS", "800"))
 
 
-@pytest.mark.timeout(60 + COUNT // 100)
+@pytest.mark.timeout(1200 + COUNT // 100)
 @pytest.mark.parametrize("wire", WIRES)
 async def test_random_streams_lose_no_text_and_end_with_a_reply_or_a_typed_error(wire: str):
     first = 0 if os.environ.get("CI") else random.randrange(1_000_000_000)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE
 from treadle import Agent
 from treadle.core.contracts.hook import (
     AddContext,
@@ -254,17 +255,19 @@ async def test_exit_two_denies_with_stderr_as_the_reason(own_place: Path, no_lea
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "limit", "words"),
     [
-        ("sleep 1000", "`sleep 1000` did not finish within 0.2 s"),
-        ("./none.sh", "`./none.sh` exited with 127: "),
-        ("echo '{nonsense'", "the output is not valid hook JSON"),
-        ("kill -9 $$", "was killed by SIGKILL"),
+        ("sleep 1000", 0.2, "`sleep 1000` did not finish within 0.2 s"),
+        ("./none.sh", PATIENCE, "`./none.sh` exited with 127: "),
+        ("echo '{nonsense'", PATIENCE, "the output is not valid hook JSON"),
+        ("kill -9 $$", PATIENCE, "was killed by SIGKILL"),
     ],
 )
-async def test_a_guard_that_fails_denies_in_one_sentence(own_place: Path, command: str, words: str):
+async def test_a_guard_that_fails_denies_in_one_sentence(
+    own_place: Path, command: str, limit: float, words: str
+):
     record, witness = RecordingTool(), RecordingObserver()
-    async with hooked(own_place, HookConfig("PreToolUse", command, timeout=0.2)) as hooks:
+    async with hooked(own_place, HookConfig("PreToolUse", command, timeout=limit)) as hooks:
         agent = Agent(calling(n=1), [record], hooks=hooks, observers=[witness])
         result = await agent.run("x")
     [answer] = answers(result.transcript)

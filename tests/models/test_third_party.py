@@ -21,7 +21,7 @@ from treadle.models.openai_chat.model import OpenAIChat
 from treadle.models.openai_responses.model import OpenAIResponses
 from treadle.testing.conformance.model import ADD_TOOL, ConformanceRequests, check_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 WIRES: dict[str, Callable[[str], Model]] = {
     "anthropic": lambda url: Anthropic("smollm2", base_url=url, api_key="none"),
@@ -85,8 +85,17 @@ def model(request: pytest.FixtureRequest, llama: str) -> Model:
     return WIRES[request.param](llama)
 
 
-async def test_a_model_of_a_third_party_server_keeps_the_promises(model: Model):
+async def test_a_model_of_a_third_party_server_keeps_the_promises(llama: str):
+    """The server's own API; the promises of each API are in tests/conformance/test_models.py."""
+    model = WIRES["chat"](llama)
     await check_model(lambda: model, ASKED)
+
+
+async def test_a_text_and_a_call_are_read(model: Model):
+    for request in (ASKED.text, ASKED.call):
+        events = [event async for event in model.stream(request)]
+        assert isinstance(events[-1], Reply)
+        assert events[-1].item.text or events[-1].item.calls
 
 
 async def test_a_full_context_is_told_as_one(model):

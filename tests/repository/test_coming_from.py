@@ -28,10 +28,7 @@ EACH_LIBRARY = pytest.mark.parametrize(
     "library",
     [
         "treadle",
-        *(
-            pytest.param(n, marks=[pytest.mark.slow, pytest.mark.timeout(300)])
-            for n in LIBRARIES[1:]
-        ),
+        *(pytest.param(n, marks=[pytest.mark.slow]) for n in LIBRARIES[1:]),
     ],
 )
 

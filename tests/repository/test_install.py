@@ -25,7 +25,7 @@ from benchmarks.install import (
 )
 from treadle._version import __version__
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 REAL_ENVIRONMENT = dict(os.environ)  # each test has another home, without the cache of uv
 NO_SERVERS = dict.fromkeys(

@@ -21,7 +21,7 @@ import pytest
 from benchmarks.install import ROOT, CannotInstall, find_uv
 from treadle._version import __version__
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 REAL_ENVIRONMENT = dict(os.environ)  # each test has another home, without the cache of uv
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.errors import SessionBusy, SessionNotFound, StoreError
+from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, StoreError
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import (
     Entry,
@@ -258,3 +258,13 @@ async def test_usage_that_a_second_file_repeats_after_a_failed_sync_counts_once(
     assert summary.usage == view.usage
     assert summary.usage.cost == 0.5
     assert (summary.turns, summary.is_damaged) == (2, False)
+
+
+@pytest.mark.parametrize("wrong", [{"days": -1}, {"days": float("nan")}, {"max_bytes": -1}])
+async def test_a_prune_with_a_senseless_number_removes_nothing(
+    library: Library, folder: Path, wrong: dict[str, float]
+) -> None:
+    await session(library, folder, *TURN)
+    with pytest.raises(ConfigError, match="expected a number, 0 or more"):
+        library.prune(**wrong)  # type: ignore[arg-type]
+    assert len(library.list_summaries()) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -241,3 +243,18 @@ async def test_a_stream_is_no_observer_any_more_after_its_block(tmp_path: Path):
                 async for _event in events:
                     pass
         assert len(session.driver._emitter._observers) == before
+
+
+async def test_a_database_from_which_an_entry_is_lost_says_so(tmp_path: Path) -> None:
+    place = tmp_path / "sessions.db"
+    agent = Agent(Scripted(["one", "two"]), store=place)
+    await agent.run("first", session="s")
+    with contextlib.closing(sqlite3.connect(place)) as database:
+        database.execute("DELETE FROM entries WHERE seq = 2")
+        database.execute("UPDATE entries SET entry = '5' WHERE seq = 3")  # a text, not bytes
+        database.commit()
+    async with agent.session("s") as session:
+        lost, missing = session.warnings
+        assert "entry 2 cannot be decoded" in lost
+        assert "1 entry is missing" in missing
+        assert (await session.run("go on")).text == "two"

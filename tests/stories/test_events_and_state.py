@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE
 from treadle import Agent, CacheRequest, Transcript, tool
 from treadle.core.contracts.gate import Admit, RequestEstimate, Stop
 from treadle.core.contracts.hook import HookInput, HookPoint
@@ -225,7 +226,7 @@ async def test_a_call_on_which_the_reader_of_a_stream_does_not_decide_is_denied(
     pay = RecordingTool("pay", effect="irreversible")
     calls = Say(calls=[("pay", {"n": 1}), ("pay", {"n": 2})])
     agent = Agent(Scripted([calls, "ok"]), [pay], policy=AlwaysAsk())
-    async with asyncio.timeout(20), agent.stream("go") as events:
+    async with asyncio.timeout(PATIENCE), agent.stream("go") as events:
         async for _ in events:
             pass
     results = [item for item in events.result.transcript if isinstance(item, ToolResultItem)]
@@ -242,7 +243,11 @@ async def test_another_task_can_decide_later_on_a_call_of_a_stream():
     async def decide() -> None:
         assert events.approve(await asked.get())
 
-    async with asyncio.timeout(20), agent.stream("go") as events, asyncio.TaskGroup() as group:
+    async with (
+        asyncio.timeout(PATIENCE),
+        agent.stream("go") as events,
+        asyncio.TaskGroup() as group,
+    ):
         group.create_task(decide())
         async for event in events:
             if isinstance(event, ApprovalRequired):

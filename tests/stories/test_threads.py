@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.patience import PATIENCE
 from treadle import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import LoopError
@@ -32,7 +33,7 @@ def test_one_agent_runs_in_several_threads_at_once():
 
     with ThreadPoolExecutor(THREADS) as pool:
         runs = [pool.submit(run) for _ in range(THREADS)]
-        assert [run.result(timeout=30) for run in runs] == [["done"] * 20] * THREADS
+        assert [run.result(timeout=PATIENCE) for run in runs] == [["done"] * 20] * THREADS
 
 
 async def _hold(lock_holder: Federation, entered: threading.Event, leave: threading.Event) -> None:

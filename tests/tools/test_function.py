@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from treadle import Agent, tool
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.tool import ToolContext
@@ -120,7 +121,7 @@ async def test_a_session_is_written_while_many_plain_functions_block(tmp_path: P
         for _ in range(40):
             await asyncio.to_thread(started.acquire)
         journal.append(NoticeShown("written at once"))
-        await asyncio.wait_for(journal.flush(), 30)
+        await asyncio.wait_for(journal.flush(), PATIENCE)
         assert b"written at once" in (journal.session_dir / "journal.jsonl").read_bytes()
     finally:
         release.set()

@@ -1,10 +1,7 @@
 """Shared by the tests of the workspace: opening one, sandbox or not, processes that are alive."""
 
-# ruff: noqa: ASYNC110 - real files, and waiting for what other processes do
-
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import os
@@ -16,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.patience import until
 from treadle.core.contracts.workspace import CommandResult
 from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.restore import RestoreResult
@@ -75,14 +73,12 @@ def alive(mark: str) -> list[int]:
 
 async def seen(mark: str) -> None:
     """Wait until a process with this mark runs."""
-    while not alive(mark):
-        await asyncio.sleep(0.005)
+    await until(lambda: alive(mark))
 
 
 async def gone(mark: str) -> None:
     """Wait until no process with this mark runs; the test's time limit is the patience."""
-    while alive(mark):
-        await asyncio.sleep(0.005)
+    await until(lambda: not alive(mark))
 
 
 async def back_to(checkpoints: Checkpoints, tree: str) -> RestoreResult:

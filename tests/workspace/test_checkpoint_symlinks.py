@@ -9,7 +9,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,8 +36,9 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(root: Path, store: Path) -> Checkpoints:
-    return Checkpoints(root, store, max_file_bytes=1 << 20)
+def kept(root: Path, store: Path) -> Iterator[Checkpoints]:
+    with closing(Checkpoints(root, store, max_file_bytes=1 << 20)) as checkpoints:
+        yield checkpoints
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from tests.workspace.helpers import needs_bubblewrap, not_for_root, opened
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
@@ -89,8 +90,7 @@ async def test_an_unreadable_folder_opens_no_way_to_what_may_not_be_read(
             evil = f"chmod 755 {name}; cat web/conf/.env; echo x > infra/main.tf"
             assert "secret" not in (await space.run(evil)).output
             hold = await space.start(f"chmod {mode:o} {name}; touch held; sleep 60")
-            while not (folder / "held").exists():  # noqa: ASYNC110 - a real process
-                await asyncio.sleep(0.01)
+            await until(lambda: (folder / "held").exists())  # a real process
             assert "secret" not in (await space.run(evil)).output
             await hold.kill()
             (folder / name).chmod(0o755)
@@ -324,8 +324,7 @@ async def test_however_many_folders_there_are_the_rules_hold(
             await space.run("python3 many.py")
         elif where == "in the background":
             await space.start("python3 many.py; touch done; sleep 60")
-            while not (folder / "done").exists():  # noqa: ASYNC110 - a real process
-                await asyncio.sleep(0.01)
+            await until(lambda: (folder / "done").exists())  # a real process
         done = await space.run(
             "grep -r secret .; echo x > a/b/c/.npmrc; echo x > a/b/infra/m.tf; echo x > 0/99/.npmrc"
         )

@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC110 - real files and processes
 from __future__ import annotations
 
 import asyncio
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import run_into_limit, until
 from tests.workspace.helpers import BOTH, alive, marker, opened, seen
 from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import WorkspaceError
@@ -70,8 +70,7 @@ async def test_a_background_command_is_read_waited_for_and_killed(
     async with opened(folder, sandbox=sandbox) as workspace:
         running: RunningCommand = await workspace.start(f"echo up; sleep {mark}")
         await seen(mark)
-        while running.output() != "up\n":
-            await asyncio.sleep(0.005)
+        await until(lambda: running.output() == "up\n")
         assert running.pid > 0
         waiting = asyncio.ensure_future(running.wait())
         await asyncio.sleep(0)
@@ -90,8 +89,7 @@ async def test_closing_ends_what_still_runs(folder: Path) -> None:
     async with opened(folder) as workspace:
         await workspace.start(f"trap '' TERM; sleep {mark}")
         await workspace.start(f"setsid sleep {mark}")
-        while len(alive(mark)) < 2:
-            await asyncio.sleep(0.005)
+        await until(lambda: len(alive(mark)) >= 2)
         private = workspace.temp_dir.parent
     assert not alive(mark)
     assert not private.exists()
@@ -234,7 +232,10 @@ async def test_a_program_that_prints_without_end_is_read_until_its_time_is_over(
     folder: Path, sandbox: bool
 ) -> None:
     async with opened(folder, sandbox=sandbox) as workspace:
-        done = await workspace.execute(["yes"], timeout=0.3, limit=1000)
+        done = await run_into_limit(
+            lambda limit: workspace.execute(["yes"], timeout=limit, limit=1000),
+            lambda done: done.stdout,
+        )
     assert done.timed_out
     assert done.is_truncated
     assert done.stdout == b"y\n" * 500

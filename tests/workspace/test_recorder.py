@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,9 +47,11 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
+def recorded(tmp_path: Path) -> Iterator[Recorded]:
     (tmp_path / "project").mkdir()
-    return Recorded(tmp_path / "project", tmp_path / "store")
+    recorded = Recorded(tmp_path / "project", tmp_path / "store")
+    with closing(recorded.checkpoints):
+        yield recorded
 
 
 async def test_what_changes_between_two_calls_is_in_no_span(recorded: Recorded):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,9 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(root: Path, tmp_path: Path) -> Checkpoints:
-    return Checkpoints(root, tmp_path / "store")
+def kept(root: Path, tmp_path: Path) -> Iterator[Checkpoints]:
+    with closing(Checkpoints(root, tmp_path / "store")) as checkpoints:
+        yield checkpoints
 
 
 def look(root: Path) -> State:
@@ -292,6 +295,7 @@ async def test_files_without_stored_content_are_named_and_left_alone(
     for name, text in (("large", "small"), ("grows", "x" * 200), ("log", "2"), ("new", "x" * 200)):
         (root / name).write_text(text)
     plan = await small.plan([Span(before, (await small.take()).tree)])
+    small.close()
     assert (plan.changes, [one.path for one in plan.skipped]) == ((), ["grows", "large", "new"])
 
 

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from treadle.core.errors import WorkspaceError
 from treadle.workspace.worktrees import worktrees
 from treadle.workspace.worktrees.worktree_end import describe_end
 from treadle.workspace.worktrees.worktree_files import RECORD_FILE
+from treadle.workspace.worktrees.worktree_git import Repository
 from treadle.workspace.worktrees.worktrees import Worktrees
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -487,3 +489,29 @@ async def test_line_ends_that_git_converts_are_no_changes(repository: Path):
     (one.root / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     assert (await one.finish(merge=True)).status == "merged"
     assert (repository / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+
+
+async def test_a_worktree_that_another_program_is_making_is_no_leftover(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The checkout of a large repository takes seconds, in which there is no record of it."""
+    run, made, proceed = Repository.run, asyncio.Event(), asyncio.Event()
+
+    async def run_slowly(self: Repository, *arguments: str, **options: Any) -> str:
+        output = await run(self, *arguments, **options)
+        if arguments[:2] == ("worktree", "add"):
+            made.set()
+            await proceed.wait()
+        return output
+
+    monkeypatch.setattr(Repository, "run", run_slowly)
+    opening = asyncio.create_task(open_all(repository).open("one"))
+    await made.wait()
+    ending = asyncio.create_task(open_all(repository).aclose())  # a session of another program
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(ending), 0.2)
+    proceed.set()
+    worktree = await opening
+    await ending
+    assert (worktree.root / "a.txt").read_text() == "one\n"
+    await worktree.finish(merge=False)

@@ -21,6 +21,7 @@ import msgspec
 from treadle.agents.run import DecideApprovals
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
+from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.events import Event, InputAccepted, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
@@ -137,6 +138,19 @@ class KeptChild(msgspec.Struct, frozen=True):
     children: ChildAgents
 
 
+class ChildStore(WrappedStore):
+    """The store of a child, which writes after that of its parent: what the child has spent is in
+    the parent's log before the child has an effect."""
+
+    def __init__(self, store: Store, parent: Store) -> None:
+        super().__init__(store)
+        self._parent = parent
+
+    async def flush(self) -> None:
+        await self._parent.flush()
+        await super().flush()
+
+
 class ChildAgents:
     """Those of one session, by the id of the call that started them. `location` is where they are
     stored; None: they are not. Those of `origins`, the sessions that this one was forked from, each
@@ -174,6 +188,8 @@ class ChildAgents:
 
         child_id = make_child_session_id(session_id, call_id)
         store = (await open_store(self._location, child_id, self._parent)).store
+        if self._parent is not None:
+            store = ChildStore(store, self._parent)
         try:
             for origin, location in self._origins if is_known and store.is_empty else ():
                 assert is_known is not None, "there is no other way in"

@@ -143,12 +143,11 @@ class Run:
         else:
             self.driver.offer(prompt, self._options.metadata)
 
-    def configure(self) -> None:
+    def configure(self, *, continues: bool = False) -> None:
         """Let the turns answer with the output type."""
         driver, output = self.driver, self.output
-        driver.configure_turns(
-            NO_CHANGES if output is None else output.make_settings(driver.options)
-        )
+        settings = NO_CHANGES if output is None else output.make_settings(driver.options)
+        driver.configure_turns(msgspec.structs.replace(settings, continues=continues))
 
     async def finish(self) -> Result[Any]:
         """The result. Raises the error of a turn that failed, and OutputMissing if the run stopped
@@ -182,6 +181,7 @@ class Run:
                 return RunAnswer(turn, text, output.parse(text))
             except Mismatch as mismatch:
                 question = output.ask_again(str(mismatch), text)
+            self.configure(continues=True)
             self.driver.offer(question, self._options.metadata)
 
     def end(self) -> None:

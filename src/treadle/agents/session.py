@@ -356,7 +356,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
 
     def _find_turn(self, turns: int) -> str:
         """The id of the turn that is so many turns back."""
-        starts = self._open_driver.state.turn_starts
+        starts = [one for one in self._open_driver.state.turn_starts if not one.continues]
         if turns not in range(1, len(starts) + 1):
             count = plural(len(starts), "turn")
             raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")

@@ -5,6 +5,7 @@ definitions.
     read_json(file, within=folder)           its value, and its text
     read_prefix(file, max_bytes, within=...) its first bytes
     read_settings_file(file, within)         the object in a JSON file, and its text
+    update_settings_file(file, change, within)   the one way in which such a file is changed
 
 The author of a project controls these files, and a command may swap one during the read. A named
 pipe must not block, a device or an endless file must not fill the memory, a symlink must not leave
@@ -17,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,27 @@ def read_settings_file(file: Path, within: Path | None = None) -> tuple[dict[str
     if not isinstance(settings, dict):
         raise ConfigError(f"{file}:1: settings must be an object")
     return settings, text
+
+
+def update_settings_file(
+    file: Path,
+    change: Callable[[dict[str, Any]], bool],
+    within: Path | None = None,
+    new_mode: int = 0o600,
+) -> None:
+    """Change the settings of the file, if `change` returns that it did, while no other program does
+    so. The rest of it stays, and so does a symlink of the user (`within` None)."""
+    import json
+
+    from treadle.lib.files.private_files import locked_update
+
+    def update() -> bytes | None:
+        settings, _ = read_settings_file(file, within)
+        if not change(settings):
+            return None
+        return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
+
+    locked_update(file if within is not None else file.resolve(), update, new_mode)
 
 
 def find_line(text: str, value: str) -> int:

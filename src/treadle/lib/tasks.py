@@ -1,6 +1,7 @@
 """Tasks of asyncio: end them for certain, run the code of others in one, give many a time limit.
 
     cancel_all        cancel tasks and wait until they are gone
+    supervise         keep a task running for the life of a program
     await_contained   await code of others, so that a cancellation is not lost in it
     Deadlines         one timer of the event loop for many futures
 
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+RESTART_SECONDS = 1.0
 STOP_GRACE_SECONDS = 1.0  # for the code of others, after its cancellation
 _abandoned: set[asyncio.Task[Any]] = set()  # asyncio itself has only weak references
 
@@ -51,6 +53,21 @@ async def wait_cancelled(tasks: list[asyncio.Task[Any]], grace: float = 5.0) -> 
             task.cancel()
     if cancelled:
         raise asyncio.CancelledError
+
+
+async def supervise(
+    run: Callable[[], Awaitable[None]],
+    on_error: Callable[[Exception], None],
+    delay: float = RESTART_SECONDS,
+) -> None:
+    """Run what should never end, for the life of a program: an error is told, and it is started
+    again after a moment."""
+    while True:
+        try:
+            await run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others need this task
+            on_error(error)
+        await asyncio.sleep(delay)
 
 
 def mark_done(done: asyncio.Future[None]) -> None:

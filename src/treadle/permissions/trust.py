@@ -7,7 +7,8 @@ approved by the hash of its definition, so a changed one needs a new approval.
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from treadle.core.contracts.approval_store import ApprovalState
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.files.file_view import is_inside
-from treadle.lib.files.private_files import write_private_file
+from treadle.lib.files.flock import hold_lock
+from treadle.lib.files.private_files import locked_update, make_private_folder
 from treadle.permissions.ruleset.rules import Rule, RuleSet
 
 # The permissions of a project that apply without trust: those that only restrict the agent.
@@ -48,9 +50,12 @@ class TrustStore:
         """Trust a folder."""
         real = os.path.realpath(folder)
         if real not in self._data.folders or real in self._data.declined:
-            self._data.folders = [*(f for f in self._data.folders if f != real), real]
-            self._data.declined = [f for f in self._data.declined if f != real]
-            self._save()
+
+            def trust(data: _TrustFile) -> None:
+                _forget(data, real)
+                data.folders.append(real)
+
+            self._change(trust)
 
     def is_declined(self, folder: str | Path) -> bool:
         """Whether the user declined trust for this folder or a parent of it."""
@@ -58,18 +63,18 @@ class TrustStore:
 
     def decline(self, folder: str | Path) -> None:
         """Decline trust, so that the user is not asked again."""
-        self.distrust(folder)
-        self._data.declined.append(os.path.realpath(folder))
-        self._save()
+        real = os.path.realpath(folder)
+
+        def decline(data: _TrustFile) -> None:
+            _forget(data, real, with_approvals=True)
+            data.declined.append(real)
+
+        self._change(decline)
 
     def distrust(self, folder: str | Path) -> None:
         """Forget the decision about a folder, and the approvals in it."""
         real = os.path.realpath(folder)
-        self._data.folders = [f for f in self._data.folders if f != real]
-        self._data.declined = [f for f in self._data.declined if f != real]
-        approvals = self._data.approvals.items()
-        self._data.approvals = {k: v for k, v in approvals if k.partition("\n")[0] != real}
-        self._save()
+        self._change(lambda data: _forget(data, real, with_approvals=True))
 
     def get_approval_state(
         self, folder: str | Path, kind: str, name: str, definition: Mapping[str, Any]
@@ -84,8 +89,8 @@ class TrustStore:
         self, folder: str | Path, kind: str, name: str, definition: Mapping[str, Any]
     ) -> None:
         """Approve it with its present definition."""
-        self._data.approvals[_make_approval_key(folder, kind, name)] = hash_definition(definition)
-        self._save()
+        approved = {_make_approval_key(folder, kind, name): hash_definition(definition)}
+        self._change(lambda data: data.approvals.update(approved))
 
     def has_accepted_rules(self, folder: str | Path, rules: RuleSet) -> bool:
         """Whether the user accepted the present allow rules of a trusted folder."""
@@ -104,9 +109,23 @@ class TrustStore:
         """Accept an allow rule that the user chose in an approval."""
         self.approve(folder, "rule", text, {"allow": text})
 
-    def _save(self) -> None:
-        content = msgspec.json.format(msgspec.json.encode(self._data), indent=2)
-        write_private_file(self.file, content + b"\n")
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Around several changes that belong together: other programs wait with theirs."""
+        make_private_folder(self.file.parent)
+        with hold_lock(self.file.with_name(".trust.lock")):
+            self._data = _read_trust_file(self.file)
+            yield
+
+    def _change(self, change: Callable[[_TrustFile], object]) -> None:
+        """Change what is in the file now: another program may have written it."""
+
+        def update() -> bytes:
+            self._data = _read_trust_file(self.file)
+            change(self._data)
+            return msgspec.json.format(msgspec.json.encode(self._data), indent=2) + b"\n"
+
+        locked_update(self.file, update)
 
 
 class TemporaryTrust(TrustStore):
@@ -117,8 +136,12 @@ class TemporaryTrust(TrustStore):
         if folder is not None:
             self.trust(folder)
 
-    def _save(self) -> None:
-        return
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        yield
+
+    def _change(self, change: Callable[[_TrustFile], object]) -> None:
+        change(self._data)
 
 
 def hash_definition(definition: Mapping[str, Any]) -> str:
@@ -174,6 +197,16 @@ def _define_allow_rules(rules: RuleSet) -> dict[str, Any]:
 
 def _make_approval_key(folder: str | Path, kind: str, name: str) -> str:
     return "\n".join((os.path.realpath(folder), kind, name))
+
+
+def _forget(data: _TrustFile, folder: str, *, with_approvals: bool = False) -> None:
+    """Remove the decision about a folder."""
+    data.folders = [one for one in data.folders if one != folder]
+    data.declined = [one for one in data.declined if one != folder]
+    if with_approvals:
+        of_folder = f"{folder}\n"
+        kept = {key: v for key, v in data.approvals.items() if not key.startswith(of_folder)}
+        data.approvals = kept
 
 
 def _read_trust_file(file: Path) -> _TrustFile:

@@ -88,7 +88,7 @@ def read_file_history(session_dir: Path) -> FileHistory:
     seq = 0
     for record, entry in read_records(session_dir, kinds=("turn", "checkpoint")):
         match entry:
-            case TurnBegan():
+            case TurnBegan(continues=False):
                 seq = record.seq
             case Checkpoint(restore=None):
                 _add_checkpoint(spans, seq, entry)
@@ -119,7 +119,7 @@ def list_file_states(session_dir: Path) -> list[FileState]:
     seq = 0
     for record, entry in read_records(session_dir):
         match entry:
-            case TurnBegan():
+            case TurnBegan(continues=False):
                 seq = record.seq
             case Checkpoint(restore=None):
                 is_first = not states or states[-1].seq != seq

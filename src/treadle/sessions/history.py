@@ -49,11 +49,14 @@ class TurnInfo(msgspec.Struct, frozen=True):
 def list_turns(session_dir: Path) -> list[TurnInfo]:
     """The turns that are still in the view, oldest first."""
     turns: list[TurnInfo] = []
+    corrections: set[str] = set()
     kinds = ("turn", "rewind", "checkpoint", "item")
     for record, entry in read_records(session_dir, kinds=kinds):
         match entry:
-            case TurnBegan(turn_id=turn_id):
+            case TurnBegan(turn_id=turn_id, continues=False):
                 turns.append(TurnInfo(turn_id, len(turns) + 1, record.seq, record.time))
+            case TurnBegan(turn_id=turn_id):
+                corrections.add(turn_id)
             case Rewound(turn_id=turn_id):
                 for position, turn in enumerate(turns):
                     if turn.turn_id == turn_id:
@@ -62,7 +65,7 @@ def list_turns(session_dir: Path) -> list[TurnInfo]:
             case ItemAdded(item=UserItem() as item) if turns and not turns[-1].text:
                 turns[-1] = msgspec.structs.replace(turns[-1], text=item.first_text)
             case Checkpoint(turn_id=turn_id, tree=tree) if turns:
-                if turns[-1].turn_id == turn_id:
+                if turns[-1].turn_id == turn_id or turn_id in corrections:
                     side = "after" if turns[-1].checkpoint_before else "before"
                     turns[-1] = msgspec.structs.replace(turns[-1], **{f"checkpoint_{side}": tree})
             case _:

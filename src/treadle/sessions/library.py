@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.core.argument_checks import check, number
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
 from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.text.text import plural
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 DEFAULT_PRUNE_DAYS = 90
 DEFAULT_PRUNE_BYTES = 10 << 30
 ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")  # of the id of a session
+
+
+_NOT_NEGATIVE = number("a number, 0 or more", lambda value: value >= 0)
 
 
 class PruneResult(msgspec.Struct, frozen=True):
@@ -209,7 +213,7 @@ class Library:
         self,
         *,
         days: float = DEFAULT_PRUNE_DAYS,
-        max_bytes: int = DEFAULT_PRUNE_BYTES,
+        max_bytes: float = DEFAULT_PRUNE_BYTES,
         dry_run: bool = False,
         now: float | None = None,
     ) -> PruneResult:
@@ -217,6 +221,8 @@ class Library:
 
         Sessions that are open, suspended or have forks are kept.
         """
+        check("days", days, _NOT_NEGATIVE)
+        check("max_bytes", max_bytes, _NOT_NEGATIVE)
         oldest_kept = (time.time() if now is None else now) - days * 86_400
         summaries = self.list_summaries()
         sizes = {summary.key: folder_size(self.root / summary.key) for summary in summaries}

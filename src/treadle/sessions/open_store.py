@@ -161,7 +161,9 @@ def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[E
     """The entries before the turn with this id; all of them without one."""
     if turn_id is None:
         return entries
-    places = [n for n, one in enumerate(entries) if isinstance(one, TurnBegan)]
+    places = [
+        n for n, one in enumerate(entries) if isinstance(one, TurnBegan) and not one.continues
+    ]
     return entries[: max(n for n in places if entries[n].turn_id == turn_id)]  # type: ignore[union-attr]
 
 

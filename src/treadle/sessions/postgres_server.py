@@ -1,7 +1,7 @@
 """A PostgreSQL database as the sessions of one event loop share it: pool, tables and leases.
 
 An open session is leased to its process, and one task renews all leases of the loop. A lease that
-nobody renews is over, at once if its process ended on this machine. The fence of a store keeps out
+is not renewed is over, at once if its process ended on this machine. The fence of a store keeps out
 a process that lost its lease without knowing. Used by open_store.py. Needs the extra `fleet`.
 """
 

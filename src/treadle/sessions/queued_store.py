@@ -19,6 +19,7 @@ from treadle.core.errors import SessionBusy, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries, encode_entry
 from treadle.lib.shielded import complete
+from treadle.lib.text.text import plural
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.records import WriterOpened, warn_of_losses
 
@@ -86,9 +87,13 @@ class QueuedStore(ABC):
 
     async def load(self) -> Sequence[Entry]:
         """The entries; `warnings` and `is_damaged` say what is wrong with them."""
-        found = decode_entries(await self._read_bodies())
-        self.warnings = tuple(warn_of_losses(found.problems, found.unknown_kinds))
-        self.is_damaged, self.unknown_kinds = bool(found.problems), found.unknown_kinds
+        written, bodies = self._durable_seq, await self._read_bodies()
+        found, missing = decode_entries(bodies), written - len(bodies)
+        problems = list(found.problems)
+        if missing > 0:
+            problems.append(f"{plural(missing, 'entry is', 'entries are')} missing")
+        self.warnings = tuple(warn_of_losses(problems, found.unknown_kinds))
+        self.is_damaged, self.unknown_kinds = bool(problems), found.unknown_kinds
         return found.entries
 
     async def flush(self) -> None:

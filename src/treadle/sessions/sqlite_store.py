@@ -12,6 +12,7 @@ import fcntl
 import os
 import sqlite3
 import struct
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -115,7 +116,7 @@ class SqliteStore(QueuedStore):
             raise fence.make_error(self._session_id)
 
     def _read(self) -> list[bytes]:
-        query = "SELECT entry FROM entries WHERE session = ? ORDER BY seq"
+        query = "SELECT CAST(entry AS BLOB) FROM entries WHERE session = ? ORDER BY seq"
         with self._thread_lock:
             return [row[0] for row in self._database.execute(query, (self._number,))]
 
@@ -151,7 +152,8 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
     database = open_database(path)
     try:
         query = (
-            "SELECT entry FROM entries JOIN sessions ON session = number WHERE id = ? ORDER BY seq"
+            "SELECT CAST(entry AS BLOB) FROM entries JOIN sessions ON session = number"
+            " WHERE id = ? ORDER BY seq"
         )
         bodies = [row[0] for row in database.execute(query, (session_id,))]
     finally:
@@ -168,9 +170,11 @@ def open_database(path: Path) -> sqlite3.Connection:
             raise SessionTooNew(f"{path} has format {found}; this version reads format {known}")
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk
         if version < FORMAT_VERSION:
-            database.executescript(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            # In one transaction: another program may do the same, and this one may be killed.
+            version_set = f"PRAGMA user_version = {FORMAT_VERSION};"
+            database.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}{version_set}COMMIT;")
     except BaseException:
         database.close()
         raise
@@ -179,10 +183,15 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 def _lock_session(path: Path, number: int, session_id: str) -> int:
     """The lock of one session, as a descriptor to close."""
-    lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    one_byte = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
-    try:
-        fcntl.fcntl(lock, fcntl.F_OFD_SETLK, one_byte)  # also between two runs of one process
+    is_linux = sys.platform == "linux"  # elsewhere each session has a file of its own
+    name = f"{path}-lock" if is_linux else f"{path}-lock-{number}"
+    lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:  # also between two runs of one process
+        if is_linux:
+            one_byte = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, one_byte)
+        else:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         holder = _read_holder(lock, number)
         os.close(lock)

@@ -167,7 +167,8 @@ class _SummaryBuilder:
                 self._title = _make_title(raw, session_dir)
             return
         if kind == b"turn":
-            self._turns, self._state, self._suspended = self._turns + 1, "open", None
+            self._turns += b'"continues":true' not in raw
+            self._state, self._suspended = "open", None
             return
         try:
             entry = decode_entry(raw)

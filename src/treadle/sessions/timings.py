@@ -144,11 +144,14 @@ def read_timings(session_dir: Path) -> list[Timing]:
 
 def _read_own_timings(session_dir: Path) -> list[Timing]:
     try:
-        lines = (session_dir / FILE_NAME).read_bytes().splitlines()
+        return _decode_lines((session_dir / FILE_NAME).read_bytes())
     except OSError:
         return []
+
+
+def _decode_lines(data: bytes) -> list[Timing]:
     timings: list[Timing] = []
-    for line in lines:
+    for line in data.splitlines():
         try:
             timings.append(_decode(line))
         except msgspec.DecodeError:
@@ -160,6 +163,33 @@ def read_call_seconds(session_dir: Path) -> dict[str, float]:
     """How long each call took, by its id."""
     timings = (one for one in read_timings(session_dir) if isinstance(one, CallTiming))
     return {one.call_id: one.end - one.start for one in timings if one.end}
+
+
+class TimingFollower:
+    """How long each call took, by its id, of a session that another program writes."""
+
+    def __init__(self, session_dir: Path) -> None:
+        self._session_dir = session_dir
+        self._end = -1
+        self.seconds: dict[str, float] = {}
+
+    def read_new(self) -> None:
+        """Take over what was added since the last time."""
+        file = self._session_dir / FILE_NAME
+        if self._end < 0:
+            self._end = file.stat().st_size if file.exists() else 0
+            self.seconds.update(read_call_seconds(self._session_dir))
+            return
+        if not file.exists():
+            return
+        with file.open("rb") as opened:
+            opened.seek(self._end)
+            data = opened.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._end += len(complete)
+        for one in _decode_lines(complete):
+            if isinstance(one, CallTiming) and one.end:
+                self.seconds[one.call_id] = one.end - one.start
 
 
 _decode = msgspec.json.Decoder(Timing).decode

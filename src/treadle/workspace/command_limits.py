@@ -18,6 +18,9 @@ from typing import Protocol
 
 import msgspec
 
+from treadle.workspace.supervisor.process_tree import run_ps
+from treadle.workspace.supervisor.syscalls import IS_LINUX
+
 DEFAULT_MAX_PROCESSES = 4096
 """Enough for a parallel build, too few for a fork bomb."""
 
@@ -72,7 +75,9 @@ def get_thread_limit(max_processes: int) -> int:
 
 
 def count_user_threads(uid: int) -> int:
-    """The number of the user's threads: RLIMIT_NPROC counts them all."""
+    """The number of the user's threads, or processes: RLIMIT_NPROC counts them all."""
+    if not IS_LINUX:
+        return sum(1 for row in run_ps() if row[3] == uid)
     total = 0
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -69,13 +69,18 @@ def _describe_exit(ended: ProcessExit, timeout: float | None, max_memory: int) -
         yield f"processes that it left running were ended ({', '.join(ended.leftovers[:5])})"
 
 
+SANDBOX_FAILURES = {"bwrap": 1, "sandbox-exec": 71}  # the exit codes of a sandbox itself
+
+
 def raise_if_not_started(ended: ProcessExit, output: bytes) -> None:
-    """Raise an error if bubblewrap failed before the command ran. Only its output tells that."""
-    if output.startswith(b"bwrap: ") and ended.exit_code == 1 and not ended.cwd:
-        problem = decode_output(output)[:300].strip().removeprefix("bwrap: ")
-        if problem.startswith("execvp "):
-            raise WorkspaceError(f"cannot run {problem.removeprefix('execvp ')}")
-        raise WorkspaceError(f"the sandbox failed: {problem}")
+    """Raise an error if the sandbox failed before the command ran. Only its output tells that."""
+    name, _, problem = decode_output(output)[:300].strip().partition(": ")
+    if ended.exit_code is None or SANDBOX_FAILURES.get(name) != ended.exit_code or ended.cwd:
+        return
+    step, _, program = problem.partition(" ")
+    if step in ("execvp", "execvp()"):
+        raise WorkspaceError(f"cannot run {program.removeprefix('of ')}")
+    raise WorkspaceError(f"the sandbox failed: {problem}")
 
 
 class OutputReport:

@@ -22,7 +22,7 @@ def copy_attributes(source: int, target: int) -> None:
             # Only root can give a file away; the group can stay if the user belongs to it.
             with suppress(PermissionError):
                 os.fchown(target, -1, before.st_gid)
-    with suppress(OSError):  # a file system without attributes
+    with suppress(OSError, AttributeError):  # a file system, or a Python, without attributes
         for name in os.listxattr(source):
             with suppress(OSError):  # some are reserved for the system
                 os.setxattr(target, name, os.getxattr(source, name))

@@ -20,7 +20,7 @@ from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import WorkspaceError, WorkspaceErrorKind
 from treadle.core.untrusted_files import FILE_TYPE_NAMES
 from treadle.workspace.file_attributes import copy_attributes, has_other_names, overwrite
-from treadle.workspace.supervisor.syscalls import libc, write_all
+from treadle.workspace.supervisor.syscalls import O_PATH, call_linux, write_all
 from treadle.workspace.temp_files import TempFiles
 
 SYS_OPENAT2 = 437
@@ -42,7 +42,7 @@ def open_beneath(root: int, path: str, flags: int, *, follow_symlinks: bool = Tr
     name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
     number = 0
     for _ in range(8):
-        fd = int(libc.syscall(SYS_OPENAT2, root, name, ctypes.byref(how), size))
+        fd = call_linux(SYS_OPENAT2, root, name, ctypes.byref(how), size)
         number = ctypes.get_errno()
         if fd >= 0:
             return fd
@@ -55,12 +55,12 @@ def open_beneath(root: int, path: str, flags: int, *, follow_symlinks: bool = Tr
 
 def _open_step_by_step(root: int, path: str, flags: int) -> int:
     """Without openat2: open each part by itself, and follow no symlink at all."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+    parts = [part for part in path.split("/") if part not in ("", ".")] or ["."]
     if ".." in parts:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     fd = os.dup(root)
     for number, part in enumerate(parts, start=1):
-        step = flags if number == len(parts) else os.O_PATH
+        step = flags if number == len(parts) else O_PATH
         try:
             inner = os.open(part, step | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         except OSError as error:
@@ -185,7 +185,7 @@ def _read_existing(folder: int, name: str, path: Path) -> FileContent | None:
         return None
     try:
         content = _read_content(fd, path, 0)
-        if not content.mode & 0o222 or not os.access(f"/proc/self/fd/{fd}", os.W_OK):
+        if not content.mode & 0o222 or not os.access(name, os.W_OK, dir_fd=folder):
             raise WorkspaceError(f"{path} is read-only; change its mode first to edit it")
         return content
     finally:
@@ -240,7 +240,7 @@ def _overwrite_linked(folder: int, name: str, data: bytes, mode: int | None) -> 
 
 @contextmanager
 def _open_folder(root: Path, beneath: str = "") -> Iterator[int]:
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    top = os.open(root, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with _open_subfolder(top, beneath) as folder:
             yield folder

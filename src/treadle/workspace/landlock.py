@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 
-from treadle.workspace.supervisor.syscalls import libc, raise_on_error
+from treadle.workspace.supervisor.syscalls import O_PATH, call_linux, raise_on_error
 
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_ADD_RULE = 444, 445
 CREATE_RULESET_VERSION = 1
@@ -51,8 +51,8 @@ class PathBeneath(ctypes.Structure):
 def version() -> int:
     """The kernel's version of Landlock; 0 if there is none."""
     number = SYS_LANDLOCK_CREATE_RULESET
-    result = libc.syscall(number, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
-    return max(0, int(result))
+    result = call_linux(number, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
+    return max(0, result)
 
 
 def make_scope_ruleset() -> int | None:
@@ -96,19 +96,19 @@ def make_read_only_ruleset(readable: Iterable[str], runnable: Iterable[str]) -> 
 def _create_ruleset(attributes: RulesetAttributes) -> int:
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
     number = SYS_LANDLOCK_CREATE_RULESET
-    return raise_on_error(libc.syscall(number, ctypes.byref(attributes), size, 0))
+    return raise_on_error(call_linux(number, ctypes.byref(attributes), size, 0))
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(path, O_PATH | os.O_CLOEXEC)
     except OSError:
         return  # a missing path needs no rule
     try:
         is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
         allowed = access if is_folder else access & (EXECUTE | READ_FILE)
         rule = ctypes.byref(PathBeneath(allowed, fd))
-        raise_on_error(libc.syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
+        raise_on_error(call_linux(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
     finally:
         os.close(fd)
 

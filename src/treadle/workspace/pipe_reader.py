@@ -7,8 +7,9 @@ user or the model sees, is read by the supervisor. Used by `local.py`.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
+
+from treadle.workspace.supervisor.syscalls import enlarge_pipe
 
 PIPE_BYTES = 1 << 20
 READ_PAUSE = 0.005
@@ -29,10 +30,7 @@ class PipeReader:
         self._pause: asyncio.TimerHandle | None = None
         self._read_fd, self.write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
-        try:
-            self._capacity = fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        except OSError:  # past the user's pipe quota: a smaller pipe works too
-            self._capacity = fcntl.fcntl(self._read_fd, fcntl.F_GETPIPE_SZ)
+        self._capacity = enlarge_pipe(self._read_fd, PIPE_BYTES)
         self._resume_reading()
 
     def close_write_end(self) -> None:

@@ -10,7 +10,6 @@ import array
 import asyncio
 import contextlib
 import errno
-import marshal
 import os
 import resource
 import signal
@@ -25,7 +24,12 @@ import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.output import ProcessExit, decode_exit
-from treadle.workspace.supervisor.syscalls import PACKET_BYTES, encode_packets, open_memory_file
+from treadle.workspace.supervisor.syscalls import (
+    IS_LINUX,
+    encode_message,
+    open_memory_file,
+    take_messages,
+)
 
 # The fork server imports from this folder only: importing the treadle package would take longer.
 _CODE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); "
@@ -34,6 +38,7 @@ FORK_SERVER = (sys.executable, "-I", "-S", "-c", _CODE)
 HEAD_BYTES = TAIL_BYTES = 16_000
 """Of a long output this much of both ends is shown; the whole is in its output file."""
 
+RECEIVE_BYTES = 1 << 16
 RESERVED_FDS = 40
 """Descriptors from `trailer_fd` on: three with a meaning, and those that a call passes."""
 
@@ -54,6 +59,7 @@ def exit_trap() -> str:
     return f"trap '{{ {report}; }} 2>/dev/null >&{trailer_fd()} || :' EXIT\n"
 
 
+EXIT_INTERVAL = 0.01
 SUPERVISOR_TIMEOUT = 1.0
 """Seconds that a supervisor may be late; then it is woken or killed."""
 
@@ -119,7 +125,7 @@ class Process:
         self._control, self._command = control, command
         self._on_output, self._wake = on_output, wake
         self._loop = asyncio.get_running_loop()
-        self._partial = b""
+        self._received = bytearray()
         self._watchdog: asyncio.TimerHandle | None = None
         self._was_woken = False
         self.pid = self._supervisor = 0
@@ -129,8 +135,7 @@ class Process:
         self._set_watchdog(SUPERVISOR_TIMEOUT)
 
     async def send_request(self, request: dict[str, object]) -> None:
-        for packet in encode_packets(request):
-            await self._loop.sock_sendall(self._control, packet)
+        await self._loop.sock_sendall(self._control, encode_message(request))
 
     async def wait(self) -> ProcessExit:
         """How it ended. Cancelling the wait does not end the command."""
@@ -168,7 +173,7 @@ class Process:
         if self.exited.done():
             return
         with contextlib.suppress(OSError):  # it is just ending: the reader notices
-            self._control.send(b"\1" + marshal.dumps((name,)))
+            self._control.send(encode_message((name,)))
         if self._watchdog is None or self._watchdog.when() > self._loop.time() + within:
             self._set_watchdog(within)
 
@@ -187,21 +192,20 @@ class Process:
     def _on_readable(self) -> None:
         while self._control.fileno() >= 0:
             try:
-                packet = self._control.recv(PACKET_BYTES + 1)
+                data = self._control.recv(RECEIVE_BYTES)
             except BlockingIOError:
                 return
             except OSError:
-                packet = b""
-            if not packet:
+                data = b""
+            if not data:
                 unknown = "it is not known how the command ended"
                 self.fail(WorkspaceError(f"the supervisor of the command was killed; {unknown}"))
                 return
-            self._partial += packet[1:]
-            if packet[0]:
-                message, self._partial = marshal.loads(self._partial), b""
+            self._received += data
+            for message in take_messages(self._received):
                 self._handle_message(message)
 
-    def _handle_message(self, message: tuple[object, ...]) -> None:
+    def _handle_message(self, message: object) -> None:
         match message:
             case ("output", int(total), bytes(fresh)):
                 if self._on_output is not None:
@@ -248,7 +252,7 @@ class ForkServerClient:
         if self._program is not None and self._program.poll() is None:
             return
         self._disconnect()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
         try:
             self._program = subprocess.Popen(
                 [*FORK_SERVER, self._cgroup(), self._max_pids],
@@ -269,7 +273,7 @@ class ForkServerClient:
 
     async def start(self, command: CommandSpec, on_output: OnOutput | None = None) -> Process:
         """Start a command; WorkspaceError if that fails. On cancellation nothing stays running."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
         ours.setblocking(False)
         process = Process(ours, command, on_output, self._wake)
         try:
@@ -356,22 +360,29 @@ def _wake_stopped(program: subprocess.Popen[bytes], supervisor: int, again: bool
 
 async def _wait_exit(program: subprocess.Popen[bytes]) -> None:
     """Wait for the fork server without a thread; it exits when its socket is closed."""
-    if program.poll() is not None:
-        return
+    again = False
+    while program.poll() is None:
+        _wake_stopped(program, 0, again)
+        await _wait_signal(program)
+        again = True
+
+
+async def _wait_signal(program: subprocess.Popen[bytes]) -> None:
+    """Until it has ended, at most SUPERVISOR_TIMEOUT."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
+    if not IS_LINUX:  # no descriptor stands for a process
+        deadline = loop.time() + SUPERVISOR_TIMEOUT
+        while program.poll() is None and loop.time() < deadline:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(EXIT_INTERVAL)
+        return
     fd = os.pidfd_open(program.pid)
     loop.add_reader(fd, over.set)
     try:
-        again = False
-        while not over.is_set():
-            _wake_stopped(program, 0, again)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), SUPERVISOR_TIMEOUT)
-            again = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), SUPERVISOR_TIMEOUT)
     finally:
         loop.remove_reader(fd)
         os.close(fd)
-        program.poll()
 
 
 def _encode_request(command: CommandSpec, progress: bool) -> dict[str, object]:

@@ -4,18 +4,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from acp import schema
 from pydantic import BaseModel
 
 from tests.apps.acp.editor import call, connect
 from tests.node_programs import ROOT
+from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.prompt_content import read_prompt
 from treadle.apps.acp.tool_calls import make_output, make_title, parse_diff
+from treadle.apps.acp.transport import LineTransport, PipeWriter
+from treadle.apps.acp.updates import SessionUpdates
+from treadle.core.transcript import Usage
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 REQUESTS: dict[str, type[BaseModel]] = {
@@ -79,6 +86,7 @@ async def test_every_message_is_read_by_the_schema_and_is_the_same_again():
         "agent_message_chunk",
         "agent_thought_chunk",
         "available_commands_update",
+        "config_option_update",
         "current_mode_update",
         "plan",
         "tool_call",
@@ -195,3 +203,33 @@ def test_the_title_of_a_call_is_one_line():
     assert make_title("bash", {"command": "a\n  b"}) == "`a b`"
     assert make_title("read", {"file_path": "a.txt"}) == "read: a.txt"
     assert make_title("mcp__x__y", None) == "mcp__x__y"
+
+
+async def test_updates_for_an_editor_that_does_not_read_are_joined_and_the_last_one_arrives():
+    """Two commands print at once: their updates alternate, and each has the output so far."""
+    may_send, sent = asyncio.Event(), list[Any]()
+
+    async def send(update: Any) -> None:
+        await may_send.wait()
+        sent.append(update)
+
+    outbox = Outbox(send)
+    updates = SessionUpdates(outbox, "/", lambda: Usage(), lambda: 1)
+    for number in range(400):
+        updates._add_output(f"call-{number % 2}", f"{number}\n")
+        updates._show_usage(Usage(input=number))
+    may_send.set()
+    await outbox.flush()
+    assert len(sent) <= 6
+    last = {one.tool_call_id: str(one.content) for one in sent if hasattr(one, "tool_call_id")}
+    assert "399" in last["call-1"]
+    assert "398" in last["call-0"]
+
+
+async def test_a_name_that_is_not_utf8_is_json_for_every_parser():
+    read_fd, write_fd = os.pipe()
+    transport = LineTransport(asyncio.StreamReader(), PipeWriter(write_fd, None))
+    await transport.send({"jsonrpc": "2.0", "method": "x", "params": {"name": "bad-\udcff \u00e9"}})
+    os.close(write_fd)
+    with os.fdopen(read_fd, "rb") as pipe:
+        assert msgspec.json.decode(pipe.read())["params"]["name"] == "bad-? \u00e9"

@@ -26,6 +26,7 @@ from acp.schema import (
 from tests.apps.acp.editor import Editor, call, connect, say
 from tests.apps.program import run
 from tests.apps.tui.harness import scripted, use
+from tests.patience import until
 from tests.tools.mcp.helpers import RAW, raw
 from treadle.apps.acp.agent import define_servers
 from treadle.apps.acp.session import EditorSession
@@ -349,7 +350,24 @@ async def test_a_plan_is_accepted_into_a_mode_that_the_editor_shows():
         assert "1. Do it" in str(question.content)
         assert len(options) == 5
         assert editor.of_kind("current_mode_update")[-1].current_mode_id == "accept-edits"
+        options = editor.of_kind("config_option_update")[-1].config_options  # the other form
+        assert {one.id: one.current_value for one in options}["mode"] == "accept-edits"
         assert "The user accepted the plan." in server.requests[-1].body.decode()
+
+
+async def test_a_load_that_fails_keeps_the_session_and_a_deleted_one_is_gone():
+    async with ProviderServer([DONE, DONE]) as server, connect(server) as on:
+        session = await on.new()
+        assert (await on.prompt(session, "Hello")).stop_reason == "end_turn"
+        with pytest.raises(RequestError, match="not a folder"):
+            await on.agent.load_session(cwd="/does/not/exist", session_id=session, mcp_servers=[])
+        assert (await on.prompt(session, "Again")).stop_reason == "end_turn"
+        assert (await on.prompt(session, "/undo")).stop_reason == "end_turn"
+        assert "nothing to undo" in on.editor.text
+        deleting = {"sessionId": session}
+        await on.agent._conn.send_request("session/delete", deleting)
+        await on.agent._conn.send_request("session/delete", deleting)  # no error
+        assert (await on.agent.list_sessions()).sessions == []
 
 
 async def test_the_usage_of_the_context_is_shown():
@@ -434,8 +452,7 @@ async def test_a_child_that_was_at_work_when_the_editor_died_is_an_interrupted_c
     session = open_here(permission_mode="bypass")
     await session.open()
     prompt = asyncio.ensure_future(session.prompt(say("Let a child do it")))
-    while not Path("made").exists():  # noqa: ASYNC110 - the only sign that the command runs
-        await asyncio.sleep(0.01)
+    await until(lambda: Path("made").exists())  # the only sign that the command runs
     prompt.cancel()  # as the SDK does, which a signal keeps from waiting
     for _ in range(10):  # the turn is about to end
         await asyncio.sleep(0)

@@ -366,10 +366,10 @@ def test_an_event_costs_the_same_in_a_long_session():
     def seconds(view: ViewState) -> float:
         best = 1.0
         for _ in range(5):
-            start = time.perf_counter()
+            start = time.thread_time()
             for number in range(200):
                 view = apply_event(view, TextDelta("s", "t", number, "word "))
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     long = after((TurnStarted,))

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import treadle
 from tests.apps.fleet.agents import read_marks
+from tests.patience import until
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.sql.sql_database import SqlDatabase
@@ -55,11 +56,6 @@ def worker_process(
 def kill(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - another process does it
-        await asyncio.sleep(0.005)
 
 
 async def until_marked(kind: str, count: int = 1) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.apps.fleet.agents import read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import until, until_marked, until_state
+from tests.apps.fleet.processes import until_marked, until_state
+from tests.patience import until
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.folders.workspaces import (
     RestoredWorkspace,

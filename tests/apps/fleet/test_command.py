@@ -16,6 +16,7 @@ import pytest
 
 from tests.apps import program
 from tests.apps.fleet.processes import PlayedWorker
+from tests.patience import until
 from treadle.apps.fleet import commands
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.sql.sql_database import SqlDatabase
@@ -250,8 +251,7 @@ async def test_a_second_ctrl_c_ends_the_workers_and_their_runs_are_queued_at_onc
     async with open_cli(tmp_path) as cli:
         tasks = cli.write_tasks({"id": "long", "prompt": "Do sleep"})
         process = await cli.start("run", tasks, "--permission-mode", "bypass")
-        while not cli.server.generation_requests:  # noqa: ASYNC110 - another process sends them
-            await asyncio.sleep(0.01)
+        await until(lambda: cli.server.generation_requests)  # another process sends them
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert b"stopping: each run ends its step" in await process.stderr.readline()

@@ -18,11 +18,11 @@ from tests.apps.fleet.processes import (
     LEASE,
     POLL,
     kill,
-    until,
     until_marked,
     until_state,
     worker_process,
 )
+from tests.patience import until
 from tests.postgres import PostgresServer
 from treadle import Agent, tool
 from treadle.apps.fleet.database import FleetDatabase, open_database

@@ -110,7 +110,7 @@ async def check_ends(database: FleetDatabase, count: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800 if WHOLE else 180)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 async def test_runs_survive_the_deaths_of_their_workers_and_a_restart_of_the_database(
     kind: str, request: pytest.FixtureRequest, own_place: Path, monkeypatch: pytest.MonkeyPatch

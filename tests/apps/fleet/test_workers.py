@@ -17,11 +17,11 @@ from tests.apps.fleet.processes import (
     POLL,
     ROOT,
     PlayedWorker,
-    until,
     until_marked,
     until_state,
     worker_process,
 )
+from tests.patience import until
 from tests.postgres import PostgresServer
 from treadle import Agent
 from treadle.apps.console.exit_codes import exit_code_for

@@ -8,10 +8,12 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.markdown import markdown_to_html
@@ -37,6 +39,7 @@ from treadle.sessions.export import read_blocks, render_markdown
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "main", "article", "section"),
     *("h1", "h2", "h3", "div", "span", "p", "pre", "a", "code", "strong", "em", "b", "i", "img"),
+    "s",
     *("details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "ol"),
     *("li", "blockquote", "hr", "br", "button", "footer", "svg", "defs", "symbol", "use", "path"),
     *("circle", "rect", "line", "text", "g"),
@@ -192,3 +195,19 @@ async def test_what_left_the_view_is_exported_and_marked() -> None:
     shown = render_session_html(Library().get_summary(journal.session_dir), journal.session_dir)
     first, second = shown.index("first try"), shown.index("second try")
     assert first < shown.index("rewound to before turn 1") < second
+
+
+def test_struck_text_and_tasks_of_github_are_shown():
+    html = markdown_to_html("~~old~~ new\n\n- [x] looked\n- [ ] written\n\n[ ] no list")
+    assert "<s>old</s> new" in html
+    assert "\u2611 looked" in html
+    assert "\u2610 written" in html
+    assert "[ ] no list" in html
+
+
+def test_a_call_that_runs_has_the_time_of_its_start_for_the_clock_of_the_page():
+    running = ToolCallBlock("c1", "bash", state="running")
+    context = BlockContext(find_start={"c1": 1_700_000_000.0}.get)
+    assert 'data-since="1700000000"' in render_block(running, context)
+    done = msgspec.structs.replace(running, state="done")
+    assert "data-since" not in render_block(done, context)

@@ -69,7 +69,7 @@ class RunningApp:
         await self.press("enter")
 
     async def press(self, *keys: str) -> None:
-        """Press keys; an open dialog is drawn before."""
+        """Press keys; the dialog of a question that waits is open and drawn before."""
         await self.drawn()
         await self.pilot.press(*keys)
 
@@ -83,7 +83,14 @@ class RunningApp:
         raise AssertionError(f"{what} did not happen; the screen:\n{self.screen()}")
 
     async def drawn(self) -> None:
-        await self.until(lambda: not self.app.dialogs.is_open or self.app.footer.key_guard.is_drawn)
+        """Wait until the keys reach what the conversation waits for."""
+        await self.until(self._takes_keys, "the dialog")
+
+    def _takes_keys(self) -> bool:
+        if self.app.dialogs.is_open:
+            return self.app.footer.key_guard.is_drawn
+        conversation = self.app._conversation
+        return conversation is None or not conversation.questions.waiting
 
     async def sees(self, text: str) -> None:
         await self.until(lambda: text in self.screen(), f"{text!r}")
@@ -171,7 +178,7 @@ async def running_app(
         running = RunningApp(app, pilot, folder)
         if trusted and not picks_session:
             await running.until(lambda: _is_shown(app), "the session")
-            await pilot.pause(0.05)
+            await pilot.pause()
         yield running
         if not app._exit:
             await app._close(0)

@@ -3,7 +3,6 @@ replies are chosen by the message that they answer."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from tests.apps.tui.harness import make_editor, write_file
 from tests.apps.tui.test_prompt_keys import PNG
 from tests.apps.tui.tmux import Terminal
+from tests.patience import until_in_thread
 from treadle.apps.tui.render.palette import THEMES
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest
@@ -160,9 +160,12 @@ class Story:
     def run(self, *given: str) -> None:
         self.on.run(*given, env=self.env)
 
-    def written(self) -> str:
-        """All that programs wrote into the terminal, with escape sequences."""
-        return self.output.read_text(encoding="utf-8", errors="replace")
+    def wrote(self, text: str) -> None:
+        """Wait until a program has written this into the terminal, as an escape sequence."""
+        until_in_thread(lambda: text.encode() in self.output.read_bytes())
+
+    def shows_color(self, sequence: str) -> None:
+        until_in_thread(lambda: sequence in self.on.colored_screen())
 
     def shake(self, text: str) -> None:
         """Resize while a dialog is open: it stays."""
@@ -178,8 +181,7 @@ class Story:
     def wait_for_draft(self, text: str) -> None:
         """Wait until what is typed is on the disk."""
         folder = Path.home() / ".treadle/drafts"
-        while not any(text in file.read_text() for file in folder.glob("*.json")):
-            time.sleep(0.02)
+        until_in_thread(lambda: any(text in file.read_text() for file in folder.glob("*.json")))
 
     def end(self, code: int) -> None:
         self.on.sees(f"ended with {code}")

@@ -16,9 +16,10 @@ from tests.apps.tui.harness import exists, read_file, write_file
 from tests.apps.tui.story import CODE, GIVEN, Story, StoryModel, list_texts, to_sequence
 from tests.apps.tui.test_prompt_keys import PNG
 from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.patience import until_in_thread
 from treadle.testing.provider.server import ProviderServer
 
-pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [needs_tmux, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -35,13 +36,13 @@ def the_first_screen_says_what_applies_here(story: Story) -> None:
     story.run(*GIVEN)
     on.sees("Do you trust the files in this folder?")
     story.shake("Do you trust")
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("folder   /", "trust    trusted", "mode     ask: ", "sandbox  off: ")
     on.sees("claude-sonnet-4-5, $3 in, $15 out per million tokens")
-    screen = on.sees("/help lists commands", "\n›\n")
-    assert screen.count("\n  › ") == 3  # things to try
-    assert on.title() == "cwd"
-    assert to_sequence("light") in on.colored_screen()  # the terminal has a white background
+    until_in_thread(lambda: on.screen().count("\n  › ") == 3, on.screen)  # things to try
+    on.sees("/help lists commands", "\n›\n")
+    on.shows_title("cwd")
+    story.shows_color(to_sequence("light"))  # the terminal has a white background
 
 
 def the_prompt_has_keys_an_editor_and_pictures(story: Story) -> None:
@@ -77,11 +78,11 @@ def a_call_needs_an_approval(story: Story) -> None:
     on = story.on
     on.press("Enter")
     on.sees("Allow write notes.txt?", "1 + line 1\n", "▸ y Yes")
-    assert on.title() == "cwd · needs your answer"
-    assert "\a" in story.written()  # the window does not report its focus: the bell
+    on.shows_title("cwd · needs your answer")
+    story.wrote("\a")  # the window does not report its focus: the bell
     assert not exists("notes.txt")
     story.shake("Allow write notes.txt?")
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("The notes are written.")
     on.send("correct them")
     screen = on.sees("Allow edit notes.txt?", "20 - line 20\n", "20 + twenty\n", "▸ y Yes")
@@ -91,7 +92,7 @@ def a_call_needs_an_approval(story: Story) -> None:
     on.sees("   1   line 1\n")
     on.type("w")
     on.sees("   1   line 1\n", gone=True)
-    on.type("t")  # edits are allowed in this session: the next one opens no question
+    on.press("t", "Enter")  # edits are allowed in this session: the next one opens no question
     on.sees("The notes are corrected.")
     on.sees("accept-edits ·")
     assert "twenty" in read_file("notes.txt")
@@ -112,12 +113,12 @@ def several_calls_are_answered_together(story: Story) -> None:
     on.sees("3 calls need your approval")
     on.answer("Space")
     on.sees("1 [x]", "▸ 2 [x]")
-    on.press("n")
+    on.press("n", "Enter")
     on.sees("Why not?")
     on.send("too dangerous")
     on.sees("Why not?", gone=True)
     on.sees("Run this command?")
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("One of three is done.")
     assert exists("made.txt")
 
@@ -129,11 +130,11 @@ def a_command_shows_what_it_prints(story: Story) -> None:
     on.send("show me")
     screen = on.sees("  out 6")
     assert "out 3" not in screen
-    assert on.title() == "cwd · working"
+    on.shows_title("cwd · working")
     write_file("show")
     on.sees("✻ thought", "6 lines\n  out 4\n  out 5\n  out 6", "That is all of it.")
     on.sees("esc interrupts", gone=True)
-    assert "\x1b]8;" in story.written()  # a link
+    story.wrote("\x1b]8;")  # a link
     on.press("C-o")
     on.sees("  out 1")
     on.press("C-o")
@@ -142,7 +143,7 @@ def a_command_shows_what_it_prints(story: Story) -> None:
     on.sees("▌ That is all of it.")
     on.type("c")
     on.sees("copied 14 characters")
-    assert on.clipboard() == CODE
+    until_in_thread(lambda: on.clipboard() == CODE, on.clipboard)
     on.type("i")
     on.sees("copied", gone=True)
     on.send("print a lot")
@@ -200,18 +201,18 @@ def a_plan_is_changed_and_accepted(story: Story) -> None:
     on.send("plan it")
     on.sees("The plan is ready. Accept it?", "1. Change a.py")
     story.shake("The plan is ready.")
-    on.answer("n")
+    on.answer("n", "Enter")
     on.sees("What should change?")
     on.send("make it shorter")
     on.sees("What should change?", gone=True)
     on.sees("The plan is ready. Accept it?")
     assert b"wants this changed: make it shorter" in story.server.requests[-1].body
-    on.answer("e")
+    on.answer("e", "Enter")
     on.sees("Edit the plan; ")
     on.type(" twice")
     on.press("Enter")
     on.sees("2. Run the tests twice\n")
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("It is renamed.")
     on.sees("\naccept-edits ·")
     assert exists("a.py")
@@ -243,7 +244,7 @@ def an_agent_is_watched_steered_and_stopped(story: Story) -> None:
     assert "hurry up" in list_texts(story.server.requests[-1])
     on.type("x")
     on.sees("Stop task")
-    on.type("y")
+    on.press("y", "Enter")
     on.sees("stopped,")
     on.press("Escape")
     on.sees("Agents and tasks at work")
@@ -267,14 +268,14 @@ def commands_change_what_applies(story: Story) -> None:
     story.shake("Aside: all is well.")
     on.press("Escape")
     on.sees("Aside:", gone=True)
-    assert to_sequence("dark-contrast") in on.colored_screen()
+    story.shows_color(to_sequence("dark-contrast"))
     subprocess.run(["git", "init", "-q"], check=True)
     on.send("/review")
     on.sees("One finding: a.py:1.")
     on.send("/init")
     on.sees("Allow write AGENTS.md?", "1 + Use make.")  # also where edits are accepted
     assert "Aside" not in story.server.requests[-1].body.decode()
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("Project notes are written.")
 
 
@@ -305,7 +306,7 @@ def the_conversation_stays_in_the_scrollback(story: Story) -> None:
     story.run(*GIVEN, "--inline", "fix")  # one word is a prompt
     on.sees("Run this command?")
     story.shake("Run this command?")
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("It is fixed.")
     on.sees("esc interrupts", gone=True)
     on.send("/quit")
@@ -354,7 +355,7 @@ def the_tour_teaches_by_doing(story: Story) -> None:
     on.sees("tour 1/7 · Prompt", "ask · tour")
     on.send("fix greet.py")
     on.sees("tour 2/7 · Approval", "Allow edit greet.py?")
-    on.answer("y")
+    on.answer("y", "Enter")
     on.sees("tour 3/7 · Undo")
     on.send("/undo")
     on.sees("tour 4/7 · Modes")
@@ -368,7 +369,7 @@ def the_tour_teaches_by_doing(story: Story) -> None:
     on.sees("Rewind to before this message")
     on.press("Down", "Enter")
     on.sees("would change")
-    on.type("b")
+    on.press("b", "Enter")
     on.sees("tour 7/7 · The end")
     on.clear("› fix")
     on.press("C-d")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from io import StringIO
@@ -13,7 +12,7 @@ import pytest
 
 from tests.apps.tui.harness import make_editor, scripted, use
 from tests.apps.tui.test_agents_view import BYPASS, make_background_model
-from tests.patience import PATIENCE
+from tests.patience import until
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui import plain as plain_mode
@@ -64,10 +63,7 @@ class RunningPlain:
         return await self.sees(answer)
 
     async def sees(self, text: str) -> str:
-        deadline = time.monotonic() + PATIENCE
-        while text not in self.shown:
-            assert time.monotonic() < deadline, self._screen.getvalue()
-            await asyncio.sleep(0.01)
+        await until(lambda: text in self.shown, f"{text!r}")
         return self.shown
 
 

@@ -57,8 +57,7 @@ async def test_what_is_typed_before_the_screen_is_there_is_in_the_prompt(monkeyp
 
     monkeypatch.setattr(TerminalApp, "on_load", type_early, raising=False)
     async with running_app(monkeypatch, trusted=trusted) as on:
-        await on.pilot.pause(0.1)
-        assert on.app.prompt.text == "yes\n"
+        await on.until(lambda: on.app.prompt.text == "yes\n", "the text")
         if not trusted:  # it did not answer the question
             await on.sees("Do you trust the files in this folder?")
             assert on.app.prompt.text == "yes\n"

@@ -7,13 +7,12 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import until_in_thread
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
 
@@ -50,7 +49,7 @@ class Terminal:
         self.press("Enter")
 
     def type(self, text: str) -> None:
-        self._tmux("send-keys", "-l", text)
+        self._tmux("send-keys", "-l", "--", text)
 
     def send(self, text: str) -> None:
         self.type(text)
@@ -66,10 +65,7 @@ class Terminal:
 
     def clear(self, text: str) -> None:
         """Clear the prompt, which shows a text. In a turn the key would end that instead."""
-        deadline = time.monotonic() + PATIENCE
-        while self.title().endswith("working"):
-            assert time.monotonic() < deadline, f"the turn does not end:\n{self.screen()}"
-            time.sleep(0.02)
+        until_in_thread(lambda: not self.title().endswith("working"), self.screen)
         self.press("C-c")
         self.sees(text, gone=True)
 
@@ -108,14 +104,19 @@ class Terminal:
 
     def sees(self, *texts: str, gone: bool = False) -> str:
         """Wait until all texts are there, or with `gone` none of them is; the screen then."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+        screen = ""
+
+        def holds() -> bool:
+            nonlocal screen
             screen = self.screen()
-            if all((text in screen) is not gone for text in texts):
-                return screen
-            time.sleep(0.02)
+            return all((text in screen) is not gone for text in texts)
+
         problem = "stays" if gone else "does not come"
-        raise AssertionError(f"{' or '.join(map(repr, texts))} {problem}:\n{self.screen()}")
+        until_in_thread(holds, lambda: f"{' or '.join(map(repr, texts))} {problem}:\n{screen}")
+        return screen
+
+    def shows_title(self, title: str) -> None:
+        until_in_thread(lambda: self.title() == title, self.title)
 
     def pid(self) -> int:
         """The program's process."""

@@ -32,21 +32,24 @@ class WebServer:
         self.process = process
         self.link = link
         self.address, _, self.token = link.partition("/?token=")
+        self.host = self.address.removeprefix("http://")  # a name that only browsers know
+        self.port = int(self.host.rpartition(":")[2])
+        self.local = f"http://127.0.0.1:{self.port}"
         self._cookies = httpx.Cookies()
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
         """A client that has opened the link."""
         async with httpx.AsyncClient(
-            base_url=self.address,
+            base_url=self.local,
             follow_redirects=True,
-            headers={"Origin": self.address},
+            headers={"Origin": self.address, "Host": self.host},
             cookies=self._cookies,
             timeout=PATIENCE,
             verify=_TLS,
         ) as client:
             if not self._cookies:
-                await client.get(self.link, follow_redirects=False)
+                await client.get(f"/?token={self.token}", follow_redirects=False)
                 self._cookies = client.cookies
             yield client
 
@@ -152,6 +155,11 @@ async def open_tab(
         address += "?have=" + msgspec.json.encode(have).decode()
     given = {"Origin": server.address, "Cookie": cookie, **headers}
     async with websockets.connect(
-        address, additional_headers=given, max_size=None, open_timeout=PATIENCE
+        address,
+        additional_headers=given,
+        max_size=None,
+        open_timeout=PATIENCE,
+        host="127.0.0.1",
+        port=server.port,
     ) as socket:
         yield TabClient(socket)

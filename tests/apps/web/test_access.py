@@ -8,14 +8,25 @@ import pytest
 import websockets
 
 from tests.apps.web.conftest import Site
-from tests.apps.web.server import TabClient, WebServer, open_tab
-from treadle.testing.provider import FakeCall, FakeReply
+from tests.apps.web.server import (
+    TabClient,
+    WebServer,
+    needs_chromium,
+    open_tab,
+    script,
+    web_server,
+)
+from treadle.apps.web.access import PageAccess
+from treadle.apps.web.application import build_app
+from treadle.apps.web.hub import Hub
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 
 async def test_without_the_token_nothing_is_shown(site: Site, tmp_path: Path):
     session = await site.create(tmp_path)
     server = await site.start_server()
-    async with httpx.AsyncClient(base_url=server.address) as stranger:
+    own = {"Host": server.host}
+    async with httpx.AsyncClient(base_url=server.local, headers=own) as stranger:
         for path in ("/", f"/session/{session}", "/cost", "/static/work.js", "/?token=wrong"):
             answer = await stranger.get(path)
             assert answer.status_code == 403, path
@@ -23,24 +34,89 @@ async def test_without_the_token_nothing_is_shown(site: Site, tmp_path: Path):
         assert (await stranger.post("/new", headers={"Origin": server.address})).status_code == 403
 
 
-async def test_the_token_moves_from_the_link_into_a_cookie_that_scripts_cannot_read(site: Site):
+async def test_the_link_leads_to_a_cookie_that_holds_no_token_and_scripts_cannot_read(site: Site):
     server = await site.start_server()
-    async with httpx.AsyncClient() as client:
-        answer = await client.get(server.link)
+    async with httpx.AsyncClient(base_url=server.local) as client:
+        answer = await client.get(f"/?token={server.token}", headers={"Host": server.host})
     assert answer.status_code == 303
     assert "token" not in answer.headers["location"]
-    cookie = answer.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
+    cookie = answer.headers["set-cookie"]
+    assert server.token not in cookie
+    assert "httponly" in cookie.lower()
+    assert "samesite=strict" in cookie.lower()
 
 
-async def test_a_name_that_only_points_to_this_machine_is_refused(site: Site):
+async def test_the_page_has_a_name_of_its_own_and_other_names_are_refused(site: Site):
     server = await site.start_server()
+    name = server.host.rpartition(":")[0]
+    assert name.endswith(".localhost")
     async with server.client() as client:
-        for host in ("evil.example", "127.0.0.1.evil.example", "[::2]", "", "a@b:c"):
+        for host in ("evil.example", "127.0.0.1.evil.example", "[::2]", "", "a@b:c", "127.0.0.1"):
             assert (await client.get("/", headers={"Host": host})).status_code == 403, host
-        for host in ("localhost:9999", "127.0.0.1"):  # a tunnel has another port
-            assert (await client.get("/", headers={"Host": host})).status_code == 200, host
+        answer = await client.get("/", headers={"Host": f"{name}:9999"})  # a tunnel's port
+        assert answer.status_code == 200
+        link = f"/?token={server.token}"
+        answer = await client.get(link, headers={"Host": "localhost:80"}, follow_redirects=False)
+        assert answer.headers["location"] == f"http://{name}:80{link}"
+        assert "set-cookie" not in answer.headers
+
+
+@needs_chromium
+async def test_a_server_on_another_port_of_this_machine_gets_no_cookie(site: Site, tmp_path: Path):
+    session = await site.create(tmp_path)
+    heads: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with site.open_page(session) as page:
+        await page.wait_for_selector("text=Connected")
+        for name in ("127.0.0.1", "localhost", "other.localhost"):
+            await page.goto(f"http://{name}:{port}/")
+    other.close()
+    assert len(heads) >= 3
+    assert not [head for head in heads if "cookie:" in head]
+
+
+async def test_a_new_link_tells_open_tabs_why_they_are_out(site: Site, tmp_path: Path):
+    async with ProviderServer(script()) as provider:
+        async with web_server(provider, tmp_path) as server:
+            session = await server.find_session()
+            old_cookie = await server.find_cookie()
+        async with web_server(provider, tmp_path) as again:  # the same link: open tabs stay
+            assert (again.token, again.host) == (server.token, server.host)
+            async with open_tab(again, session, Cookie=old_cookie) as tab:
+                assert "--new-link" not in str(await tab.receive())
+        async with web_server(provider, tmp_path, "--new-link") as new:
+            assert new.token != server.token
+            async with open_tab(new, session, Cookie=old_cookie) as tab:
+                problem = await tab.receive()
+    assert "--new-link" in problem["text"]
+
+
+async def test_a_mistake_in_the_settings_is_a_sentence_on_every_route(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    config = Path.home() / ".treadle/config.toml"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('modle = "x"\n')
+    app = build_app(Hub(tmp_path), PageAccess("token", "page.localhost", "value"))
+    own = {"Cookie": "treadle=value", "Origin": "http://page.localhost"}
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://page.localhost") as client:
+        page = await client.get("/", headers={**own, "Accept": "text/html"})
+        made = await client.post("/new", headers=own)
+        large = await client.post("/new", headers=own, content=b"x" * 100_000)
+    assert "modle" in page.text
+    assert page.headers["content-type"].startswith("text/html")
+    assert (made.status_code, "modle" in made.json()["problem"]) == (400, True)
+    assert "larger than 4,096 bytes" in large.json()["problem"]
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", None])
@@ -52,7 +128,12 @@ async def test_a_page_of_another_site_changes_nothing(site: Site, origin: str | 
         assert (await client.post("/new", headers=headers)).status_code == 403
         cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
     address = server.address.replace("http", "ws") + "/session/any/socket"
-    opening = websockets.connect(address, additional_headers={"Cookie": cookie, **headers})
+    opening = websockets.connect(
+        address,
+        additional_headers={"Cookie": cookie, **headers},
+        host="127.0.0.1",
+        port=server.port,
+    )
     with pytest.raises(websockets.InvalidStatus) as refused:
         await opening.__aenter__()
     assert refused.value.response.status_code == 403

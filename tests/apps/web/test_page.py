@@ -147,29 +147,6 @@ class Network:
             await socket.close()
 
 
-async def test_words_that_are_typed_when_a_question_appears_do_not_answer_it(
-    site: Site, tmp_path: Path
-):
-    session = await site.create(tmp_path, *TASK)
-    async with site.open_page(session) as page:
-        await page.clock.install()
-        await page.clock.pause_at(2_000_000_000_000)
-        await send(page, "Parse durations")
-        await page.wait_for_selector(".ask")
-        for seconds in (0, 1):  # at once, and when the question can be read
-            await page.clock.run_for(seconds * 1_000)
-            await page.keyboard.type("yes, go on")
-            assert await page.input_value("#prompt") == "yes, go on"
-            await page.clock.run_for(1_000)
-            assert await page.locator(".ask").count() == 1
-            await page.fill("#prompt", "")
-        assert not (tmp_path / "duration.py").exists()
-        await page.keyboard.press("n")
-        await page.clock.run_for(1_000)
-        await page.wait_for_selector(".ask", state="detached")
-    assert not (tmp_path / "duration.py").exists()
-
-
 async def test_while_a_call_is_edited_only_the_edited_call_can_be_allowed(
     site: Site, tmp_path: Path
 ):

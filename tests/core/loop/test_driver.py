@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.patience import PATIENCE
 from treadle import Agent, Transcript, Usage
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput
@@ -58,7 +59,7 @@ async def test_two_closes_at_once_wait_for_the_same_step():
     driver = Agent(Scripted([CALL]), [tool]).start("go", store=store)
     step = asyncio.create_task(driver.next())
     await tool.started.wait()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(driver.aclose(), driver.aclose())
     assert isinstance(await step, Finished)
     assert store.is_closed
@@ -126,9 +127,10 @@ async def test_a_refused_prompt_is_told_also_if_it_would_continue_an_unfinished_
 
 
 async def test_a_turn_that_is_continued_twice_has_one_notice_of_it():
-    driver = Agent(Scripted([["Let ", Pause(), "me"], "Done."])).start("go")
+    pause = Pause()
+    driver = Agent(Scripted([["Let ", pause, "me"], "Done."])).start("go")
     step = asyncio.create_task(driver.next())
-    await asyncio.sleep(0.01)
+    await pause.reached.wait()
     driver.interrupt()
     await step
     assert driver.retry()
@@ -212,13 +214,14 @@ async def test_a_forwarding_tool_that_raises_is_the_result_of_the_call():
 
 
 async def test_no_step_begins_while_a_rewind_stops_background_calls():
-    slow = asyncio.Event()
+    slow, stopping = asyncio.Event(), asyncio.Event()
 
     class SlowToStop(RecordingTool):
         async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
             try:
                 await asyncio.Event().wait()
             finally:
+                stopping.set()
                 await slow.wait()
             return ToolOutput("")
 
@@ -226,7 +229,7 @@ async def test_no_step_begins_while_a_rewind_stops_background_calls():
     driver = agent.start("go")
     turn = await agent.finish_turn(driver)
     rewind = asyncio.create_task(driver.rewind(turn.turn_id))
-    await asyncio.sleep(0.01)
+    await stopping.wait()
     driver.submit("next")
     with pytest.raises(DriverBusy):
         await driver.next()
@@ -340,12 +343,13 @@ async def test_a_call_is_settled_also_if_the_log_fails():
 
 
 async def test_the_known_part_of_a_cost_is_kept_when_a_part_is_unknown():
-    agent = Agent(Scripted([Say("Hi.", usage=COSTLY), ["Let ", Pause(), "me"]]))
+    pause = Pause()
+    agent = Agent(Scripted([Say("Hi.", usage=COSTLY), ["Let ", pause, "me"]]))
     driver = agent.start("go", store=MemoryStore())
     await driver.next()
     driver.submit("more")
     step = asyncio.create_task(driver.next())
-    await asyncio.sleep(0.01)
+    await pause.reached.wait()
     driver.interrupt()
     await step
     assert (driver.usage.cost, driver.usage.known_cost, driver.usage.requests) == (None, 0.5, 2)

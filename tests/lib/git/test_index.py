@@ -61,6 +61,9 @@ def test_git_trusts_an_entry_that_is_settled(tmp_path: Path, version: int, init:
         IndexFile(tmp_path / ".git/index", hash_chars(init) // 2),
         tmp_path / "src/deep/erlang.py",
     )
+    # As if the index was written in the same moment: git does not trust such an entry.
+    moment = path.stat().st_mtime_ns
+    os.utime(tmp_path / ".git/index", ns=(moment, moment))
     entry = file.find("src/deep/erlang.py")
     assert entry is not None
     settled = file.settle(entry, path.stat())

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import NoLeaks
 from tests.lib.git.helpers import commit, git
+from tests.patience import SOON
 from treadle.lib.git import objects
 from treadle.lib.git.objects import GitHistory
 
@@ -72,4 +73,4 @@ def test_an_object_that_is_a_pipe_does_not_block(
     begin = time.monotonic()
     assert not history.has_file(repository / "old", "old")
     assert not history.has_file(repository / "old", "old")
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < SOON

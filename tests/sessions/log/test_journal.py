@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import until
 from treadle.core.errors import SessionBusy, SessionNotFound, SessionTooNew, StoreError
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import (
@@ -30,7 +31,6 @@ from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.journal import read_entries
 from treadle.sessions.log.lock import is_locked
 from treadle.sessions.log.records import FORMAT_VERSION, ForkPoint, JournalHeader, encode_header
-from treadle.sessions.queued_store import WRITE_DELAY
 from treadle.testing.conformance.store import EVERY_ENTRY_KIND
 from treadle.testing.faulty_files import FaultyFiles, FileFault
 
@@ -84,8 +84,7 @@ async def test_a_group_of_entries_costs_one_sync(tmp_path: Path) -> None:
 async def test_what_nobody_flushes_is_written_by_itself(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "s")
     journal.append(said("later"))
-    await asyncio.sleep(2 * WRITE_DELAY)
-    assert journal.unwritten_entries == ()
+    await until(lambda: journal.unwritten_entries == ())
     assert read_entries(tmp_path / "s") == [said("later")]
     await journal.aclose()
 

@@ -1,5 +1,3 @@
-# ruff: noqa: ASYNC110 - waiting for what other processes do
-
 from __future__ import annotations
 
 import asyncio
@@ -8,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import until
 from tests.tools.builtin.helpers import failed, hands, plain
 from tests.workspace.helpers import BOTH, alive, gone, marker, seen
 from treadle import Agent
@@ -88,8 +87,7 @@ async def test_output_is_reported_while_the_command_runs(folder: Path) -> None:
     async with hands(folder, agent={"observers": [witness]}) as agent:
         command = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo last"
         work = asyncio.ensure_future(agent.one("bash", command=command))
-        while not witness.events_of(ToolProgress):
-            await asyncio.sleep(0.005)
+        await until(lambda: witness.events_of(ToolProgress))
         (folder / "go").touch()
         item = await work
     assert witness.events_of(ToolProgress)[0].text == "first\n"
@@ -236,8 +234,7 @@ async def _next(driver: Any, ready: Pause, outputs: Path) -> Any:
             {work, asyncio.ensure_future(ready.reached.wait())}, return_when="FIRST_COMPLETED"
         )
         if ready.reached.is_set():
-            while not any(path.stat().st_size for path in outputs.iterdir()):  # noqa: ASYNC240
-                await asyncio.sleep(0.005)
+            await until(lambda: any(path.stat().st_size for path in outputs.iterdir()))
             ready.release()
     return await work
 
@@ -302,12 +299,18 @@ async def test_fault_57_58_64_a_timeout_is_reported_with_the_output_so_far(
 ) -> None:
     mark = marker()
     async with hands(folder, sandbox=sandbox, workspace={"grace": 0.2}) as agent:
-        hang, endless, on = await agent.do(
-            bash(f"trap '' TERM; echo before; sleep {mark} & sleep {mark}; wait", timeout=1000),
-            bash("yes", timeout=1000),
-            bash("echo on"),
-        )
-    assert failed(hang).startswith("before\n[timed out]\n[it did not end within 1 s")
+        hang = endless = on = None
+        for seconds in (1, 8, 60):  # long enough for it to begin on any machine
+            waits = f"trap '' TERM; echo before; sleep {mark} & sleep {mark}; wait"
+            hang, endless, on = await agent.do(
+                bash(waits, timeout=1000 * seconds), bash("yes", timeout=1000), bash("echo on")
+            )
+            if "before" in failed(hang):
+                break
+    assert hang is not None
+    assert endless is not None
+    assert on is not None
+    assert failed(hang).startswith("before\n[timed out]\n[it did not end within ")
     assert "[timed out]" in failed(endless)
     assert len(endless.text) < 100_000
     assert plain(on) == "on"
@@ -411,10 +414,8 @@ async def test_an_interrupted_command_keeps_what_it_printed(
             Scripted([Say(calls=[call])]), [agent.tools], policy=AllowAll(), observers=[witness]
         ).start(prompt="go")
         work = asyncio.ensure_future(driver.next())
-        while not (folder / "printed").exists():
-            await asyncio.sleep(0.005)
-        while waits and not witness.events_of(ToolProgress):
-            await asyncio.sleep(0.005)
+        await until(lambda: (folder / "printed").exists())
+        await until(lambda: not waits or witness.events_of(ToolProgress))
         driver.interrupt()
         await work
         [item] = [item for item in driver.transcript if isinstance(item, ToolResultItem)]

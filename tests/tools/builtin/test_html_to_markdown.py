@@ -1,7 +1,5 @@
 """Pages of the web as Markdown: what is kept of them, and that no page is too much."""
 
-# ruff: noqa: ASYNC110 - waiting for what a thread does
-
 from __future__ import annotations
 
 import asyncio
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.patience import until
 from tests.tools.builtin.helpers import hands, plain
 from treadle.tools.builtin.web import html_to_markdown as conversion
 from treadle.tools.builtin.web.charsets import PYTHON_ENCODINGS, decode_page
@@ -204,13 +203,11 @@ async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
     monkeypatch.setattr(conversion, "html_to_markdown", endless)
     async with hands(folder, fetch=fetch) as agent:
         work = asyncio.ensure_future(agent.one("web_fetch", url="http://site.test/"))
-        while not began.is_set():
-            await asyncio.sleep(0.001)
+        await until(began.is_set)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        while not ended.is_set():
-            await asyncio.sleep(0.001)
+        await until(ended.is_set)
 
 
 @pytest.mark.parametrize(

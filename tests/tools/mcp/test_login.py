@@ -205,3 +205,35 @@ def test_a_broken_file_of_logins_says_what_to_do(own_place: Path):
         TokenStore(file).load("a", "http://a")
     file.write_text(json.dumps([]))
     assert TokenStore(file).load("a", "http://a") is None
+
+
+class RotatingServer(OAuthServer):
+    """A refresh token works once; a used one revokes the login, as OAuth 2.1 asks for (4.3.1)."""
+
+    newest = ""
+    is_revoked = False
+
+    def _issue(self, form: dict[str, str]) -> tuple[str, str, object]:
+        if form.get("refresh_token", self.newest) != self.newest:
+            self.is_revoked, self.accepted = True, ""
+        status, more, answer = super()._issue(form)
+        if self.is_revoked:
+            return "400 Bad Request", "", {"error": "invalid_grant"}
+        self.newest = f"refresh-{len(self.token_requests)}"
+        return status, more, {**answer, "refresh_token": self.newest}
+
+
+async def test_two_programs_with_one_login_refresh_it_once(store: TokenStore):
+    """When the tokens that both hold expire, one refreshes and the other takes what it got."""
+    web, browser = RotatingServer(), Browser()
+    web.expires_in = 1
+    async with web.open() as url, far(url, store) as (one, _):
+        assert await one.log_in(browser.show_link)
+        async with far(url, TokenStore(store.file)) as (other, _):
+            async with asyncio.timeout(50):
+                while len(web.token_requests) < 4:
+                    answers = await asyncio.gather(call(one, "hello"), call(other, "hello"))
+                    assert [answer.content for answer in answers] == ["hello", "hello"]
+    assert not web.is_revoked
+    used = [form.get("refresh_token") for form in web.token_requests]
+    assert len(used) == len(set(used))

@@ -7,6 +7,7 @@ Started by main.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import sys
 import traceback
@@ -24,6 +25,8 @@ from acp.schema import (
     AuthenticateResponse,
     ClientCapabilities,
     CloseSessionResponse,
+    DeleteSessionRequest,
+    DeleteSessionResponse,
     ForkSessionResponse,
     HttpMcpServer,
     Implementation,
@@ -39,6 +42,7 @@ from acp.schema import (
     SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionDeleteCapabilities,
     SessionForkCapabilities,
     SessionInfo,
     SessionListCapabilities,
@@ -51,6 +55,7 @@ from acp.schema import (
 from treadle._version import __version__
 from treadle.apps.acp.prompt_content import PromptBlock
 from treadle.apps.acp.session import EditorSession
+from treadle.apps.acp.transport import DELETE_METHOD
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.console import embedded_setup
@@ -132,6 +137,7 @@ class EditorAgent:
                     fork=SessionForkCapabilities(),
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
                     additional_directories=SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
@@ -253,7 +259,7 @@ class EditorAgent:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> SetSessionModeResponse | None:
-        self._find(session_id).change_mode(mode_id)
+        self._find(session_id).session.permissions.change_mode(mode_id)
         return SetSessionModeResponse()
 
     @_translate_errors
@@ -264,7 +270,24 @@ class EditorAgent:
         await session.change_option(config_id, value)
         return SetSessionConfigOptionResponse(config_options=session.list_options())
 
+    @_translate_errors
+    async def delete_session(self, session_id: str) -> DeleteSessionResponse:
+        """Remove a saved session with its child agents. One that is open here is closed first."""
+        opened = self._sessions.get(session_id)
+        if opened is not None:
+            opened.check_idle("delete it")
+            del self._sessions[session_id]
+            await opened.aclose()
+        library = Library()
+        with contextlib.suppress(SessionNotFound):  # it is gone already, or was empty
+            await asyncio.to_thread(library.remove, library.find(session_id))
+        return DeleteSessionResponse()
+
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method == DELETE_METHOD:
+            request = DeleteSessionRequest.model_validate(params)
+            await self.delete_session(request.session_id)
+            return {}
         raise RequestError.method_not_found(f"_{method}")
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
@@ -286,10 +309,15 @@ class EditorAgent:
         added: Sequence[str] | None,
         servers: Sequence[EditorServer] | None,
     ) -> EditorSession:
-        """A saved session. One that is open here is closed first: it may get other servers."""
+        """A saved session. One that is open here is closed first, as it may get other servers; but
+        not for a request that cannot be fulfilled."""
         opened = self._sessions.get(session_id)
         if opened is not None:
             opened.check_idle("load it")
+            for path in (cwd, *(added or ())):
+                _check_folder(path)
+            define_servers(servers or ())
+            Library().find(session_id)  # an empty one is not on disk
             del self._sessions[session_id]
             await opened.aclose()
         return await self._open(cwd, added, servers, resume=session_id)

@@ -23,6 +23,7 @@ from acp.schema import (
     PromptResponse,
     SessionModeState,
     StopReason,
+    TextContentBlock,
 )
 from acp.schema import Usage as PromptUsage
 
@@ -168,6 +169,8 @@ class EditorSession(HostCallbacks):
     # --- prompt --------------------------------------------------------------------------
 
     async def prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
+        if self._questions is not None and self._questions.answer_with_text(_join_text(blocks)):
+            return PromptResponse(stop_reason="end_turn")  # the turn that asked goes on
         self.check_idle("send another prompt")
         self._is_idle.clear()
         self._is_cancelled = False
@@ -215,11 +218,8 @@ class EditorSession(HostCallbacks):
         assert self._questions is not None, "an open session can ask"
         before = self.list_options()
         answer = await commands.run_command(line, self.session, self._questions)
-        options = self.list_options()
-        if options != before:
-            self._outbox.put(
-                ConfigOptionUpdate(session_update="config_option_update", config_options=options)
-            )
+        if self.list_options() != before:
+            self._show_options()
         return answer
 
     def _show_notes(self) -> None:
@@ -257,13 +257,14 @@ class EditorSession(HostCallbacks):
         await session_options.change_option(self.session, option, value)
 
     def show_mode(self) -> None:
+        """In both forms of the protocol: an editor knows one of them."""
         mode = self.session.permissions.mode
         self._outbox.put(
             CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
         )
+        self._show_options()
 
-    def change_mode(self, mode: str) -> None:
-        self.session.permissions.change_mode(mode)
+    def _show_options(self) -> None:
         options = self.list_options()
         self._outbox.put(
             ConfigOptionUpdate(session_update="config_option_update", config_options=options)
@@ -320,3 +321,7 @@ def _make_usage(result: TurnResult) -> PromptUsage:
         cached_read_tokens=usage.cache_read,
         cached_write_tokens=usage.cache_write,
     )
+
+
+def _join_text(blocks: Sequence[PromptBlock]) -> str:
+    return "\n".join(block.text for block in blocks if isinstance(block, TextContentBlock))

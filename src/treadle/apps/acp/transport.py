@@ -17,6 +17,7 @@ MAX_LINE_BYTES = 64 << 20
 END_SECONDS = 5.0
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+DELETE_METHOD = "treadle/session_delete"
 
 
 class LineTransport:
@@ -30,8 +31,9 @@ class LineTransport:
 
     async def send(self, message: dict[str, Any]) -> None:
         # `default`: the SDK puts exceptions into its answer to invalid parameters.
-        line = json.dumps(message, separators=(",", ":"), default=str)
-        await self._writer.write(line.encode() + b"\n")
+        line = json.dumps(message, separators=(",", ":"), default=str, ensure_ascii=False)
+        # A lone surrogate, of a file name that is not UTF-8, is no JSON for most parsers.
+        await self._writer.write(line.encode(errors="replace") + b"\n")
         if "method" not in message:
             self._open_requests.discard(message.get("id"))
             self._answered.set()
@@ -43,6 +45,8 @@ class LineTransport:
                 continue
             message = _parse(line)
             if isinstance(message, dict):
+                if message.get("method") == "session/delete":
+                    message["method"] = f"_{DELETE_METHOD}"  # the SDK does not know it yet
                 if "id" in message and message.get("method") not in (None, "session/prompt"):
                     self._open_requests.add(message["id"])
                 return message

@@ -179,7 +179,9 @@ class EditorWorkspace(WrappedWorkspace):
             on_disk = await self._local.write(path, b"", expected="")
         if not await _finish(self._files.write(real, text)):
             return await self._local.write(path, data, expected=on_disk.digest)
-        written = await self._read_current(path)  # the editor may have formatted it
+        if (saved := await self._local.read(path)).data == data:
+            return saved
+        written = await self._read_current(path)  # the editor may have formatted it, or not saved
         if written.digest in (_digest(current), on_disk.digest) and written.data != data:
             raise WorkspaceError(f"the editor did not write {path}: it is as before")
         return written

@@ -32,6 +32,7 @@ from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError
 from treadle.core.loop.driver import Driver
+from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import UserInput
 from treadle.core.transcript.state import SessionState
 from treadle.sessions.timings import TimingRecorder
@@ -112,11 +113,13 @@ async def build_agent(
     observers: Sequence[Observer] = (),
     notify: Callable[[str], None] | None = None,
     warn: Callable[[str], None] | None = None,
+    log: SessionLog | None = None,
 ) -> AgentSession:
     """Build an agent and open its session. Invalid settings, rules and names raise here.
 
     Without `approve`, a call that needs approval is denied with a reason that the model reads.
-    `notify` and `warn`: see HostSession.
+    `notify` and `warn`: see HostSession. `log` is an open session that another agent is to
+    continue: nothing is written to it here, and it stays open whatever happens.
     """
     options = options or SessionOptions()
     folder = folder.resolve()  # noqa: ASYNC240 - nothing else runs yet that it could block
@@ -126,13 +129,13 @@ async def build_agent(
     else:
         model, model_note = await choose_model(settings)
     _check_prompt_length(options.prompt_chars, model)
-    opening = (options.resume, folder, find_environment_secrets(), options.session_id)
-    if options.resume is None:
-        store, view, warnings = open_session(*opening)
-    else:  # in a thread: a long log takes seconds, and a host has other sessions
-        store, view, warnings = await asyncio.to_thread(open_session, *opening)
+    no_warnings: tuple[str, ...] = ()
     async with AsyncExitStack() as on_error:
-        on_error.push_async_callback(store.aclose)
+        if log is not None:
+            store, view, warnings = log, None if log.is_empty else log.state, no_warnings
+        else:
+            store, view, warnings = await _open_session(folder, options)
+            on_error.push_async_callback(store.aclose)
         agent = coding_agent(
             folder,
             model=model,
@@ -155,6 +158,16 @@ async def build_agent(
         await parts.open_required_sandbox()
         on_error.pop_all()
         return session
+
+
+async def _open_session(
+    folder: Path, options: SessionOptions
+) -> tuple[SessionLog, SessionState | None, tuple[str, ...]]:
+    opening = (options.resume, folder, find_environment_secrets())
+    if options.resume is None:
+        return open_session(*opening)
+    # In a thread: a long log takes seconds, and a host has other sessions.
+    return await asyncio.to_thread(open_session, *opening)
 
 
 async def _describe_branches(

@@ -141,8 +141,8 @@ def add_session_hooks(parts: AgentParts) -> None:
         parts.gates.append(goal)
         parts.hooks.append(goal)
     if options.checkpoints or (options.checkpoints is None and not parts.is_interactive):
-        checkpoints = LazyCheckpoints(parts.folder)
-        recorder = CheckpointRecorder(checkpoints, parts.store.append, parts.notify)
+        parts.checkpoints = LazyCheckpoints(parts.folder)
+        recorder = CheckpointRecorder(parts.checkpoints, parts.store.append, parts.notify)
         parts.record_merge = recorder.record
         parts.hooks.append(recorder.hook)
         parts.mutators.append(recorder.mutator)

@@ -242,10 +242,9 @@ class LazyPolicy:
             await self._workspace.open()  # the rules depend on whether there is a sandbox
         return self._policy.get()
 
-    async def get_find_denied(self) -> Callable[[Sequence[str]], list[str]] | None:
-        """Which of some files may not be read; None if no rule denies reading a file."""
-        policy = await self.get_policy()
-        return policy.find_denied if policy.denies_files else None
+    async def get_find_denied(self) -> Callable[[Sequence[str]], list[str]]:
+        """Which of some files a search leaves out."""
+        return (await self.get_policy()).find_denied
 
     def _make_policy(self) -> RulePolicy:
         from treadle.permissions.policy import RulePolicy, build_policy_context
@@ -436,6 +435,10 @@ class LazyCheckpoints:
         if Path.home().resolve().is_relative_to(self._folder):
             raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
         return await self._checkpoints.get().take()
+
+    def close(self) -> None:
+        if self._checkpoints.is_made:
+            self._checkpoints.get().close()
 
     def _make(self) -> Checkpoints:
         from treadle.sessions.library import Library

@@ -21,7 +21,14 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.agent_settings import Approver, ToolLike
-from treadle.apps.assembly.lazy import Containers, Lazy, LazyPolicy, LazyWorkspace, PolicyOptions
+from treadle.apps.assembly.lazy import (
+    Containers,
+    Lazy,
+    LazyCheckpoints,
+    LazyPolicy,
+    LazyWorkspace,
+    PolicyOptions,
+)
 from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.sessions import get_outputs_dir
@@ -79,9 +86,9 @@ class SessionOptions(msgspec.Struct, frozen=True):
     `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
     With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
     the files before and after turns; None means only for a host that is not interactive.
-    A new session gets `session_id`, if one is given. `servers` are MCP servers that the host brings
-    as the user's own. `model` is used instead of the one that the settings name. `wrap_workspace`
-    puts the host between the tools and the workspace, if it wants to.
+    `servers` are MCP servers that the host brings as the user's own. `model` is used instead of the
+    one that the settings name. `wrap_workspace` puts the host between the tools and the workspace,
+    if it wants to.
     """
 
     interactive: bool = False
@@ -93,7 +100,6 @@ class SessionOptions(msgspec.Struct, frozen=True):
     prompt_chars: int = 0
     suspend: bool = False
     checkpoints: bool | None = None
-    session_id: str = ""
     servers: Mapping[str, Mapping[str, Any]] = {}
     model: Model | None = None
     wrap_workspace: Callable[[LazyWorkspace], HostWorkspace | None] | None = None
@@ -226,6 +232,7 @@ class AgentParts:
         self.observers: list[Observer] = []
         self.drivers = RunningDrivers()
         self.child_options: dict[str, Any] = {}
+        self.checkpoints: LazyCheckpoints | None = None
         # Around the merge of a child's worktree, for undo.
         self.record_merge: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext
 
@@ -256,6 +263,8 @@ class AgentParts:
             if self.small_model is not None:
                 await self.small_model.aclose()
         finally:
+            if self.checkpoints is not None:
+                self.checkpoints.close()
             await self.workspace.release()
             if self.containers is not None:
                 await self.containers.release()

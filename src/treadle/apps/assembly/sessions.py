@@ -31,19 +31,19 @@ CACHE_SECONDS = 3600.0  # no provider keeps a prompt for longer without a reques
 
 
 def open_session(
-    resume: str | None, folder: Path, secrets: Sequence[str] = (), new_id: str = ""
-) -> tuple[Store, SessionState | None, tuple[str, ...]]:
+    resume: str | None, folder: Path, secrets: Sequence[str] = ()
+) -> tuple[SessionLog, SessionState | None, tuple[str, ...]]:
     """The store of the session, its view, and notes for the user.
 
     `resume` is an id or a prefix of one, "" for the last session of the folder, None for a new one.
-    `secrets` are not written to its log. A new session gets `new_id`, if one is given.
+    `secrets` are not written to its log.
     """
     from treadle.sessions.library import Library
     from treadle.sessions.log.entry_redaction import EntryRedactor
 
     library = Library()
     if resume is None:
-        journal = library.create(folder, session_id=new_id)
+        journal = library.create(folder)
         journal.redactor = EntryRedactor(secrets)
         return SessionLog(journal), None, ()
     if not resume:

@@ -38,11 +38,12 @@ _TONES = {"good": "ok", "warning": "warn", "error": "error"}
 
 
 class BlockContext(msgspec.Struct, frozen=True):
-    """What the rendering of a block needs to know beside it: the address of a picture, and how
-    long a call took, by its id."""
+    """What the rendering of a block needs to know beside it: the address of a picture, and by the
+    id of a call how long it took, or when it began (a Unix time), if it runs."""
 
     link_picture: Callable[[Image], str] = make_data_url
     find_seconds: Callable[[str], float | None] = lambda call_id: None
+    find_start: Callable[[str], float | None] = lambda call_id: None
 
 
 def render_block(block: ViewBlock, context: BlockContext) -> str:
@@ -115,15 +116,19 @@ def _render_note(block: NoteBlock) -> str:
 def _render_shell(block: ShellBlock) -> str:
     state = "running" if not block.is_finished else "failed" if block.exit_code else "done"
     title = _render_title("!", block.command)
-    return _wrap_call(state, title, _render_output(block.output), "", None)
+    return _wrap_call(state, title, _render_output(block.output), "")
 
 
 def _render_call(block: ToolCallBlock, context: BlockContext) -> str:
     name, _, argument = format_call_title(block).partition(": ")
     title, body = _render_title(name, argument), _render_result(block)
     body += _render_pictures(block.pictures, context)
-    seconds = context.find_seconds(block.call_id) if block.is_finished else None
-    return _wrap_call(block.state, title, body, _describe_result(block), seconds)
+    if block.is_finished:
+        time = _render_time(context.find_seconds(block.call_id))
+    else:  # the page counts the seconds
+        start = context.find_start(block.call_id)
+        time = f'<span class="time" data-since="{start:.0f}"></span>' if start else ""
+    return _wrap_call(block.state, title, body, _describe_result(block), time)
 
 
 def _render_title(name: str, argument: str) -> str:
@@ -131,9 +136,12 @@ def _render_title(name: str, argument: str) -> str:
     return f'<span class="name">{first}</span><span class="arg">{rest}</span>'
 
 
-def _wrap_call(state: str, title: str, body: str, hint: str, seconds: float | None) -> str:
+def _render_time(seconds: float | None) -> str:
+    return f'<span class="time">{format_seconds(seconds)}</span>' if seconds is not None else ""
+
+
+def _wrap_call(state: str, title: str, body: str, hint: str, time: str = "") -> str:
     shown = f'<span class="hint">{hint}</span>' if hint else ""
-    time = f'<span class="time">{format_seconds(seconds)}</span>' if seconds is not None else ""
     return (
         f'<div class="item call">{render_sign(state)}<details class="tool"><summary>{title}{shown}'
         f'{_CHEVRON}{time}</summary><div class="opened">{body}</div></details></div>'

@@ -46,27 +46,30 @@ def _render_top(page: str, session: str) -> str:
         links.append(f'<a href="{address[name]}"{current}>{label}{count}</a>')
     menu = render_icon("menu")
     return (
-        '<header class="top">'
+        '<a class="skip" href="#main">Skip to the content</a><header class="top">'
         f'<a class="icon only-small" href="#sessions" aria-label="Folders and sessions">{menu}</a>'
         '<a class="brand not-small" href="/"><svg viewBox="0 0 20 20" aria-hidden="true">'
         '<use href="#icon-mark"/></svg><span>Treadle</span></a>'
         f'<nav class="tabs" aria-label="Pages">{"".join(links)}</nav><div class="top-end">'
         '<span class="live" id="live" role="status">Connecting</span>'
+        f"{_icon_button('inbox', 'wait', 'What waits for you', '') if page == 'work' else ''}"
         f"{_icon_button('keys', 'keys', 'Keyboard help')}"
-        f"{_icon_button('theme', 'sun', 'Theme: as the system')}</div></header>"
+        f"{_icon_button('theme', 'sun', 'Theme: as the system', '')}</div></header>"
     )
 
 
 def _icon_button(name: str, icon: str, label: str, style: str = "not-small") -> str:
+    classes = f"icon {style}".rstrip()
     return (
-        f'<button class="icon {style}" type="button" id="{name}-button" aria-label="{label}">'
+        f'<button class="{classes}" type="button" id="{name}-button" aria-label="{label}">'
         f"{render_icon(icon)}</button>"
     )
 
 
 def render_work_page(session: str, problem: str = "") -> str:
     if problem:
-        note = f'<main class="centre"><p class="empty error">{escape_html(problem)}</p></main>'
+        note = f'<p class="empty error">{escape_html(problem)}</p>'
+        note = f'<main class="centre" id="main">{note}</main>'
         return render_page("Work", "work", session, _RAIL + note)
     return render_page("Work", "work", session, _RAIL + _CENTRE + _SIDE + _DIALOG)
 
@@ -96,16 +99,16 @@ _RAIL = (
 
 def _act(name: str, icon: str, label: str) -> str:
     return (
-        f'<button class="btn bare not-small" type="button" data-ask="{name}">{render_icon(icon)}'
-        f"<span>{label}</span></button>"
+        f'<button class="btn bare" type="button" data-ask="{name}" aria-label="{label}">'
+        f'{render_icon(icon)}<span class="not-small">{label}</span></button>'
     )
 
 
 _ACTS = (
     _act("undo", "undo", "Undo")
     + _act("rewind", "rewind", "Rewind")
-    + '<button class="btn bare not-small" type="button" data-do="fork">'
-    + f"{render_icon('fork')}<span>Fork</span></button>"
+    + '<button class="btn bare" type="button" data-do="fork" aria-label="Fork">'
+    + f'{render_icon("fork")}<span class="not-small">Fork</span></button>'
     + '<a class="icon" id="inspect-link" href="#" aria-label="Look into this session">'
     + f"{render_icon('look')}</a>"
     + '<a class="icon" href="#side" aria-label="Todos, tasks and agents">'
@@ -140,7 +143,7 @@ _EXAMPLES = (
     + "</ul>"
 )
 _CENTRE = (
-    '<main class="centre"><header class="head"><div id="head"></div>'
+    '<main class="centre" id="main" tabindex="-1"><header class="head"><div id="head"></div>'
     f'<div class="acts">{_ACTS}</div></header>'
     '<div class="scroll" id="scroll" tabindex="0" role="log" aria-label="Conversation">'
     '<div class="talk"><p class="earlier" id="earlier" hidden><button type="button" '

@@ -5,6 +5,7 @@ markdown-it-py is imported at the first use; where it is not installed, the text
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from treadle.lib.text.sanitize import strip_escapes
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
 LINK_SCHEMES = ("https://", "http://")
 ALLOWED_ATTRIBUTES = ("href", "start")
+_BOXES = {"[ ] ": "\u2610", "[x] ": "\u2611"}
 
 
 def markdown_to_html(text: str) -> str:
@@ -37,9 +40,21 @@ def _markdown_parser() -> MarkdownIt | None:
         from markdown_it import MarkdownIt
     except ImportError:
         return None
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.disable("image").core.ruler.push("tasks", _mark_tasks)
     parser.validateLink = _is_safe_link  # type: ignore[method-assign]  # its documented override
     return parser
+
+
+def _mark_tasks(state: StateCore) -> None:
+    """`- [x] text` as a box that is ticked."""
+    for before, token in itertools.pairwise(state.tokens):
+        first = token.children[0] if token.children else None
+        if token.type != "inline" or before.type != "paragraph_open" or first is None:
+            continue
+        box = _BOXES.get(first.content[:4].lower())
+        if first.type == "text" and box and token.level >= 3:  # in an item of a list
+            first.content = f"{box} {first.content[4:]}"
 
 
 def _is_safe_link(url: str) -> bool:

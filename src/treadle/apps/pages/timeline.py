@@ -148,8 +148,8 @@ class _TimelineBuilder:
 
     def _add_to_timeline(self, record: Record, entry: Entry) -> None:
         match entry:
-            case TurnBegan(turn_id=turn_id):
-                self._turn += 1
+            case TurnBegan(turn_id=turn_id, continues=continues):
+                self._turn += not continues
                 self._turn_id = turn_id
             case ItemAdded(item=UserItem() as item):
                 self._add_step("message", record, item.first_text)

@@ -268,7 +268,8 @@ def make_rule_saver(
 @contextmanager
 def keep_acceptance(folder: Path, trust: TrustStore) -> Iterator[None]:
     """Around a change of the project's rules: if all were accepted they stay so."""
-    was_accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
-    yield
-    if was_accepted:
-        trust.accept_rules(folder, read_project_rules(folder))
+    with trust.hold():
+        was_accepted = trust.has_accepted_rules(folder, read_project_rules(folder))
+        yield
+        if was_accepted:
+            trust.accept_rules(folder, read_project_rules(folder))

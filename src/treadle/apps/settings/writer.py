@@ -22,7 +22,15 @@ _VALUE = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\[[^\n]*\]|[\w.+-]+)"""
 
 def write_setting(name: str, value: object) -> Path:
     """Write `name = value`, where None removes it; returns the file."""
-    file = (treadle_home() / "config.toml").resolve()  # a symlink stays a symlink
+    from treadle.lib.files.private_files import locked_update
+
+    file = _find_config()
+    locked_update(file, lambda: _edit_config(file, name, value), 0o600)
+    return file
+
+
+def _edit_config(file: Path, name: str, value: object) -> bytes | None:
+    """The content of the file with this value; None if it has it already."""
     text = _read_config(file)
     try:
         wanted = {**tomllib.loads(text), name: value}
@@ -32,20 +40,22 @@ def write_setting(name: str, value: object) -> Path:
     literal = None if value is None else json.dumps(value, ensure_ascii=False)
     for changed in _candidate_edits(text, name, literal):
         if _parse_toml(changed) == wanted:
-            if changed != text:
-                _write_config(file, changed)
-            return file
+            return changed.encode() if changed != text else None
     advice = f"set {name} = {literal}" if literal is not None else f"remove {name}"
     raise ConfigError(f"{file}: not changed; edit it and {advice}")
 
 
 def read_written_value(name: str) -> object:
     """The value of a setting in the user's file; None if it has none."""
-    file = (treadle_home() / "config.toml").resolve()
+    file = _find_config()
     try:
         return tomllib.loads(_read_config(file)).get(name)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not changed, it is not TOML: {error}") from error
+
+
+def _find_config() -> Path:
+    return (treadle_home() / "config.toml").resolve()  # a symlink stays a symlink
 
 
 def _candidate_edits(text: str, name: str, literal: str | None) -> Iterator[str]:
@@ -86,11 +96,3 @@ def _read_config(file: Path) -> str:
         return ""
     except ConfigError as error:
         raise ConfigError(f"not changed: {error}") from error
-
-
-def _write_config(file: Path, text: str) -> None:
-    from treadle.lib.files.private_files import write_private_file
-
-    mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
-    write_private_file(file, text.encode())
-    file.chmod(mode)

@@ -26,20 +26,29 @@ from treadle.apps.web.messages import (
     Search,
     SearchResult,
     Send,
+    ShowDialog,
+    ShowInbox,
     ShowMessage,
     StopTask,
     TabReply,
     Withdraw,
 )
+from treadle.apps.web.render.inbox import render_inbox
+from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError
-from treadle.core.transcript.content import UserContent
 from treadle.core.transcript.items import UserItem
 
 
 async def run_request(
-    request: AnyRequest, hub: Hub, session: LiveSession, uploads: dict[str, UserContent]
+    request: AnyRequest, hub: Hub, session: LiveSession, uploads: Uploads
 ) -> TabReply | None:
-    """Do what a tab asks for. Problems are TreadleErrors with a message for the user."""
+    """Do what a tab asks for, once. Problems are TreadleErrors with a message for the user."""
+    return await session.run_once(request.id, lambda: _run(request, hub, session, uploads))
+
+
+async def _run(
+    request: AnyRequest, hub: Hub, session: LiveSession, uploads: Uploads
+) -> TabReply | None:
     conversation = session.conversation
     match request:
         case Send():
@@ -55,7 +64,10 @@ async def run_request(
             if 0 <= index < len(queued) and conversation.withdraw(queued[index]):
                 return FillPrompt(queued[index].text)
         case Answer():
-            return _answer(request, session)
+            asked = await hub.find(request.session) if request.session else session
+            return _answer(request, asked)
+        case ShowInbox():
+            return ShowDialog(render_inbox(await hub.list_waiting()))
         case RunCommand(line=line):
             return await show_answer(hub, session, await run_command(session.opened, line))
         case Choose():
@@ -76,6 +88,10 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     match request:
         case Search(text=text):
             return SearchResult(text, await hub.search(text))
+        case ShowInbox():
+            return ShowDialog(render_inbox(await hub.list_waiting()))
+        case Answer() if request.session:
+            return _answer(request, await hub.find(request.session))
         case RunCommand(line="/fork"):
             return GoTo((await hub.fork(session.session_id)).session_id)
         case Earlier(first=first):
@@ -83,18 +99,15 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     raise session.refuse()
 
 
-def _send(request: Send, session: LiveSession, uploads: dict[str, UserContent]) -> TabReply:
+def _send(request: Send, session: LiveSession, uploads: Uploads) -> TabReply:
     text = request.text.rstrip()
     if text.startswith("!") and len(text) > 1:
         session.shell_commands.start(text[1:].strip())
         return Received(request.id)
-    missing = [one for one in request.attachments if one not in uploads]
-    if missing:
-        raise ConfigError("an attachment was not uploaded completely; attach it again")
     opened = session.opened
     item = Attachments(opened.folder, opened.list_added_folders).build_item(text)
-    parts = [uploads.pop(one) for one in request.attachments]
-    session.submit(UserItem((*item.content, *parts)), request.id)
+    parts = uploads.take(request.attachments)
+    session.submit(UserItem((*item.content, *parts)))
     return Received(request.id)
 
 

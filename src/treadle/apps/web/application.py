@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -18,12 +17,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
-from treadle.apps.conversation.attachments import MAX_FILE_BYTES, AttachmentError, make_attachment
+from treadle.apps.conversation.attachments import AttachmentError
 from treadle.apps.conversation.costs import load_cost_report
 from treadle.apps.pages.cost import render_cost_page
 from treadle.apps.pages.frame import STATIC, render_work_page
 from treadle.apps.pages.session_html import render_session_html
-from treadle.apps.web.access import AccessGuard
+from treadle.apps.web.access import AccessGuard, PageAccess
 from treadle.apps.web.feed import PREVIEW_FEED, Position
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
@@ -31,26 +30,27 @@ from treadle.apps.web.inspection import Inspections, StepRequest
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import GoTo, Problem
 from treadle.apps.web.tab import Tab
-from treadle.core.errors import SessionBusy, SessionNotFound, TreadleError
-from treadle.core.transcript.content import UserContent
+from treadle.apps.web.uploads import Uploads
+from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, TreadleError
+from treadle.lib.logger import logger
+from treadle.lib.tasks import cancel_all, supervise
 
-MAX_UPLOADS = 50  # that wait for their message
 MAX_TABS = 100
 PERIOD_DAYS = {"7d": 7, "30d": 30, "90d": 90, "all": 0}
 
 
-def build_app(hub: Hub, token: str) -> ASGIApp:
+def build_app(hub: Hub, access: PageAccess) -> ASGIApp:
     """The application with its guard."""
     pages = Pages(hub)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(run()) for run in (hub.run_reaper, hub.run_list_watch)]
+        services = (hub.run_reaper, hub.run_list_watch)
+        tasks = [asyncio.create_task(supervise(run, _tell_failure)) for run in services]
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
+            await cancel_all(tasks)
             await hub.aclose()
 
     routes = [
@@ -69,7 +69,33 @@ def build_app(hub: Hub, token: str) -> ASGIApp:
         WebSocketRoute("/session/{session}/socket", pages.connect),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return AccessGuard(Starlette(routes=routes, lifespan=lifespan), token)
+    handlers: dict[Any, Any] = dict.fromkeys((TreadleError, OSError, Exception), show_problem)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    return AccessGuard(app, access)
+
+
+def _tell_failure(error: Exception) -> None:
+    logger.error("a task of the server failed and is started again", exc_info=error)
+
+
+async def show_problem(request: Request, error: Exception) -> Response:
+    """The one answer to everything that went wrong: a page for a person, JSON for a script."""
+    is_known = isinstance(error, TreadleError | OSError | AttachmentError)
+    text = str(error) if is_known else f"{type(error).__name__}: {error}"
+    code = 500 if not is_known else 404 if request.method == "GET" else 400
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(render_work_page("", problem=text), code)
+    return JSONResponse({"problem": text}, code)
+
+
+async def read_body(request: Request, limit: int = 4_096) -> bytes:
+    """A small body; ConfigError if it is longer, before all of it is read."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > limit:
+            raise ConfigError(f"the request is larger than {limit:,} bytes")
+    return bytes(data)
 
 
 class ForkRequest(msgspec.Struct, frozen=True):
@@ -83,7 +109,7 @@ class Pages:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._uploads: OrderedDict[str, UserContent] = OrderedDict()
+        self._uploads = Uploads()
         self._tabs = 0
         self._inspections = Inspections(hub.library)
 
@@ -96,28 +122,19 @@ class Pages:
         return RedirectResponse(f"/session/{latest.name}", 303)
 
     async def create_session(self, request: Request) -> Response:
-        folder = (await request.body())[:4_096].decode(errors="replace")
-        try:
-            session = await self._hub.create(folder.strip())
-        except (TreadleError, OSError) as error:
-            return JSONResponse({"problem": str(error)}, 400)
+        folder = (await read_body(request)).decode(errors="replace")
+        session = await self._hub.create(folder.strip())
         return JSONResponse({"session": session.session_id})
 
     async def show_session(self, request: Request) -> Response:
         """The frame of the page; its socket opens the session."""
-        try:
-            name = await self._hub.find_name(request.path_params["session"])
-        except (TreadleError, OSError) as error:
-            return HTMLResponse(render_work_page("", problem=str(error)), 404)
+        name = await self._hub.find_name(request.path_params["session"])
         return HTMLResponse(render_work_page(name))
 
     async def show_inspection(self, request: Request) -> Response:
-        try:
-            render, wanted = self._inspections.render_page, _read_step(request)
-            html = await asyncio.to_thread(render, self._get_session(request), wanted)
-        except (TreadleError, OSError) as error:
-            return HTMLResponse(render_work_page("", problem=str(error)), 404)
-        return HTMLResponse(html)
+        render, wanted = self._inspections.render_page, _read_step(request)
+        session = self._get_session(request)
+        return HTMLResponse(await asyncio.to_thread(render, session, wanted))
 
     def _get_session(self, request: Request) -> str:
         """The session of the address, or the last one of the folder."""
@@ -126,30 +143,21 @@ class Pages:
 
     async def show_step(self, request: Request) -> Response:
         session = request.path_params["session"]
-        try:
-            render, wanted = self._inspections.render_step, _read_step(request)
-            parts = await asyncio.to_thread(render, session, wanted)
-        except (TreadleError, OSError) as error:
-            return JSONResponse({"problem": str(error)}, 404)
+        render, wanted = self._inspections.render_step, _read_step(request)
+        parts = await asyncio.to_thread(render, session, wanted)
         return Response(msgspec.json.encode(parts), media_type="application/json")
 
     async def show_comparison(self, request: Request) -> Response:
         session, other = request.path_params["session"], request.query_params.get("with", "")
-        try:
-            html = await asyncio.to_thread(self._inspections.render_comparison, session, other)
-        except (TreadleError, OSError) as error:
-            return HTMLResponse(render_work_page("", problem=str(error)), 404)
-        return HTMLResponse(html)
+        render = self._inspections.render_comparison
+        return HTMLResponse(await asyncio.to_thread(render, session, other))
 
     async def show_picture(self, request: Request) -> Response:
         """A picture of the conversation, by the name that the page was told."""
-        try:
-            session = await self._hub.find(request.path_params["session"])
-        except (TreadleError, OSError) as error:
-            return JSONResponse({"problem": str(error)}, 404)
+        session = await self._hub.find(request.path_params["session"])
         image = session.feed.find_picture(request.path_params["picture"])
         if image is None:
-            return JSONResponse({"problem": "there is no such picture"}, 404)
+            raise ConfigError("there is no such picture")
         headers = {"Cache-Control": "private, max-age=86400"}
         return Response(image.data, media_type=image.media_type, headers=headers)
 
@@ -163,40 +171,24 @@ class Pages:
 
     async def export_session(self, request: Request) -> Response:
         """The session as one HTML file."""
-        try:
-            path = self._hub.library.find(request.path_params["session"])
-            summary = self._hub.library.get_summary(path)
-            html = await asyncio.to_thread(render_session_html, summary, path)
-        except (TreadleError, OSError) as error:
-            return HTMLResponse(render_work_page("", problem=str(error)), 404)
+        path = self._hub.library.find(request.path_params["session"])
+        summary = self._hub.library.get_summary(path)
+        html = await asyncio.to_thread(render_session_html, summary, path)
         name = f'attachment; filename="session-{path.name}.html"'
         return HTMLResponse(html, headers={"Content-Disposition": name})
 
     async def fork_session(self, request: Request) -> Response:
         try:
-            wanted = msgspec.json.decode(await request.body(), type=ForkRequest)
-            session = await self._hub.fork(request.path_params["session"], wanted.before_turn)
-        except (TreadleError, OSError, msgspec.DecodeError) as error:
-            return JSONResponse({"problem": str(error)}, 400)
+            wanted = msgspec.json.decode(await read_body(request), type=ForkRequest)
+        except msgspec.DecodeError as error:
+            raise ConfigError(str(error)) from error
+        session = await self._hub.fork(request.path_params["session"], wanted.before_turn)
         return JSONResponse({"session": session.session_id})
 
     async def receive_upload(self, request: Request) -> Response:
         """The bytes of a file; the answer is the id that a message names."""
         name = request.query_params.get("name", "file")[:200]
-        data = bytearray()
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > MAX_FILE_BYTES:
-                break
-        try:
-            content = make_attachment(name, bytes(data))
-        except AttachmentError as error:
-            return JSONResponse({"problem": str(error)}, 400)
-        upload = secrets.token_hex(8)
-        self._uploads[upload] = content
-        while len(self._uploads) > MAX_UPLOADS:
-            self._uploads.popitem(last=False)
-        return JSONResponse({"id": upload})
+        return JSONResponse({"id": await self._uploads.receive(name, request.stream())})
 
     async def connect(self, socket: WebSocket) -> None:
         await socket.accept()

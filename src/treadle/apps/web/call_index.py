@@ -73,6 +73,11 @@ class CallTimes(BaseObserver):
     def find(self, call_id: str) -> float | None:
         return self._seconds.get(call_id)
 
+    def find_start(self, call_id: str) -> float | None:
+        """When a call began that runs, as a Unix time."""
+        started = self._started.get(call_id)
+        return time.time() - (time.monotonic() - started) if started is not None else None
+
     def on_event(self, event: Event) -> None:
         if type(event) is events.ToolStarted:
             self._started[event.call_id] = time.monotonic()

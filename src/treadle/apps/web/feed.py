@@ -55,31 +55,25 @@ class Update(msgspec.Struct, frozen=True, tag="update", tag_field="kind", omit_d
 
 class Feed:
     """The states of one conversation. `build` makes the newest one, with a given version; it is
-    called only when a tab wants it, once for all tabs. `find_seconds` is how long a call took."""
+    called only when a tab wants it, once for all tabs. For the others see BlockContext."""
 
     def __init__(
         self,
         session_id: str,
         build: Callable[[int], PageState],
         find_seconds: Callable[[str], float | None] = lambda call_id: None,
+        find_start: Callable[[str], float | None] = lambda call_id: None,
     ) -> None:
         self.session_id = session_id
         self.id = secrets.token_hex(4)
         self._pictures: dict[str, Image] = {}
-        self._context = BlockContext(self._link_picture, find_seconds)
+        self._context = BlockContext(self._link_picture, find_seconds, find_start)
         self._build = build
         self._states: deque[PageState] = deque(maxlen=KNOWN_STATES)
         self._is_stale = True
         self._version = 0
         self._listeners: set[Callable[[], None]] = set()
         self._html: OrderedDict[int, tuple[ViewBlock, str]] = OrderedDict()
-
-    def restart(self, session_id: str) -> None:
-        """Show another session to the same tabs: each of them starts anew."""
-        self.session_id, self.id = session_id, secrets.token_hex(4)
-        self._states.clear()
-        self._html.clear()
-        self._is_stale = True
 
     def listen(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` after each change; the returned function ends that."""

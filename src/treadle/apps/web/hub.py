@@ -21,17 +21,22 @@ from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.live_session import LiveSession
+from treadle.apps.web.render.inbox import WaitingSession
 from treadle.apps.web.render.session_list import (
     SessionRow,
     render_search_result,
     render_session_list,
 )
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.transcript.pending import RunTools, pending
+from treadle.lib.logger import logger
+from treadle.lib.text.text import shorten_home
 from treadle.sessions.cost import group_costs, read_costs
-from treadle.sessions.history import read_last_items
+from treadle.sessions.history import read_last_items, read_state
 from treadle.sessions.library import Library, describe_last_turn
 from treadle.sessions.log.reader import read_header
 from treadle.sessions.search import search
+from treadle.sessions.summaries import SessionSummary
 
 IDLE_SECONDS = 30.0  # after which a session that no tab shows is closed
 UNSAVED_SECONDS = 15 * 60.0  # the same for one that is not completely on disk
@@ -57,12 +62,13 @@ class Hub:
         self._flags = dict(flags or {})
         self._options = options or SessionOptions()
         self._open: dict[str, LiveSession] = {}
-        self._renamed: dict[str, str] = {}  # old id -> new id
         self._last_used: dict[str, float] = {}
         self._closed: dict[str, HostedSession] = {}  # they know mode, model and what is allowed
+        self._held: WeakValueDictionary[str, HeldSession] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listeners: set[Callable[[], None]] = set()
         self._rows: list[SessionRow] = []
+        self._asking: dict[str, tuple[float, bool]] = {}  # by session: when it was written
         self._listing = asyncio.Lock()
         self._listed_at = float("-inf")
         self._drawn_rows: list[SessionRow] = []
@@ -78,7 +84,7 @@ class Hub:
 
     async def find(self, session_id: str) -> LiveSession:
         """A session by its id: the open one, or it is opened, which others need not wait for."""
-        session = self._open.get(self._renamed.get(session_id, session_id))
+        session = self._open.get(session_id)
         if session is None:
             path = self.library.find(session_id)
             async with self._get_lock(path.name):
@@ -99,14 +105,15 @@ class Hub:
     async def find_held(self, session_id: str) -> HeldSession:
         """A session that another program has open."""
         path = self.library.find(session_id)
-        summary = await asyncio.to_thread(self.library.get_summary, path)
-        session = HeldSession(path, summary)
+        session = self._held.get(path.name)
+        if session is None:
+            summary = await asyncio.to_thread(self.library.get_summary, path)
+            session = self._held.setdefault(path.name, HeldSession(path, summary))
         await session.open()
         return session
 
     async def find_name(self, session_id: str) -> str:
         """The id of a session that is open or can be opened."""
-        session_id = self._renamed.get(session_id, session_id)
         if session_id in self._open:
             return session_id
         path = self.library.find(session_id)
@@ -122,7 +129,7 @@ class Hub:
 
     async def make_preview(self, session_id: str) -> Update | None:
         """The end of a long session that is not open yet, to be shown until it is."""
-        if self._renamed.get(session_id, session_id) in self._open:
+        if session_id in self._open:
             return None
         return await asyncio.to_thread(_read_preview, self.library.find(session_id))
 
@@ -136,7 +143,7 @@ class Hub:
     async def _open_session(self, folder: Path, resume: str | None) -> LiveSession:
         known = self._closed.get(resume or "")
         opened = known or HostedSession(folder, self._flags, self._options)
-        session = LiveSession(opened, self.mark_changed, self._rename)
+        session = LiveSession(opened, self.mark_changed)
         try:
             await session.open(resume)
         except BaseException:
@@ -147,31 +154,33 @@ class Hub:
         self._last_used[session.session_id] = time.monotonic()
         return session
 
-    def _rename(self, old_id: str, new_id: str) -> None:
-        self._open[new_id] = self._open.pop(old_id)
-        self._last_used[new_id] = self._last_used.pop(old_id)
-        older = {name: new_id for name, target in self._renamed.items() if target == old_id}
-        self._renamed |= {**older, old_id: new_id}
-
     async def close_idle(self, older_than: float = IDLE_SECONDS) -> None:
-        """Close the sessions that no tab shows and that do nothing."""
+        """Close the sessions that no tab shows and that do nothing. One that cannot be closed, for
+        the disk is full, stays open, and is tried again."""
         now = time.monotonic()
         for session_id, session in list(self._open.items()):
             limit = older_than if session.is_saved else max(older_than, UNSAVED_SECONDS)
             if session.is_used:
                 self._last_used[session_id] = now
-            elif now - self._last_used[session_id] >= limit:
-                await self._close(session_id)
+            elif now - self._last_used.get(session_id, now) >= limit:
+                try:
+                    await self._close(session_id)
+                except (TreadleError, OSError) as error:
+                    logger.warning("session %s stays open: %s", session_id, error)
 
     async def _close(self, session_id: str) -> None:
         async with self._get_lock(session_id):
-            session = self._open.pop(session_id, None)
+            session = self._open.get(session_id)
+            if session is None:
+                return
+            if session.opened.is_open:
+                await session.opened.flush()  # nothing is closed that is not on disk
+            self._open.pop(session_id, None)
             self._last_used.pop(session_id, None)
-            if session is not None:
-                await session.aclose()
-                self._closed[session_id] = session.opened
-                for oldest in list(self._closed)[:-MAX_CLOSED]:
-                    del self._closed[oldest]
+            await session.aclose()
+            self._closed[session_id] = session.opened
+            for oldest in list(self._closed)[:-MAX_CLOSED]:
+                del self._closed[oldest]
 
     async def run_list_watch(self) -> None:
         """Let the tabs ask for the list again: other programs change it, and ages grow."""
@@ -185,7 +194,11 @@ class Hub:
             await self.close_idle()
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(self._close(session_id) for session_id in list(self._open)))
+        """Close all; the problem of one does not keep the others open."""
+        closing = (self._close(session_id) for session_id in list(self._open))
+        for problem in await asyncio.gather(*closing, return_exceptions=True):
+            if problem is not None:
+                logger.warning("a session was not closed cleanly: %s", problem)
 
     # --- the list --------------------------------------------------------------------------
 
@@ -223,7 +236,21 @@ class Hub:
         return {one.id: one.title for one in summaries if one.id in session_ids and one.title}
 
     def count_waiting(self) -> int:
-        return sum(session.is_waiting for session in self._open.values())
+        """Sessions that wait for the user, also those that a server left that is not there any
+        more."""
+        return sum(self._with_live_state(row).state == "waiting" for row in self._rows)
+
+    async def list_waiting(self) -> list[WaitingSession]:
+        """What waits for the user, in all folders."""
+        await self.render_list("")
+        rows = [row for row in self._rows if self._with_live_state(row).state == "waiting"]
+        found: list[WaitingSession] = []
+        for row in rows:
+            session = self._open.get(row.id)
+            questions = session.list_questions() if session is not None else ()
+            folder = shorten_home(Path(row.folder))
+            found.append(WaitingSession(row.id, row.title, folder, tuple(questions)))
+        return found
 
     def _read_rows(self) -> list[SessionRow]:
         rows: list[SessionRow] = []
@@ -235,10 +262,20 @@ class Hub:
                 parent = one.parent.session if one.parent else ""
                 is_own = one.id in self._open  # this server has locked it
                 state = describe_last_turn(one) if is_own else self.library.describe_state(one)
+                if state == "interrupted" and not is_own and self._is_asking(one):
+                    state = "waiting"
                 title = self.library.get_title(one) or "New session"
                 cost = totals.get(one.id, 0.0)  # with that of its child agents
                 rows.append(SessionRow(one.id, title, one.folder, one.updated, cost, state, parent))
         return rows
+
+    def _is_asking(self, summary: SessionSummary) -> bool:
+        """Whether a turn that is not finished has calls without a decision of the user."""
+        known = self._asking.get(summary.id)
+        if known is None or known[0] != summary.updated:
+            known = summary.updated, _has_open_question(self.library.root / summary.key)
+            self._asking[summary.id] = known
+        return known[1]
 
     def _with_live_state(self, row: SessionRow) -> SessionRow:
         session = self._open.get(row.id)
@@ -246,6 +283,15 @@ class Hub:
             return row
         state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
         return row.with_state(state, session.cost)
+
+
+def _has_open_question(session_dir: Path) -> bool:
+    try:
+        state = read_state(session_dir)
+    except (TreadleError, OSError):
+        return False  # the list shows it all the same
+    move = pending(state.transcript)
+    return isinstance(move, RunTools) and any(one.id not in state.intents for one in move.calls)
 
 
 def _read_preview(session_dir: Path) -> Update | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.view_state import ViewState, add_block
 from treadle.apps.web.call_index import CallIndex, CallTimes
 from treadle.apps.web.feed import Feed, PageState
+from treadle.apps.web.messages import TabReply
 from treadle.apps.web.render.regions import SessionFacts, render_regions
 from treadle.core.errors import TreadleError
 from treadle.core.loop.driver import Driver
@@ -33,6 +35,7 @@ from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.lib.tasks import forget_result
 from treadle.lib.text.text import shorten_home
 from treadle.sessions.library import Library
 from treadle.sessions.log.reader import read_header
@@ -102,31 +105,25 @@ class NumberedQuestions:
         return self._last_number
 
 
-MAX_REMEMBERED_MESSAGES = 1_000
+MAX_REMEMBERED_REQUESTS = 1_000
 FILES_SECONDS = 10.0  # the names of the folder's files are listed at most once in this time
 
 
 class LiveSession(HostCallbacks):
     """One session and everything that a tab can do with it. `on_change` is called when a list of
-    sessions has to be drawn again, `on_rename` when its id has changed."""
+    sessions has to be drawn again."""
 
     kind = "page"
     keeps_view = False
 
-    def __init__(
-        self,
-        opened: HostedSession,
-        on_change: Callable[[], None],
-        on_rename: Callable[[str, str], None] = lambda old_id, new_id: None,
-    ) -> None:
+    def __init__(self, opened: HostedSession, on_change: Callable[[], None]) -> None:
         self.opened = opened
-        self._on_rename = on_rename
         self.returned_text = ""  # queued messages that an interrupt gave back
         self._on_change = on_change
         self._calls = self._next_calls = CallIndex()
         self._is_resumed = False
         self.numbered = NumberedQuestions()
-        self._received: OrderedDict[str, None] = OrderedDict()
+        self._requests: OrderedDict[str, asyncio.Task[TabReply | None]] = OrderedDict()
         self.shell_commands = ShellCommands(opened)
         self._feed: Feed | None = None
         self._call_times = CallTimes()
@@ -169,6 +166,12 @@ class LiveSession(HostCallbacks):
     def is_waiting(self) -> bool:
         """Whether a question is open."""
         return self._conversation is not None and bool(self._conversation.questions.waiting)
+
+    def list_questions(self) -> Sequence[tuple[int, PendingQuestion]]:
+        """The open questions, each with its number."""
+        if self._conversation is None:
+            return ()
+        return self.numbered.update(self._conversation.questions.waiting)
 
     @property
     def is_used(self) -> bool:
@@ -225,11 +228,9 @@ class LiveSession(HostCallbacks):
         self._calls, session_id = self._next_calls, conversation.driver.session_id
         self.show_mode()
         if self._feed is None:
-            self._feed = Feed(session_id, self._build_state, self._call_times.find)
-        elif self._feed.session_id != session_id:  # an empty one gets another id
-            old_id = self._feed.session_id
-            self._feed.restart(session_id)
-            self._on_rename(old_id, session_id)
+            self._feed = Feed(
+                session_id, self._build_state, self._call_times.find, self._call_times.find_start
+            )
         self.refresh_changed_files()
         self.mark_changed()
 
@@ -247,8 +248,7 @@ class LiveSession(HostCallbacks):
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
         )
-        questions = self.numbered.update(conversation.questions.waiting)
-        regions = render_regions(view, facts, questions, self._calls)
+        regions = render_regions(view, facts, self.list_questions(), self._calls)
         return PageState(version, view.blocks, regions)
 
     def show_mode(self) -> None:
@@ -303,15 +303,27 @@ class LiveSession(HostCallbacks):
 
     # --- what a tab asks for ---------------------------------------------------------------
 
-    def submit(self, item: UserItem, message_id: str) -> None:
-        """Send a message. One that comes again under the same id, because the connection broke
-        before the tab knew that it had arrived, is sent once."""
-        if message_id in self._received:
-            return
+    async def run_once(
+        self, request_id: str, work: Callable[[], Coroutine[Any, Any, TabReply | None]]
+    ) -> TabReply | None:
+        """Do what a request asks for; one that comes again gets the same answer. What has begun is
+        done, also if the tab is gone. A request that failed can be sent again."""
+        if not request_id:
+            return await work()
+        task = self._requests.get(request_id)
+        if task is None:
+            self._requests[request_id] = task = asyncio.create_task(work())
+            task.add_done_callback(forget_result)
+            if len(self._requests) > MAX_REMEMBERED_REQUESTS:
+                self._requests.popitem(last=False)
+        try:
+            return await asyncio.shield(task)
+        except Exception:
+            self._requests.pop(request_id, None)
+            raise
+
+    def submit(self, item: UserItem) -> None:
         self.conversation.submit(self.shell_commands.attach_outputs(item))
-        self._received[message_id] = None
-        if len(self._received) > MAX_REMEMBERED_MESSAGES:
-            self._received.popitem(last=False)
 
     def interrupt(self) -> None:
         if not self.shell_commands.stop():

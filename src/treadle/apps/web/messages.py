@@ -12,16 +12,19 @@ import msgspec
 from treadle.apps.conversation.completion import Completion
 
 
-class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
-    """The base of all messages from a tab; `do` says which one it is."""
+class Request(
+    msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True, kw_only=True
+):
+    """The base of all messages from a tab; `do` says which one it is. `id` is the tab's: what comes
+    again under the same one, because the connection broke, is done once. Lookups have none."""
+
+    id: str = ""
 
 
 class Send(Request, frozen=True, tag="send"):
-    """A message of the user. `id` is the tab's, so that it counts once; `attachments` are ids of
-    uploads."""
+    """A message of the user, or a command after `!`. `attachments` are ids of uploads."""
 
     text: str
-    id: str
     attachments: tuple[str, ...] = ()
 
 
@@ -41,12 +44,17 @@ class Withdraw(Request, frozen=True, tag="withdraw"):
 
 class Answer(Request, frozen=True, tag="answer"):
     """The answer to a question: once, network, session, always, edit (with `arguments`), deny (with
-    `text` as the reason), answer (with `text`), none."""
+    `text` as the reason), answer (with `text`), none. `session`: another one than the tab's."""
 
     question: int
     answer: str
+    session: str = ""
     text: str = ""
     arguments: dict[str, Any] = {}
+
+
+class ShowInbox(Request, frozen=True, tag="inbox"):
+    """The open questions of all sessions."""
 
 
 class RunCommand(Request, frozen=True, tag="command"):
@@ -93,6 +101,7 @@ AnyRequest = (
     | Resume
     | Withdraw
     | Answer
+    | ShowInbox
     | RunCommand
     | Complete
     | Search
@@ -164,8 +173,13 @@ class ListUpdate(TabReply, frozen=True, tag="list"):
     waiting: int
 
 
+class Alive(TabReply, frozen=True, tag="alive"):
+    """The server is there: sent when nothing else was for a while."""
+
+
 class Problem(TabReply, frozen=True, tag="problem"):
     """What the tab asked for could not be done. `request` is what it was; "open": the session."""
 
     text: str
     request: str = ""
+    id: str = ""

@@ -12,13 +12,27 @@ from treadle.apps.web.feed import Position
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.live_session import LiveSession
-from treadle.apps.web.messages import AnyRequest, ListUpdate, Problem, TabReply
+from treadle.apps.web.messages import (
+    Alive,
+    AnyRequest,
+    Complete,
+    Earlier,
+    Interrupt,
+    ListUpdate,
+    Problem,
+    Search,
+    ShowInbox,
+    TabReply,
+)
+from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import TreadleError
-from treadle.core.transcript.content import UserContent
+from treadle.lib.logger import logger
 
 FRAME_SECONDS = 0.033  # between two updates: a screen shows no more
 LIST_FRAME_SECONDS = 0.3
 SEND_SECONDS = 30.0  # a tab that does not read for so long is closed
+ALIVE_SECONDS = 3.0
+MAX_WAITING = 200  # requests of a tab; then it is not read any more
 
 
 _encode = msgspec.json.Encoder().encode
@@ -33,7 +47,7 @@ class Tab:
         socket: WebSocket,
         hub: Hub,
         session: LiveSession | HeldSession,
-        uploads: dict[str, UserContent],
+        uploads: Uploads,
         have: Position | None,
     ) -> None:
         self._socket = socket
@@ -44,6 +58,9 @@ class Tab:
         self._changed = asyncio.Event()
         self._list_changed = asyncio.Event()
         self._sending = asyncio.Lock()
+        # One after the other: what the user does; what the page looks up, which may take long.
+        self._actions: asyncio.Queue[AnyRequest] = asyncio.Queue(MAX_WAITING)
+        self._lookups: asyncio.Queue[AnyRequest] = asyncio.Queue(MAX_WAITING)
 
     async def run(self) -> bool:
         """Whether the session is free now: the tab shows one that another program has closed."""
@@ -51,10 +68,16 @@ class Tab:
         stop_list = self._hub.listen(self._list_changed.set)
         self._changed.set()
         self._list_changed.set()
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._send_changes(), self._send_list(), self._receive(), self._wait())
-        ]
+        work = (
+            self._send_changes(),
+            self._send_list(),
+            self._send_alive(),
+            self._receive(),
+            self._work_off(self._actions),
+            self._work_off(self._lookups),
+            self._wait(),
+        )
+        tasks = [asyncio.create_task(one) for one in work]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -96,32 +119,57 @@ class Tab:
         while True:
             await self._list_changed.wait()
             self._list_changed.clear()
-            html = await self._hub.render_list(self._session.session_id)
+            try:
+                html = await self._hub.render_list(self._session.session_id)
+            except (TreadleError, OSError) as error:  # of one session: the tab works without
+                logger.warning("the list of sessions is not shown: %s", error)
+                continue
             update = ListUpdate(html, self._hub.count_waiting())
             if update != last:
                 await self._send(update)
                 last = update
             await asyncio.sleep(LIST_FRAME_SECONDS)
 
+    async def _send_alive(self) -> None:
+        while True:
+            await asyncio.sleep(ALIVE_SECONDS)
+            await self._send(Alive())
+
     async def _receive(self) -> None:
         while True:
             text = await self._socket.receive_text()
-            reply = await self._answer(text)
-            if reply is not None:
-                await self._send(reply)
+            try:
+                request = _decode(text)
+            except msgspec.DecodeError as error:
+                problem = f"the page sent a message that the server does not know: {error}"
+                await self._send(Problem(problem))
+                continue
+            if isinstance(request, Interrupt):
+                await self._answer(request)  # it waits for nothing
+            elif isinstance(request, Complete | Search | Earlier | ShowInbox):
+                await self._lookups.put(request)
+            else:
+                await self._actions.put(request)
 
-    async def _answer(self, text: str) -> TabReply | None:
-        try:
-            request = _decode(text)
-        except msgspec.DecodeError as error:
-            return Problem(f"the page sent a message that the server does not know: {error}")
-        name: str = request.__struct_config__.tag
+    async def _work_off(self, requests: asyncio.Queue[AnyRequest]) -> None:
+        while True:
+            await self._answer(await requests.get())
+
+    async def _answer(self, request: AnyRequest) -> None:
+        name = str(request.__struct_config__.tag)
+        reply: TabReply | None
         try:
             if isinstance(self._session, HeldSession):
-                return await run_held_request(request, self._hub, self._session)
-            return await run_request(request, self._hub, self._session, self._uploads)
+                reply = await run_held_request(request, self._hub, self._session)
+            else:
+                reply = await run_request(request, self._hub, self._session, self._uploads)
         except (TreadleError, OSError, ValueError) as error:
-            return Problem(str(error), name)
+            reply = Problem(str(error), name, request.id)
+        except Exception as error:  # noqa: BLE001 - one request must not end the tab
+            logger.exception("a request of the page failed")
+            reply = Problem(f"{type(error).__name__}: {error}", name, request.id)
+        if reply is not None:
+            await self._send(reply)
 
     async def _send(self, message: msgspec.Struct) -> None:
         async with self._sending, asyncio.timeout(SEND_SECONDS):

@@ -48,6 +48,7 @@ class TurnSettings(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     gates: tuple[Gate, ...] = ()
     observers: tuple[Observer, ...] = ()
+    continues: bool = False  # see TurnBegan
 
 
 NO_CHANGES = TurnSettings()

@@ -64,6 +64,7 @@ class LoopSession:
         self.is_turn_running = False  # an open turn of an earlier process is not, until it resumes
         self.was_compacted = False  # since the last round, because a request was too long
         self.settings = NO_CHANGES  # of the turn
+        self._has_old_nonce = False
         self.turn_items: list[Item] = []  # of the running turn, since it began or resumed
         self._emitter = emitter
         self._log = log
@@ -92,7 +93,11 @@ class LoopSession:
         return None
 
     def append(self, item: Item, message_id: str = "") -> None:
-        """Append an item to the transcript; `message_id` if it was a message."""
+        """Append an item to the transcript; `message_id` if it was a message. A reply in a turn of
+        an earlier process may replace one that is lost: its calls get other keys."""
+        if self._has_old_nonce and type(item) is AssistantItem:
+            self._has_old_nonce = False
+            self._write_turn(self.turn.id, continues=True)
         self.write(entries.ItemAdded(item, message_id))
         self.turn_items.append(item)
         if self._emitter.has_item_readers:
@@ -133,12 +138,16 @@ class LoopSession:
         self._emitter.turn_id = turn_id
         self.turn_items = []
         self.was_compacted = False
+        self._has_old_nonce = resumed is not None
         if resumed is None:
-            nonce = os.urandom(4).hex()
-            self.write(entries.TurnBegan(turn_id, self._emitter.agent, nonce))
+            self._write_turn(turn_id, continues=self.settings.continues)
         self.is_turn_running = True
         self._emitter.emit(events.TurnStarted, self._caller, self._emitter.agent)
         self.trace.append(Transition(turn_id, "resumed" if resumed else "began"))
+
+    def _write_turn(self, turn_id: str, *, continues: bool) -> None:
+        nonce = os.urandom(4).hex()
+        self.write(entries.TurnBegan(turn_id, self._emitter.agent, nonce, continues))
 
     def end_turn(
         self,

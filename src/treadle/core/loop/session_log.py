@@ -47,7 +47,11 @@ class SessionLog(WrappedStore):
         self._has_store = store is not None
         self._key = 0 if store is None else id(find_innermost(store))
         self._needs_flush = False
-        self._is_closed = self._is_replaced = False
+        self._is_closed = self._is_replaced = self._is_handed_over = False
+
+    def hand_over(self) -> None:
+        """Another log continues the session: `aclose` flushes, and leaves the store open."""
+        self._is_handed_over = True
 
     def claim(self) -> None:
         """Be the one writer of the store, until `release`."""
@@ -120,4 +124,4 @@ class SessionLog(WrappedStore):
         if self._has_store:
             if _writers.get(self._key) is self:
                 del _writers[self._key]
-            await self.wrapped.aclose()
+            await (self.wrapped.flush() if self._is_handed_over else self.wrapped.aclose())

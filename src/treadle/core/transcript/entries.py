@@ -61,9 +61,14 @@ class InputMoved(_Entry, frozen=True, tag="moved"):
 
 
 class TurnBegan(_Entry, frozen=True, tag="turn"):
+    """`nonce` makes keys of the turn unlike those of a turn that a damaged log has lost. With
+    `continues` users count no new turn: it corrects the answer of the one before, or it is the open
+    one, which another process continues."""
+
     turn_id: str
     agent: str = ""  # the name of the agent
-    nonce: str = ""  # a damaged log may give the id of a lost turn again
+    nonce: str = ""
+    continues: bool = False
 
 
 class Intent(_Entry, frozen=True, tag="intent"):

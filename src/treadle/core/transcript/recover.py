@@ -155,7 +155,8 @@ def list_entries(state: SessionState) -> list[Entry]:
         entries += _list_quarantined(start.quarantine - refused)
         refused |= start.quarantine
         open_id = start.turn_id
-        entries.append(TurnBegan(open_id, nonce=turn.nonce if open_id == turn.id else ""))
+        nonce = turn.nonce if open_id == turn.id else ""
+        entries.append(TurnBegan(open_id, "", nonce, start.continues))
     entries += [ItemAdded(item) for item in history[position:]]
     if state.history is not None:
         entries.append(diff_views("snapshot", state.history, state.transcript))

@@ -82,6 +82,7 @@ class TurnStart(msgspec.Struct, frozen=True, eq=False):
     quarantine: frozenset[tuple[int, int]]
     history: Transcript | None
     previous: TurnStart | None
+    continues: bool = False  # see TurnBegan
 
     @property
     def full_history(self) -> Transcript:
@@ -252,7 +253,16 @@ def _find_place(queued: tuple[QueuedMessage, ...], entry: InputDropped | InputMo
 
 def _begin_turn(state: SessionState, entry: TurnBegan) -> SessionState:
     turn_id = entry.turn_id
-    start = TurnStart(turn_id, state.transcript, state.quarantine, state.history, state.last_start)
+    if entry.continues and state.turn is not None and state.turn.id == turn_id:
+        return replace(state, turn=replace(state.turn, nonce=entry.nonce))
+    start = TurnStart(
+        turn_id,
+        state.transcript,
+        state.quarantine,
+        state.history,
+        state.last_start,
+        entry.continues,
+    )
     last = state.transcript.last
     # A message that was in the history before its turn.
     metadata = (last.metadata or {}) if isinstance(last, UserItem) else {}

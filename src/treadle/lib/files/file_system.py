@@ -6,7 +6,9 @@ Who uses the disk only through this can be tested with calls that stop, fail or 
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 from pathlib import Path
 from typing import Protocol
 
@@ -55,7 +57,10 @@ class LocalFiles:
         return os.write(fd, data)
 
     def sync(self, fd: int) -> None:
-        os.fdatasync(fd)
+        if sys.platform == "darwin":
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync there leaves it in the cache of the disk
+        else:
+            os.fdatasync(fd)
 
     def sync_folder(self, path: Path) -> None:
         """A new name is durable only when its folder is synced."""

@@ -1,7 +1,7 @@
 """Locks on files that the kernel releases when their process ends; they never expire by age.
 
-A lock is a flock; the content of the file only says who has it. Used by the logs of sessions, and
-for files that several programs share.
+A lock is a flock; the content of the file only says who has it. No program waits for such a lock:
+that is flock.py. Used by the logs of sessions, and for drafts.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ locked_update         read, change and write while no other program does so
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from treadle.lib.files.flock import hold_lock
 
 
 def make_private_folder(path: Path) -> None:
@@ -27,13 +28,14 @@ def make_private_folder(path: Path) -> None:
             raise
 
 
-def write_private_file(file: Path, content: bytes) -> None:
-    """Replace a file atomically and durably, readable by its owner only."""
+def write_private_file(file: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file atomically and durably; by default only its owner can read it."""
     make_private_folder(file.parent)
     descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
+            os.fchmod(out.fileno(), mode)
             out.flush()
             os.fsync(out.fileno())
         Path(draft).replace(file)
@@ -47,22 +49,22 @@ def write_private_file(file: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def locked_update(file: Path, change: Callable[[bytes | None], bytes | None]) -> None:
-    """Give `change` the content of the file (None: there is none) and write what it returns (None:
-    nothing). Other programs that do the same wait meanwhile; a lock is beside the file."""
+def locked_update(
+    file: Path, change: Callable[[], bytes | None], new_mode: int | None = None
+) -> None:
+    """The one way in which a file that several programs share is changed: `change` reads it and
+    returns its new content (None: it stays). Other programs that do the same wait meanwhile: the
+    folder of the file is locked, so `change` must not update another file in it. The new file is
+    readable by its owner only; with `new_mode` an existing one keeps its mode."""
     make_private_folder(file.parent)
-    lock = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            before: bytes | None = file.read_bytes()
-        except FileNotFoundError:
-            before = None
-        after = change(before)
-        if after is not None and after != before:
-            write_private_file(file, after)
-    finally:
-        os.close(lock)
+    with hold_lock(file.parent):
+        content = change()
+        if content is None:
+            return
+        mode = new_mode or 0o600
+        if new_mode is not None and file.exists():
+            mode = file.stat().st_mode & 0o777
+        write_private_file(file, content, mode)
 
 
 def find_state_dir() -> Path:

@@ -16,12 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from treadle.core.errors import ConfigError
-from treadle.core.untrusted_files import find_line, read_settings_file
+from treadle.core.untrusted_files import find_line, read_settings_file, update_settings_file
 from treadle.lib.files.file_view import is_inside
-from treadle.lib.files.private_files import write_private_file
 from treadle.lib.text.text import suggest
 from treadle.permissions.ruleset.rules import (
     RULE_LISTS,
@@ -109,24 +106,31 @@ def save_rules(
     _check_symlinks(file, within)
     for rule in rules:
         parse_rule(rule, root, home)
-    settings, _ = read_settings_file(file, within)
-    listed = settings.setdefault("permissions", {}).setdefault(name, [])
-    added = [rule for rule in rules if rule not in listed]
-    listed.extend(added)
-    _write_settings(file, settings)
+    added: list[str] = []
+
+    def add(settings: dict[str, Any]) -> bool:
+        listed = settings.setdefault("permissions", {}).setdefault(name, [])
+        added.extend(rule for rule in rules if rule not in listed)
+        listed.extend(added)
+        return bool(added)
+
+    update_settings_file(file, add, within)
     return bool(added)
 
 
 def remove_rule(file: Path, rule: str, *, within: Path | None = None) -> list[str]:
     """Take a rule out of a settings file; the lists that it was in. The rest of it stays."""
     _check_symlinks(file, within)
-    settings, _ = read_settings_file(file, within)
-    lists = settings.get("permissions", {})
-    found: list[str] = [name for name in RULE_LISTS if rule in lists.get(name, [])]
-    for name in found:
-        lists[name] = [other for other in lists[name] if other != rule]
-    if found:
-        _write_settings(file, settings)
+    found: list[str] = []
+
+    def remove(settings: dict[str, Any]) -> bool:
+        lists = settings.get("permissions", {})
+        found.extend(name for name in RULE_LISTS if rule in lists.get(name, []))
+        for name in found:
+            lists[name] = [other for other in lists[name] if other != rule]
+        return bool(found)
+
+    update_settings_file(file, remove, within)
     return found
 
 
@@ -135,11 +139,6 @@ def _check_symlinks(file: Path, within: Path | None) -> None:
         os.path.realpath(file.parent), (os.path.realpath(within),)
     ):
         raise ConfigError(f"{file.parent}: a symlink leaves {within}; nothing was written")
-
-
-def _write_settings(file: Path, settings: dict[str, Any]) -> None:
-    encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
-    write_private_file(file, encoded)
 
 
 # ---------------------------------------------------------------- files of Claude Code

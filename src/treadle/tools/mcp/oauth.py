@@ -4,14 +4,17 @@
     client_credentials, identity_assertion   no person is needed
 
 The SDK discovers, registers, proves (PKCE) and asks for more scopes. What it leaves out is here:
-after a restart a token is refreshed before it is used, at the authorization server that issued it.
+after a restart a token is refreshed before it is used, at the authorization server that issued it;
+and of several programs with one login, one refreshes and the others take what it got.
 Importing this module imports the SDK. Used by connection.py; login.py is the way to log in.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,6 +27,7 @@ from mcp.client.auth.extensions.client_credentials import (
     SignedJWTParameters,
 )
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -105,9 +109,26 @@ class _StoredOAuth(OAuthClientProvider):
         try:
             outgoing = await anext(flow)
             while True:
+                if _is_refresh(outgoing):
+                    async with self._records.hold():
+                        response = self._records.find_newer_tokens(outgoing, self.context)
+                        if response is None:
+                            response = yield outgoing
+                            if (
+                                response.status_code != 200
+                            ):  # a used token: another one got new ones
+                                newer = self._records.find_newer_tokens(outgoing, self.context)
+                                response = newer or response
+                        outgoing = await flow.asend(response)
+                        continue
                 response = yield outgoing
                 if outgoing is request and self._must_log_in and response.status_code != 401:
                     response = httpx2.Response(401, request=request)
+                while outgoing is request and response.status_code == 401:
+                    if not await self._take_newer():
+                        break
+                    self._add_auth_header(request)
+                    response = yield request
                 self._must_log_in = self._must_log_in and outgoing is not request
                 if self.context.auth_server_url is None and _is_metadata(outgoing, response):
                     await response.aread()
@@ -117,6 +138,22 @@ class _StoredOAuth(OAuthClientProvider):
             return
         finally:
             await flow.aclose()
+
+    async def _take_newer(self) -> bool:
+        """Use the tokens that another program got meanwhile, or is getting; whether there are
+        any."""
+        used = self.context.current_tokens
+        if self._login is not None or used is None:
+            return False
+        async with self._records.hold():
+            record = self._records.load()
+        if record.tokens is None:
+            return False
+        if record.tokens.get("access_token") == used.access_token:
+            return False
+        self.context.current_tokens = OAuthToken.model_validate(record.tokens)
+        self.context.token_expiry_time = record.expires_at
+        return True
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -155,6 +192,10 @@ class _StoredOAuth(OAuthClientProvider):
     async def _wait_code(self) -> AuthorizationCodeResult:
         assert self._login is not None, "checked in _show_link"
         return parse_redirect(await self._login.wait_redirect())
+
+
+def _is_refresh(request: httpx2.Request) -> bool:
+    return request.method == "POST" and b"grant_type=refresh_token" in request.content
 
 
 def _is_metadata(request: httpx2.Request, response: httpx2.Response) -> bool:
@@ -208,6 +249,23 @@ class _RecordStorage:
     def expire(self, wanted_scope: str) -> None:
         """The next connection refreshes the tokens first, the next login asks for the scope."""
         self._save(expires_at=1.0, wanted_scope=wanted_scope or None)
+
+    def hold(self) -> AbstractAsyncContextManager[None]:
+        """While one program refreshes, the others wait."""
+        return self._store.hold(self._name, self._url)
+
+    def find_newer_tokens(
+        self, refresh: httpx2.Request, context: OAuthContext
+    ) -> httpx2.Response | None:
+        """What a refresh would bring, if another program has refreshed since these were read."""
+        record, used = self.load(), context.current_tokens
+        tokens, left = record.tokens, (record.expires_at or 0.0) - time.time()
+        if tokens is None or used is None or left <= 0:
+            return None
+        if tokens.get("refresh_token") == used.refresh_token:
+            return None
+        content = {**tokens, "expires_in": math.ceil(left)}
+        return httpx2.Response(200, json=content, request=refresh)
 
     async def get_tokens(self) -> OAuthToken | None:
         tokens = self.load().tokens

@@ -8,8 +8,10 @@ nothing is kept in memory. Used by oauth.py; `treadle mcp login` writes them.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +19,8 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.lib.files.private_files import locked_update
+from treadle.lib.files.flock import wait_for_lock
+from treadle.lib.files.private_files import locked_update, make_private_folder
 
 KEYRING_SERVICE = "treadle-mcp"
 
@@ -103,6 +106,14 @@ class TokenStore:
                 pass
         return True
 
+    @asynccontextmanager
+    async def hold(self, name: str, url: str) -> AsyncIterator[None]:
+        """While this program refreshes a login, the others wait: a refresh token works once."""
+        digest = hashlib.sha256(make_record_key(name, url).encode()).hexdigest()[:16]
+        make_private_folder(self.file.parent)
+        async with wait_for_lock(self.file.with_name(f".login-{digest}.lock")):
+            yield
+
     def has_login(self, name: str, url: str) -> bool:
         """Whether there is a record; does not ask the keyring, which may ask the user."""
         return make_record_key(name, url) in self._read()
@@ -116,8 +127,8 @@ class TokenStore:
             raise self._make_error(error) from error
 
     def _change(self, change: Callable[[LoginEntries], object]) -> None:
-        def update(before: bytes | None) -> bytes:
-            entries = {} if before is None else self._decode(before)
+        def update() -> bytes:
+            entries = self._read()
             change(entries)
             return msgspec.json.format(msgspec.json.encode(entries), indent=1)
 

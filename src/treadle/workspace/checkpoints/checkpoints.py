@@ -1,12 +1,15 @@
 """The checkpoints of one folder: take, compare, plan, apply.
 
 Contents are stored in a folder outside the project. The operations block, so they run in a thread,
-one at a time.
+one at a time. Several programs share the folder: each holds it from its first operation until it is
+closed, and nothing is pruned while one does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +18,8 @@ from typing import TypeVar
 import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.flock import try_lock
+from treadle.lib.files.private_files import make_private_folder
 from treadle.workspace.checkpoints.flat_tree import (
     FlatTree,
     TreeDiff,
@@ -94,7 +99,9 @@ class Checkpoints:
         max_files: int = MAX_FILES,
     ) -> None:
         self.root = root
+        self._store = store
         self._objects = ObjectStore(store / "objects")
+        self._hold: weakref.finalize[[int], Checkpoints] | None = None
         self._limits = max_file_bytes, max_files
         self._last_scan = ScannedFolder()
         self._lock = asyncio.Lock()
@@ -138,22 +145,32 @@ class Checkpoints:
         """
         return await self._run_in_thread(lambda: self._apply(old, new))
 
-    async def prune(self, trees: Iterable[str]) -> int:
-        """Delete every content that none of these trees needs; returns the bytes freed."""
-        needed = list(trees)
-        self._last_scan = ScannedFolder()  # it may name deleted contents
-        return await self._run_in_thread(lambda: self._objects.prune(needed))
+    def close(self) -> None:
+        """Let go of the store; the next operation takes it again."""
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold()
+        self._last_scan = ScannedFolder()  # it may name what is pruned from now on
+        self._objects.forget()
 
     # --- in a thread -----------------------------------------------------------------------
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
         async with self._lock:
             try:
-                return await asyncio.to_thread(work)
+                return await asyncio.to_thread(self._run_with_store, work)
             except TooManyFiles as error:
                 raise WorkspaceError(f"{error}: no checkpoint was taken") from error
             except (OSError, ValueError) as error:
                 raise WorkspaceError(f"the checkpoint cannot be used: {error}") from error
+
+    def _run_with_store(self, work: Callable[[], T]) -> T:
+        if self._hold is None:
+            make_private_folder(self._store)
+            lock = try_lock(self._store, is_shared=True, waits=True)
+            assert lock is not None, "it was waited for"
+            self._hold = weakref.finalize(self, os.close, lock)
+        return work()
 
     def _take(self) -> FileSnapshot:
         scanner = Scanner(self.root, self._objects, *self._limits, self._last_scan)
@@ -233,3 +250,15 @@ class Checkpoints:
 
     def _flatten(self, tree: str) -> FlatTree:
         return flatten_tree(self._objects, tree)
+
+
+def prune_store(store: Path, list_trees: Callable[[], Iterable[str]]) -> int | None:
+    """Delete every content that none of these trees needs; the bytes freed, None if a program uses
+    the store: what it has stored may be in no log yet. The trees are listed when none does."""
+    lock = try_lock(store)
+    if lock is None:
+        return None
+    try:
+        return ObjectStore(store / "objects").prune(list_trees())
+    finally:
+        os.close(lock)

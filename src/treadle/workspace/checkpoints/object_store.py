@@ -96,8 +96,11 @@ class ObjectStore:
             if path.name not in needed:
                 freed += path.stat().st_size
                 path.unlink(missing_ok=True)
-        self._known.clear()
         return freed
+
+    def forget(self) -> None:
+        """Another program may remove contents from now on."""
+        self._known.clear()
 
     def _path(self, name: str) -> Path:
         return self._root / name[:2] / name

@@ -5,8 +5,6 @@ name. Only folders of this user are changed, and none that was unreadable before
 by `protected_paths.py`.
 """
 
-# ruff: noqa: PTH101 - by a descriptor
-
 from __future__ import annotations
 
 import os
@@ -15,6 +13,7 @@ from collections.abc import Iterable
 
 from treadle.workspace.sandbox.tree_scan import FoundEntry
 from treadle.workspace.supervisor.set_aside import open_folder
+from treadle.workspace.supervisor.syscalls import change_mode
 
 NEEDED = stat.S_IRWXU
 
@@ -43,7 +42,7 @@ class FolderPermissions:
             is_ours = status.st_uid == os.geteuid() and status.st_mode & NEEDED != NEEDED
             if not is_ours or (status.st_dev, status.st_ino) in self._unlisted:
                 return False
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(status.st_mode) | NEEDED)
+            change_mode(fd, stat.S_IMODE(status.st_mode) | NEEDED)
         except OSError:
             return False
         finally:

@@ -39,7 +39,7 @@ async def find_sandbox_problem(
     """One sentence on why the sandbox cannot be built here; "" if it can. Bubblewrap reports its
     problems only as text, so known texts are explained and others are shown."""
     if not sandbox.program:
-        return "bubblewrap is not installed (package bubblewrap, program bwrap)"
+        return sandbox.missing
     command = CommandSpec(argv=("true",), cwd=str(root), env=env, timeout=10.0)
     output = ""
     for _ in range(2):  # a file of the host that vanishes meanwhile makes one attempt fail
@@ -52,7 +52,7 @@ async def find_sandbox_problem(
             return ""
         output = decode_output(ended.stream.head).strip()
     known = (reason for sign, reason in KNOWN_ERRORS if sign in output)
-    return next(known, f"bubblewrap failed: {output[:200]}")
+    return next(known, f"{sandbox.name} failed: {output[:200]}")
 
 
 NO_NETWORK_NOTE = (

@@ -17,8 +17,8 @@ from .syscalls import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_NAME,
     PR_SET_PDEATHSIG,
-    libc,
     send_message,
+    set_process_option,
     write_small_file,
 )
 
@@ -79,13 +79,13 @@ class ForkServer:
         control = -1
         try:
             signal.set_wakeup_fd(-1)
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            libc.prctl(PR_SET_NAME, b"treadle-superv", 0, 0, 0)
+            set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
+            set_process_option(PR_SET_NAME, b"treadle-superv")
             os.close(self.wake_fd)
             self.join_cgroup()
             fds = receive_descriptors(self.listener)
             # With a call it outlives the fork server; a stopped one continues then.
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+            set_process_option(PR_SET_PDEATHSIG, signal.SIGCONT)
             self.listener.close()
             if fds:
                 control = fds[0]
@@ -161,11 +161,14 @@ class ForkServer:
 
 
 def receive_descriptors(listener: "_socket.socket") -> list[int]:
-    """The descriptors of the next call; none if the agent is gone."""
-    data, ancillary, _, _ = listener.recvmsg(16, 1024, 0x40000000)  # MSG_CMSG_CLOEXEC
+    """The descriptors of the next call; none if the agent is gone. They come with one byte, and no
+    more is read: the next byte of the stream is for the next supervisor."""
+    data, ancillary, _, _ = listener.recvmsg(1, 1024)
     fds: list[int] = []
     for _, _, packed in ancillary if data else ():
         fds += memoryview(packed[: len(packed) // 4 * 4]).cast("i").tolist()
+    for fd in fds:
+        os.set_inheritable(fd, False)
     return fds
 
 
@@ -176,8 +179,8 @@ def main() -> None:
         signal.signal(number, signal.SIG_DFL)  # commands must not inherit ignored signals
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    libc.prctl(PR_SET_NAME, b"treadle-forksrv", 0, 0, 0)
+    set_process_option(PR_SET_CHILD_SUBREAPER, 1)
+    set_process_option(PR_SET_NAME, b"treadle-forksrv")
     # A stopped fork server must continue when the agent ends, to notice it.
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+    set_process_option(PR_SET_PDEATHSIG, signal.SIGCONT)
     ForkServer(_socket.socket(fileno=0), sys.argv[1], int(sys.argv[2])).serve()

@@ -1,4 +1,4 @@
-"""Process trees as /proc shows them, and how to kill them.
+"""Process trees as /proc shows them, or `ps` where there is none, and how to kill them.
 
 Used by the supervisor for its command, by the fork server for the command of a killed supervisor,
 and by the agent if both of them were stopped.
@@ -7,13 +7,18 @@ and by the agent if both of them were stopped.
 import os
 import signal
 
-from .syscalls import read_small_file
+from .syscalls import IS_LINUX, read_small_file
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PS = ["/bin/ps", "-axo", "pid=,ppid=,pgid=,uid=,rss=,stat=,ucomm="]
+
+known_groups: set[int] = set()  # process groups of our descendants, where orphans are not ours
 
 
 def read_process_table() -> dict[int, list[tuple[int, str, str]]]:
-    """Parent id to (id, state, name) of its children, for every process in /proc."""
+    """Parent id to (id, state, name) of its children, for every process."""
+    if not IS_LINUX:
+        return adopt_orphans(run_ps())
     children_by_parent: dict[int, list[tuple[int, str, str]]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are wanted, not paths
         if not entry.isdigit():
@@ -25,6 +30,43 @@ def read_process_table() -> dict[int, list[tuple[int, str, str]]]:
         name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :]
         state, parent = rest.split(" ", 2)[:2]
         children_by_parent.setdefault(int(parent), []).append((int(entry), state, name))
+    return children_by_parent
+
+
+def run_ps() -> list[tuple[int, int, int, int, int, str, str]]:
+    """(id, parent, group, user, resident kilobytes, state, name) of every process."""
+    reading, writing = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, writing, 1)]
+    pid = os.posix_spawn(PS[0], PS, {"PATH": "/usr/bin:/bin"}, file_actions=actions)
+    os.close(writing)
+    data = b""
+    while more := os.read(reading, 1 << 16):
+        data += more
+    os.close(reading)
+    os.waitpid(pid, 0)
+    rows = [line.split(None, 6) for line in data.decode(errors="replace").splitlines()]
+    found = [(*map(int, row[:5]), row[5][0], row[6]) for row in rows if len(row) == 7]
+    return [row for row in found if row[0] != pid]  # type: ignore[misc]
+
+
+def adopt_orphans(
+    rows: "list[tuple[int, int, int, int, int, str, str]]",
+) -> dict[int, list[tuple[int, str, str]]]:
+    """The children of each process. Without a subreaper another process gets the orphans: one whose
+    process group was seen below us is counted as our child."""
+    children_by_parent: dict[int, list[tuple[int, str, str]]] = {}
+    group_of = {pid: group for pid, _, group, _, _, _, _ in rows}
+    ours = {pid for pid, group in group_of.items() if group in known_groups} | {os.getpid()}
+    for pid, parent, group, _, _, state, name in rows:
+        is_orphan = group in known_groups and parent not in ours
+        children = children_by_parent.setdefault(os.getpid() if is_orphan else parent, [])
+        children.append((pid, state, name))
+    waiting = [os.getpid()]
+    while waiting:
+        below = [pid for pid, _, _ in children_by_parent.get(waiting.pop(), ())]
+        known_groups.update(group_of[pid] for pid in below)
+        waiting += below
+    known_groups.discard(os.getpgrp())
     return children_by_parent
 
 
@@ -43,6 +85,8 @@ def is_memory_exceeded(root: int, limit: int) -> bool:
     """Whether the processes below `root` use more than `limit` bytes: memory that they do not
     share with others, and memory files."""
     pids = [pid for pid, _ in list_descendants(root)]
+    if not IS_LINUX:
+        return sum(row[4] for row in run_ps() if row[0] in pids) * 1024 > limit
     private = 0
     for pid in pids:
         try:

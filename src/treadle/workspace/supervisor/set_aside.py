@@ -11,7 +11,9 @@ import errno
 import os
 import stat
 
-FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from .syscalls import O_PATH, change_mode, find_path
+
+FOLDER_FLAGS = O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def set_aside(path: str, root: str, folder: str) -> str:
@@ -24,7 +26,7 @@ def set_aside(path: str, root: str, folder: str) -> str:
         try:
             os.rename(name, target, src_dir_fd=parent)
         except PermissionError:
-            _make_writable(f"/proc/self/fd/{parent}")
+            _make_writable(parent)
             _make_entry_writable(name, parent)
             os.rename(name, target, src_dir_fd=parent)
     except OSError as error:
@@ -32,7 +34,7 @@ def set_aside(path: str, root: str, folder: str) -> str:
             raise
         import shutil
 
-        shutil.move(f"/proc/self/fd/{parent}/{name}", target)
+        shutil.move(f"{find_path(parent)}/{name}", target)
     finally:
         os.close(parent)
     return target
@@ -87,7 +89,7 @@ def _list_entries(folder: str, is_known: bool) -> "list[tuple[str, bool]]":
         except PermissionError:
             if not is_last:
                 try:
-                    _make_writable(folder)
+                    os.chmod(folder, os.stat(folder).st_mode | 0o700)  # noqa: PTH101, PTH116
                 except OSError:
                     break
         except OSError:
@@ -121,13 +123,13 @@ def _make_place(folder: str) -> str:
 
 def _make_entry_writable(name: str, parent: int) -> None:
     """A folder can be moved only if it is writable itself."""
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    fd = os.open(name, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         if stat.S_ISDIR(os.fstat(fd).st_mode):
-            _make_writable(f"/proc/self/fd/{fd}")
+            _make_writable(fd)
     finally:
         os.close(fd)
 
 
-def _make_writable(path: str) -> None:
-    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o700)  # noqa: PTH101, PTH116 - as above
+def _make_writable(fd: int) -> None:
+    change_mode(fd, stat.S_IMODE(os.fstat(fd).st_mode) | 0o700)

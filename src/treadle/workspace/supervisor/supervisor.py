@@ -15,19 +15,22 @@ from .output_buffer import OutputBuffer
 from .process_tree import (
     is_memory_exceeded,
     kill_descendants,
+    known_groups,
     list_descendants,
     read_process_table,
     signal_each,
 )
 from .set_aside import set_aside_made
 from .syscalls import (
+    IS_LINUX,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     count_oom_kills,
-    libc,
+    enlarge_pipe,
     receive_message,
     restrict_to_ruleset,
     send_message,
+    set_process_option,
     write_small_file,
 )
 
@@ -39,7 +42,7 @@ PROGRESS_INTERVAL = 0.1
 STRAY_GRACE = 0.1  # seconds between TERM and KILL for processes that a command left running
 MEMORY_INTERVAL = 0.5  # seconds between two measurements; one takes some milliseconds
 TRAILER_BYTES = 1 << 16  # of a whole pipe
-TIOCSCTTY = 0x540E  # of Linux; termios would be one more import
+TIOCSCTTY = 0x540E if IS_LINUX else 0x20007461  # termios would be one more import
 KILL_LIMIT = 5.0  # seconds to wait for a process in uninterruptible sleep
 
 
@@ -60,7 +63,7 @@ class Supervisor:
         if not isinstance(request, dict):
             return
         self.request = request
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        set_process_option(PR_SET_CHILD_SUBREAPER, 1)
         self.oom_before = count_oom_kills()
         self.wake_fd, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
@@ -93,6 +96,7 @@ class Supervisor:
         self.main_pid = os.fork()
         if self.main_pid == 0:
             self.exec_command(outputs, failed_write)
+        known_groups.add(self.main_pid)
         self.on_call_taken()
         kept = set() if self.output_buffer is None else {self.output_buffer.fd}
         for fd in {failed_write, *(fd for _, fd in outputs), *self.fds} - kept:
@@ -112,10 +116,7 @@ class Supervisor:
         if request["terminal"] is not None:
             return self.fds[request["terminal"]], self.fds[dict(request["descriptors"])[0]]
         reading, writing = os.pipe()
-        try:
-            fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 1 << 20)
-        except OSError:
-            pass  # past the user's pipe quota: a smaller pipe works too
+        enlarge_pipe(reading, 1 << 20)
         return reading, writing
 
     def exec_command(self, outputs: list[tuple[int, int]], error_fd: int) -> None:
@@ -123,7 +124,7 @@ class Supervisor:
         request, step = self.request, "setup"
         try:
             os.setsid()
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
@@ -153,6 +154,7 @@ class Supervisor:
         os._exit(127)
 
     def apply_limits(self) -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core files with what was in memory
         if self.request["nproc"]:
             hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
             limit = self.request["nproc"]
@@ -192,7 +194,8 @@ class Supervisor:
 
     def next_timeout(self) -> float | None:
         times = [t for t in (self.deadline, self.kill_at) if t is not None]
-        times += [self.measure_at] if self.request["max_memory"] else []
+        if self.request["max_memory"] or not IS_LINUX:  # orphans end without a signal to us
+            times.append(self.measure_at)
         if self.reported_total < self.output_total():
             times.append(self.reported_at + PROGRESS_INTERVAL)
         return max(0.0, min(times) - time.monotonic()) if times else None
@@ -239,12 +242,13 @@ class Supervisor:
             return
         fresh = self.output_buffer.latest()[-(total - self.reported_total) :]
         self.reported_at, self.reported_total = now, total
-        os.set_blocking(self.control, False)
-        try:
-            send_message(self.control, ("output", total, fresh))
-        except OSError:
-            pass
-        os.set_blocking(self.control, True)
+        poll = select.poll()
+        poll.register(self.control, select.POLLOUT)
+        if poll.poll(0):
+            try:
+                send_message(self.control, ("output", total, fresh))
+            except OSError:
+                pass
 
     def reap(self) -> bool:
         """Collect dead children; True while others live."""
@@ -252,7 +256,7 @@ class Supervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return False
+                return not IS_LINUX and bool(list_descendants(os.getpid()))
             if pid == 0:
                 return True
             if pid == self.main_pid:

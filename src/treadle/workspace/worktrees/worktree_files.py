@@ -1,4 +1,4 @@
-"""The files of a worktree that git does not know: its record, its lock, and how it is removed.
+"""The files of a worktree that git does not know: its record, and how it is removed.
 
 Used by worktrees.py.
 """
@@ -6,8 +6,6 @@ Used by worktrees.py.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import stat
 import time
@@ -54,17 +52,6 @@ def read_record(git_dir: Path) -> WorktreeRecord | None:
         return None
     is_commit = all(set(text) <= set("0123456789abcdef") for text in (record.base, record.tip))
     return record if is_commit and record.base else None
-
-
-def try_lock(file: Path) -> int | None:
-    """A lock that the kernel releases when this process ends; None if another one has it."""
-    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
 
 
 def find_existing(path: Path) -> Path:

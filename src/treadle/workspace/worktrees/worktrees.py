@@ -17,13 +17,14 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.flock import try_lock, wait_for_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.index import count_entries
 from treadle.workspace.worktrees import merge
@@ -38,7 +39,6 @@ from treadle.workspace.worktrees.worktree_files import (
     read_record,
     remove_old_scratch,
     remove_tree,
-    try_lock,
 )
 from treadle.workspace.worktrees.worktree_git import Repository, open_repository
 
@@ -107,7 +107,7 @@ class Worktrees:
         self._notify = notify or (lambda text: None)
         self._max_files = max_files
         self._open: dict[str, Worktree] = {}
-        self._changing = asyncio.Lock()  # one at a time makes, merges or removes
+        self._changing = asyncio.Lock()
         self._ending: set[asyncio.Task[Any]] = set()
 
     def get_path(self, name: str) -> Path:
@@ -121,10 +121,10 @@ class Worktrees:
         """The worktree of this name: a new one, or the one that an interruption left, or with the
         changes that its branch has. WorkspaceError if it cannot be made."""
         await self.wait_for_ends()  # it may be about to become a branch
-        async with self._changing:
+        repository = await open_repository(self.folder)
+        async with self._change(repository):
             if name in self._open:
                 return self._open[name]
-            repository = await open_repository(self.folder)
             await self._keep_leftovers(repository, name)
             worktree = await self._take_up(repository, name)
             if worktree is None:
@@ -155,8 +155,9 @@ class Worktrees:
         """Keep as branches what agents of killed processes changed. Worktrees that are in use stay
         as they are."""
         if self._find_folder().is_dir():
-            async with self._changing:
-                await self._keep_leftovers(await open_repository(self.folder))
+            repository = await open_repository(self.folder)
+            async with self._change(repository):
+                await self._keep_leftovers(repository)
 
     def keep(self, worktree: Worktree) -> None:
         """Begin to turn the worktree of an interrupted agent into a branch. Does not wait for it:
@@ -205,7 +206,7 @@ class Worktrees:
         self, worktree: Worktree, *, merge: bool, find_unwritable: FindUnwritable | None = None
     ) -> WorktreeEnd:
         """See `Worktree.finish`."""
-        async with self._changing:
+        async with self._change(worktree.repository):
             if self._open.get(worktree.name, worktree) is not worktree:
                 return WorktreeEnd("unchanged")
             end = await self._bring_back(worktree, merge, find_unwritable)
@@ -214,6 +215,13 @@ class Worktrees:
             self._open.pop(worktree.name, None)
             worktree.release()
             return end
+
+    @contextlib.asynccontextmanager
+    async def _change(self, repository: Repository) -> AsyncIterator[None]:
+        """One at a time makes, merges or removes worktrees of a repository, in all programs: one
+        that is being made has no record yet, and must not look like a leftover."""
+        async with self._changing, wait_for_lock(repository.common_dir):
+            yield
 
     # --- making --------------------------------------------------------------------------
 

@@ -31,9 +31,8 @@ def made(own_place: Path) -> str:
     """A session of two turns in the current folder, each of which changed a file."""
     library, folder = Library(), Path.cwd()
     journal = library.create(folder)
-    keeping = CheckpointRecorder(
-        Checkpoints(folder, library.checkpoint_dir(folder)), journal.append
-    )
+    checkpoints = Checkpoints(folder, library.checkpoint_dir(folder))
+    keeping = CheckpointRecorder(checkpoints, journal.append)
 
     def write(arguments: dict[str, str]) -> str:
         (folder / "file").write_text(arguments["text"])
@@ -62,6 +61,7 @@ def made(own_place: Path) -> str:
         await driver.aclose()
 
     asyncio.run(work())
+    checkpoints.close()
     return journal.session_id
 
 

@@ -20,6 +20,7 @@ from treadle.apps.conversation.session.callbacks import HostKind
 from treadle.apps.web.actions import run_request
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.messages import RunCommand
+from treadle.apps.web.uploads import Uploads
 
 FLAGS: dict[str, object] = {"sandbox": "off"}
 # A line, and what every host that has the command shows of its answer in a new session.
@@ -100,7 +101,7 @@ async def page(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Run]:
     session.opened.trust.give()
 
     async def run(line: str, answer: str) -> str:
-        reply = await run_request(RunCommand(line), hub, session, {})
+        reply = await run_request(RunCommand(line), hub, session, Uploads())
         update = session.feed.make_update(None)
         blocks = "".join(text for _, text in update.blocks) if update is not None else ""
         return html.unescape(f"{getattr(reply, 'text', '')}{getattr(reply, 'html', '')}{blocks}")

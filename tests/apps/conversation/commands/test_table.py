@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from typing import get_args
 import pytest
 
 from tests.apps.tui.harness import make_usage, scripted, use
+from tests.patience import until
 from treadle.apps.acp.session import EditorSession
 from treadle.apps.conversation.commands.answers import CommandAnswer
 from treadle.apps.conversation.commands.table import (
@@ -73,8 +73,7 @@ async def send(session: HostedSession, text: str) -> None:
     conversation = session.require_conversation()
     session.driver.submit(text)
     conversation.resume()
-    while not conversation.is_idle or conversation.view.is_busy:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: conversation.is_idle and not conversation.view.is_busy)
 
 
 def describe(answer: CommandAnswer) -> str:

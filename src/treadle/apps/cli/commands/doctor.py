@@ -138,7 +138,7 @@ async def _check_sandbox() -> CheckResult:
     workspace = await LocalWorkspace.open(Path.cwd())
     try:
         if workspace.sandboxed:
-            return CheckResult("ok", "commands run in bubblewrap, without network")
+            return CheckResult("ok", f"commands run in {workspace.sandbox_name}, without network")
         advice = "without a sandbox, commands that do more than read need approval, in auto as well"
         return CheckResult("note", f"no sandbox: {workspace.sandbox_problem}", advice)
     finally:

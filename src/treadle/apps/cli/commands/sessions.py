@@ -211,7 +211,7 @@ def _remove(options: argparse.Namespace, library: Library) -> int:
 
 
 def _prune(options: argparse.Namespace, library: Library) -> int:
-    max_bytes, dry_run = int(options.size * GIB), options.dry_run
+    max_bytes, dry_run = options.size * GIB, options.dry_run
     pruned = library.prune(days=options.days, max_bytes=max_bytes, dry_run=dry_run)
     for summary in pruned.removed:
         title = escape_invisible(strip_escapes(summary.title))
@@ -226,15 +226,19 @@ def _prune(options: argparse.Namespace, library: Library) -> int:
 
 def _sweep_checkpoints(library: Library) -> int:
     """Delete the checkpoints that only removed sessions used; returns the freed bytes."""
-    import asyncio
-
     from treadle.sessions.history import list_checkpoint_trees
-    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.checkpoints import prune_store
 
     freed = 0
     base = library.checkpoint_dir(Path.cwd()).parent
     for store in [Path(entry.path) for entry in os.scandir(base)] if base.is_dir() else []:
-        sessions = [path for path in library.list_session_dirs() if path.parent.name == store.name]
-        used = [tree for session in sessions for tree in list_checkpoint_trees(session)]
-        freed += asyncio.run(Checkpoints(store, store).prune(used))
+
+        def list_trees(name: str = store.name) -> list[str]:
+            sessions = [path for path in library.list_session_dirs() if path.parent.name == name]
+            return [tree for session in sessions for tree in list_checkpoint_trees(session)]
+
+        found = prune_store(store, list_trees)
+        if found is None:
+            print(f"a program uses the checkpoints in {store}: they stay as they are")
+        freed += found or 0
     return freed

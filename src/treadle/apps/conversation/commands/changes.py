@@ -86,7 +86,7 @@ async def run_permissions(session: HostedSession, arguments: str) -> CommandAnsw
         session.require_idle("/permissions add and remove")
         change = rule_changes.parse_rule_change(arguments)
         changed = rule_changes.change_rules(session.folder, change)
-        await session.reopen()
+        await session.reconfigure()
         return CommandAnswer(rule_changes.describe_rule_change(session.folder, change, changed))
     options = session.options
     applied = rules.load_rules(session.folder, options.allow, options.deny)[0]()

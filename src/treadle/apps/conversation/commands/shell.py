@@ -12,6 +12,7 @@ from treadle.core.transcript import Text, UserItem
 
 MAX_SHOWN_CHARS = 20_000
 MAX_SENT_CHARS = 8_000
+MAX_SENT_OUTPUTS = 20  # with one message; the newest
 
 
 class ShellCommands:
@@ -44,26 +45,28 @@ class ShellCommands:
         return UserItem((*item.content, *(Text(text) for text in outputs)), item.steered)
 
     async def _run(self, conversation: Conversation, command: str) -> None:
-        parts: list[str] = []
+        shown = ""  # the end of the output
         index = conversation.show_block(ShellBlock(command))
 
         def show(output: str, code: int | None = None, *, is_finished: bool = False) -> None:
             conversation.replace_block(index, ShellBlock(command, output, code, is_finished))
 
         def on_output(text: str) -> None:
-            parts.append(text)
-            show("".join(parts)[-MAX_SHOWN_CHARS:])
+            nonlocal shown
+            shown = (shown + text)[-MAX_SHOWN_CHARS:]
+            show(shown)
 
         try:
             result = await self._session.run_command(command, on_output=on_output, sandboxed=False)
-        except TreadleError as error:
+        except (TreadleError, OSError) as error:
             show(str(error), is_finished=True)
         except asyncio.CancelledError:
-            show("".join(parts)[-MAX_SHOWN_CHARS:] + "\nstopped", is_finished=True)
+            show(f"{shown}\nstopped", is_finished=True)
             raise
         else:
             killed = f"\nkilled by {result.signal}" if result.signal else ""
-            show(result.output + killed, result.exit_code, is_finished=True)
+            show(result.output[-MAX_SHOWN_CHARS:] + killed, result.exit_code, is_finished=True)
             ended = f"killed by {result.signal}" if killed else f"exit code {result.exit_code}"
             heading = f"I ran `{command}` myself; {ended}, output:\n"
             self.recent_outputs.append(heading + result.output[-MAX_SENT_CHARS:])
+            del self.recent_outputs[:-MAX_SENT_OUTPUTS]

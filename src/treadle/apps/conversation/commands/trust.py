@@ -113,5 +113,5 @@ def _make_program_question(session: HostedSession, *, is_new: bool = False) -> Q
 async def _reopen(session: HostedSession, note: str) -> CommandAnswer:
     if not session.is_open:
         return CommandAnswer()  # at the start
-    await session.reopen(has_notes=True)
+    await session.reconfigure(has_notes=True)
     return CommandAnswer(note)

@@ -15,12 +15,11 @@ from treadle.apps.conversation import undo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.conversation.undo import FileChange
 from treadle.core.errors import StoreError
-from treadle.core.loop.driver import Driver
+from treadle.core.transcript.entries import Rewound
 from treadle.sessions import history
 
 if TYPE_CHECKING:
     from treadle.apps.conversation.undo import PlannedRestore
-    from treadle.sessions.log.journal import Journal
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
 RestoreAction = Literal["undo", "redo"]
@@ -43,6 +42,7 @@ class FileUndo:
     async def run(self, action: RestoreAction, include: Collection[str] = ()) -> str:
         """Undo the file changes of the last turn that is not undone, or bring back what the last
         undo or rewind changed; a message about it."""
+        self._session.require_idle(f"/{action}")  # a turn may have begun since the question
         include = normalize_paths(include)
         planned = await self._plan(action, include)
         restored = await self._restore(planned, include)
@@ -60,18 +60,15 @@ class FileUndo:
         none without `include`."""
         restored = ""
 
-        async def start() -> Driver:
+        async def edit() -> None:
             nonlocal restored
             planned = await self._plan_rewind(turn_id) if include is not None else None
             if planned is not None:
                 restored = await self._restore(planned, include or ())
+            self._session.agent_session.store.append(Rewound(turn_id))
 
-            async def edit(journal: Journal) -> None:
-                await history.rewind(journal, turn_id)
-
-            return await self._session.edit_log(edit)
-
-        await self._session.switch(start)
+        history.find_turn(await self._session.flush(), turn_id)  # raises if there is none
+        await self._session.reconfigure(edit, keeps_view=False)
         return restored
 
     async def list_changed_files(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Opens, reopens and closes the session of a host: a folder, the user's choices, a session on disk.
+"""Opens, reconfigures and closes the session of a host: a folder, the user's choices, a log.
 
 The base of HostedSession (hosted_session.py), which adds the parts. What may be done while a turn
 runs is decided here. How a session is put together is apps/assembly.
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -31,14 +31,11 @@ from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
+from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.core.transcript.recover import recover
 from treadle.permissions.modes import PermissionMode
 from treadle.sessions.library import Library
-
-if TYPE_CHECKING:
-    from treadle.sessions.log.journal import Journal
-
-StartDriver = Callable[[], Awaitable[Driver]]
 
 
 class SessionChoices(msgspec.Struct, frozen=True):
@@ -58,9 +55,10 @@ class SessionChoices(msgspec.Struct, frozen=True):
 class SessionLifecycle:
     """A folder to work in, and at most one open session.
 
-    Promises: no file of the folder takes effect before it is trusted; `open` closes the session
-    before cleanly; a change that fails leaves the session as it was, open. Problems are
-    TreadleErrors with a message for the user. `notes` are lines about the open session.
+    Promises: no file of the folder takes effect before it is trusted; a session that gets another
+    model, limit, goal or trust, or is rewound, stays open and locked all the time; a change that
+    fails leaves it as it was. Problems are TreadleErrors with a message for the user. `notes` are
+    lines about the open session.
     """
 
     def __init__(
@@ -150,44 +148,110 @@ class SessionLifecycle:
         """Run the turn of the submitted message; the callbacks decide on all approvals."""
         return await self.agent_session.agent.finish_turn(self.driver)
 
-    # --- open, switch, close -------------------------------------------------------------
+    # --- open, switch, reconfigure, close ------------------------------------------------
 
     async def open(
         self, callbacks: HostCallbacks, *, resume: str | None = None, fork: bool = False
     ) -> None:
         """Open a new session, or resume one: by (part of) its id, or "" for the newest here."""
         self.callbacks = callbacks
-        await self._attach(await self.start(resume, fork=fork))
+        session = await self._build(await self._find_resumed(resume, fork=fork))
+        await self._attach(await self._start(session))
 
-    async def start(
-        self, resume: str | None = None, *, fork: bool = False, new_id: str = ""
-    ) -> Driver:
-        """Close what is open, and start the driver of a new or a resumed session, which `open` and
-        `switch` show."""
-        await self._close_driver()
-        if fork and resume:
-            parent = self.library.find(resume)
-            resume = await undo.fork_session(self.library, parent, self.folder)
+    async def switch(self, resume: str | None, *, fork: bool = False) -> None:
+        """Show a new session, or another one, in place of this one. If that cannot be opened, this
+        one stays as it is, and the error is raised."""
+        async with self._lock:
+            conversation = self.require_idle()
+            resume = await self._find_resumed(resume, fork=fork)
+            if (
+                resume is not None
+                and _find_name(self.library, self.folder, resume) == self.driver.session_id
+            ):
+                return
+            session = await self._build(resume)
+            await self._leave(conversation)
+            await self._close_driver()
+            await self._attach(await self._start(session))
+
+    async def reconfigure(
+        self,
+        edit: Callable[[], Awaitable[None]] | None = None,
+        *,
+        keeps_view: bool = True,
+        has_notes: bool = False,
+        **choices: Any,
+    ) -> None:
+        """Continue the session with other choices of the user, and with the settings as they are
+        now. It stays open and locked. If an agent cannot be built with them, nothing has changed.
+        `edit` changes the log (`agent_session.store`) while no driver runs on it."""
+        async with self._lock:
+            conversation, earlier = self.require_idle(), self.choices
+            old_log, old_session = self.driver.log, self.agent_session
+            log = SessionLog(old_log.wrapped, old_log.state)
+            self.choices = msgspec.structs.replace(earlier, **choices)
+            try:
+                session = await self._build(log=log)
+            except BaseException:
+                self.choices = earlier
+                raise
+            view = conversation.view if keeps_view and self.callbacks.keeps_view else None
+            await self._leave(conversation)
+            old_log.hand_over()
+            problems: list[Exception] = []
+            await _collect(problems, self.driver.aclose())
+            log.state, self._agent_session = old_log.state, session
+            if edit is not None:
+                await _collect(problems, edit())
+            for entry in recover(log.state):
+                log.append(entry)
+            state = None if log.is_empty else log.state
+            await self._attach(
+                await self._start(msgspec.structs.replace(session, state=state)),
+                view,
+                has_notes=has_notes,
+            )
+            await _collect(problems, old_session.aclose())
+            for problem in problems:
+                raise problem
+
+    async def _find_resumed(self, resume: str | None, *, fork: bool) -> str | None:
+        if not fork or not resume:
+            return resume
+        return await undo.fork_session(self.library, self.library.find(resume), self.folder)
+
+    async def _leave(self, conversation: Conversation) -> None:
+        self.callbacks.start_switch()
+        self.conversation = None  # no input and no drawing without a session
+        await conversation.aclose()
+
+    async def _build(
+        self, resume: str | None = None, *, log: SessionLog | None = None
+    ) -> AgentSession:
+        """The agent of a new or a resumed session, or of one that is open (`log`)."""
         options = msgspec.structs.replace(
             self.options,
             interactive=True,
             resume=resume,
             until=self.choices.goal,
             checkpoints=True,
-            session_id=new_id,
         )
-        settings = self.load_settings()
         session = await build_agent(
-            settings,
+            self.load_settings(),
             self.folder,
             options,
             approve=self._ask_approval,
             notify=self._show_faint,
             warn=self._warn_once,
+            log=log,
         )
         agent = session.agent
         agent = agent.replace(services={**agent.config.services, **self._make_services()})
-        self._agent_session = session = msgspec.structs.replace(session, agent=agent)
+        return msgspec.structs.replace(session, agent=agent)
+
+    async def _start(self, session: AgentSession) -> Driver:
+        """Start the driver of a session, which is the open one from now on."""
+        self._agent_session = session
         self._apply_choices(session)
         self.notes, self.children = session.notes, session.make_children()
         start = partial(session.start, children=self.children)
@@ -198,7 +262,7 @@ class SessionLifecycle:
             await server.open()  # in the background: it may be up before the first message
         if session.state is not None and session.state.intents:
             self._driver.watch(CrashReport(session.state, self._show_faint))
-        if settings.sandbox != "off":
+        if self.load_settings().sandbox != "off":
             session.workspace.preload()  # a missing sandbox is shown before the first command
         return self._driver
 
@@ -210,54 +274,6 @@ class SessionLifecycle:
             choices = msgspec.structs.replace(choices, rules=(), rules_session=session_id)
             self.choices = choices
         session.policy.allow_for_session(choices.rules)
-
-    async def restart(self) -> Driver:
-        """Start the same session, with the current settings and choices."""
-        session_id = self.driver.session_id
-        if len(self.driver.history):
-            return await self.start(session_id)
-        return await self.start(new_id=session_id)  # an empty one is not on disk
-
-    async def reopen(self, *, has_notes: bool = False, **choices: Any) -> None:
-        """Open the session again, with other choices of the user."""
-
-        async def start() -> Driver:
-            self.choices = msgspec.structs.replace(self.choices, **choices)
-            return await self.restart()
-
-        await self.switch(start, keeps_view=True, has_notes=has_notes)
-
-    async def switch(
-        self, start: StartDriver, *, keeps_view: bool = False, has_notes: bool = True
-    ) -> None:
-        """Close the session and show the driver that `start` starts; if that fails, the session is
-        opened again as it was, and the error is raised. `keeps_view`: it is the same session."""
-        async with self._lock:
-            conversation, choices = self.require_idle(), self.choices
-            driver, view = conversation.driver, conversation.view
-            self.callbacks.start_switch()
-            self.conversation = None  # no input and no drawing without a session
-            await conversation.aclose()
-            try:
-                new_driver = await start()
-            except (TreadleError, OSError):
-                self.choices = choices
-                session_id = driver.session_id if len(driver.history) else None
-                await self._attach(await self.start(session_id))
-                raise
-            keeps_view = keeps_view and self.callbacks.keeps_view
-            await self._attach(new_driver, view if keeps_view else None, has_notes=has_notes)
-
-    async def edit_log(self, edit: Callable[[Journal], Awaitable[None]]) -> Driver:
-        """Change the log of the session while it is closed, and start it again."""
-        session_id = self.driver.session_id
-        await self._close_driver()
-        journal = self.library.resume(session_id, folder=self.folder).journal
-        try:
-            await edit(journal)
-        finally:
-            await journal.aclose()
-        return await self.start(session_id)
 
     async def _attach(
         self, driver: Driver, view: ViewState | None = None, *, has_notes: bool = True
@@ -322,3 +338,17 @@ class SessionLifecycle:
         if self.conversation is None:
             return None
         return await self.callbacks.ask_approval(self.conversation, approval)
+
+
+def _find_name(library: Library, folder: Path, resume: str) -> str:
+    """The id of the session that is meant: of the newest one of the folder, if it is ""."""
+    latest = None if resume else library.find_latest(folder)
+    return latest.name if latest is not None else library.find(resume).name
+
+
+async def _collect(problems: list[Exception], work: Awaitable[None]) -> None:
+    """Do this; a problem must not prevent what has to follow it."""
+    try:
+        await work
+    except (TreadleError, OSError) as error:
+        problems.append(error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,13 +16,9 @@ from treadle.apps.settings.settings import parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished
-from treadle.core.loop.driver import Driver
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.items import NoticeItem
 from treadle.lib.text.text import format_dollars
-
-if TYPE_CHECKING:
-    from treadle.sessions.log.journal import Journal
 
 LIMIT_OFF = "off"
 USAGE = (
@@ -55,21 +50,14 @@ class SessionLimits:
     async def change_goal(self, command: str) -> None:
         """Every turn continues until this command succeeds; "" removes the goal."""
         last = [one for one in self._session.driver.transcript[-1:] if isinstance(one, NoticeItem)]
-        if command or not last or "goal_command" not in (last[0].data or {}):
-            await self._session.reopen(goal=command)
-        else:
-            await self._session.switch(self._end_goal, keeps_view=True, has_notes=False)
+        is_over = not command and last and "goal_command" in (last[0].data or {})
+        await self._session.reconfigure(self._end_goal if is_over else None, goal=command)
 
-    async def _end_goal(self) -> Driver:
+    async def _end_goal(self) -> None:
         """Without its goal, the last turn is finished: nothing is left to continue."""
-
-        async def edit(journal: Journal) -> None:
-            text = "The user removed the goal: its command is not run any more."
-            journal.append(ItemAdded(NoticeItem(text, kind="goal", next_move="rest")))
-
-        session = self._session
-        session.choices = msgspec.structs.replace(session.choices, goal="")
-        return await session.edit_log(edit)
+        text = "The user removed the goal: its command is not run any more."
+        ended = ItemAdded(NoticeItem(text, kind="goal", next_move="rest"))
+        self._session.agent_session.store.append(ended)
 
     def list_limits(self) -> list[LimitLine]:
         """The limits of cost, tokens and time that apply to this session."""
@@ -88,10 +76,10 @@ class SessionLimits:
         """Change a limit of this session; None removes it."""
         choices = self._session.choices
         if value is None:
-            await self._session.reopen(removed_limits=choices.removed_limits | {setting})
+            await self._session.reconfigure(removed_limits=choices.removed_limits | {setting})
             return
         given = int(value) if setting == "max_tokens" else value
-        await self._session.reopen(
+        await self._session.reconfigure(
             flags={**choices.flags, setting: given},
             changed_limits=choices.changed_limits | {setting},
             removed_limits=choices.removed_limits - {setting},

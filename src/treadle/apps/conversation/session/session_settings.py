@@ -7,7 +7,6 @@ from treadle.apps.settings import changes as settings_changes
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import SETTINGS
 from treadle.core.errors import ConfigError, TreadleError
-from treadle.core.loop.driver import Driver
 
 
 class SessionSettings:
@@ -28,23 +27,17 @@ class SessionSettings:
         return settings_changes.describe_setting(self._session.load_settings(), name)
 
     async def change(self, arguments: str) -> str:
-        """Write `NAME VALUE`, or remove it by `NAME --unset`, in the user's file, and open the
-        session again; a message about it. If that fails, the file is as it was."""
+        """Write `NAME VALUE`, or remove it by `NAME --unset`, in the user's file, for
+        this session, too; a message about it. If that fails, the file is as it was."""
         session = self._session
         session.require_idle("/config NAME VALUE")
         change = settings_changes.plan_setting_change(session.load_settings(), arguments)
-        file = session.folder
-
-        async def start() -> Driver:
-            nonlocal file
-            file = settings_changes.write_change(change)
-            try:
-                return await session.restart()
-            except TreadleError as error:
-                settings_changes.revert_change(change)
-                raise ConfigError(f"{change.name} is not changed: {error}") from error
-
-        await session.switch(start, keeps_view=True, has_notes=False)
+        file = settings_changes.write_change(change)
+        try:
+            await session.reconfigure()
+        except TreadleError as error:
+            settings_changes.revert_change(change)
+            raise ConfigError(f"{change.name} is not changed: {error}") from error
         return settings_changes.describe_change(change, file, session.load_settings)
 
     def save(self, name: str, value: bool | str) -> str:

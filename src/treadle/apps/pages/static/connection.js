@@ -1,5 +1,13 @@
-// The socket of a tab. Comes back by itself after a break, with the state that the tab has.
+// The socket of a tab. Comes back by itself after a break, with the state that the tab has. The
+// server says now and then that it is there: a connection that is silent for longer hangs.
 const DELAYS = [0.5, 1, 2, 3, 5];
+const SILENCE_MS = 8000;
+
+// Not crypto.randomUUID: a page that comes through a tunnel without TLS does not have it.
+export function makeId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
+}
 
 export class Connection {
   constructor(session, { onMessage, onState, getPosition }) {
@@ -10,18 +18,36 @@ export class Connection {
     this.attempts = 0;
     this.isRefused = false;
     this.open();
+    setInterval(() => this.checkSilence(), 1000);
   }
 
   open() {
     const have = encodeURIComponent(JSON.stringify(this.getPosition() ?? ""));
-    const address = `ws://${location.host}/session/${this.session}/socket?have=${have}`;
-    this.socket = new WebSocket(address);
-    this.socket.addEventListener("open", () => {
+    const base = `${location.protocol.replace("http", "ws")}//${location.host}`;
+    const socket = new WebSocket(`${base}/session/${this.session}/socket?have=${have}`);
+    this.socket = socket;
+    this.heardAt = Date.now();
+    socket.addEventListener("open", () => {
+      this.heardAt = Date.now();
       this.attempts = 0;
       this.onState("connected", 0);
     });
-    this.socket.addEventListener("message", (event) => this.receive(JSON.parse(event.data)));
-    this.socket.addEventListener("close", () => this.wait());
+    socket.addEventListener("message", (event) => {
+      this.heardAt = Date.now();
+      this.receive(JSON.parse(event.data));
+    });
+    socket.addEventListener("close", () => {
+      if (this.socket === socket) this.wait();
+    });
+  }
+
+  // A server that hangs sends no end of the connection, so nobody waits for one.
+  checkSilence() {
+    const { socket } = this;
+    if (!socket || this.isRefused || Date.now() - this.heardAt < SILENCE_MS) return;
+    this.socket = null;
+    socket.close();
+    this.wait();
   }
 
   receive(message) {
@@ -30,6 +56,7 @@ export class Connection {
   }
 
   wait() {
+    this.socket = null;
     if (this.isRefused) return this.onState("refused", 0);
     let left = DELAYS[Math.min(this.attempts, DELAYS.length - 1)];
     this.attempts += 1;
@@ -44,12 +71,14 @@ export class Connection {
   }
 
   get isOpen() {
-    return this.socket.readyState === WebSocket.OPEN;
+    return this.socket?.readyState === WebSocket.OPEN;
   }
 
+  // What has an id is done once, however often it arrives. What only looks something up has none.
   send(message) {
     if (!this.isOpen) return false;
-    this.socket.send(JSON.stringify(message));
+    const isLookup = ["complete", "search", "earlier", "inbox"].includes(message.do);
+    this.socket.send(JSON.stringify(isLookup ? message : { id: makeId(), ...message }));
     return true;
   }
 }

@@ -1,4 +1,6 @@
-// Messages that the server has not confirmed. Those that wait are shown, also after a reload, and
+import { makeId } from "./connection.js";
+
+// Messages that the server has not confirmed. They are shown, also after a reload; those that wait
 // can be taken back. One that was sent is sent again under its id, which the server counts once.
 // One that was written without a connection is sent when it is back, unless the session has moved
 // on: then the user decides.
@@ -13,7 +15,7 @@ export class Outbox {
   }
 
   add(text, attachments) {
-    const id = crypto.randomUUID();
+    const id = makeId();
     const message = { do: "send", id, text, attachments };
     const one = { message, feed: "", end: this.describeEnd(), whyHeld: "" };
     this.waiting.push(one);
@@ -49,8 +51,8 @@ export class Outbox {
   }
 
   // The server refused what was sent.
-  hold() {
-    for (const one of this.waiting) one.whyHeld = "Not sent";
+  hold(id) {
+    for (const one of this.waiting) if (one.message.id === id) one.whyHeld = "Not sent";
     this.changed();
   }
 
@@ -67,20 +69,13 @@ export class Outbox {
     this.changed();
   }
 
-  rename(session) {
-    sessionStorage.removeItem(this.key);
-    this.key = `outbox-${session}`;
-    this.changed();
-  }
-
   changed() {
     sessionStorage.setItem(this.key, JSON.stringify(this.waiting));
     this.draw();
   }
 
   draw() {
-    const shown = this.waiting.filter((one) => one.whyHeld || !this.feed);
-    this.list.replaceChildren(...shown.map((one) => this.makeRow(one)));
+    this.list.replaceChildren(...this.waiting.map((one) => this.makeRow(one)));
   }
 
   makeRow(one) {
@@ -91,10 +86,11 @@ export class Outbox {
     const end = document.createElement("span");
     end.className = "end";
     const why = document.createElement("span");
-    why.textContent = one.whyHeld || "Waits for the connection";
+    const isSending = Boolean(this.feed) && !one.whyHeld;
+    why.textContent = one.whyHeld || (isSending ? "Sending" : "Waits for the connection");
     end.append(why);
     if (one.whyHeld && this.feed) end.append(this.makeButton(one, "send", "Send"));
-    end.append(this.makeButton(one, "back", "Take back"));
+    if (!isSending) end.append(this.makeButton(one, "back", "Take back"));
     row.append(text, end);
     return row;
   }

@@ -32,12 +32,6 @@ export class Prompt {
     this.fill(draft && text ? `${text}\n${draft}` : text || draft);
   }
 
-  rename(session) {
-    sessionStorage.removeItem(this.key);
-    this.key = `draft-${session}`;
-    sessionStorage.setItem(this.key, this.field.value);
-  }
-
   listen() {
     this.field.addEventListener("input", () => this.change());
     this.field.addEventListener("blur", () => this.showCompletions([]));

@@ -7,15 +7,14 @@ import { Prompt } from "./prompt.js";
 import { replaceContent } from "./regions.js";
 import { SessionList } from "./session_list.js";
 
-let session = document.body.dataset.session;
+const session = document.body.dataset.session;
 const $ = (id) => document.getElementById(id);
-const READ_MS = 500; // a question has to be in view for so long before a key answers it
-const TYPING_MS = 350; // a key that another one follows within this time begins a word
+const READ_MS = 500; // a question takes keys so long after it became their target
+const TYPING_MS = 350; // keys that follow each other faster may be a word
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
 let position = null;
-let questionsShownAt = 0;
 let newCount = 0;
 
 if ($("blocks")) start();
@@ -59,17 +58,21 @@ function start() {
   function receive(message) {
     const handlers = {
       update: () => {
-        if (message.session !== session) rename(message.session);
         applyUpdate(message, blocks);
         const [feed] = message.position;
         if (feed !== PREVIEW && !$("access").textContent) outbox.connect(feed);
       },
-      list: () => list.show(message),
+      list: () => {
+        const before = Number($("waiting").textContent);
+        list.show(message);
+        if (message.waiting > before) notify(message.waiting);
+        if (message.waiting !== before && isInboxOpen()) connection.send({ do: "inbox" });
+      },
       found: () => list.showFound(message),
       dialog: () => showDialog(message.html),
       message: () => showToast(message.text),
       problem: () => {
-        if (message.request === "send") outbox.hold();
+        if (message.request === "send") outbox.hold(message.id);
         (message.request === "open" ? showRefusal : showToast)(message.text);
       },
       prompt: () => prompt.giveBack(message.text),
@@ -82,23 +85,12 @@ function start() {
     handlers[message.kind]?.();
   }
 
-  // An empty session gets another id when its model or its limits change.
-  function rename(name) {
-    session = connection.session = name;
-    outbox.rename(name);
-    prompt.rename(name);
-    history.replaceState(null, "", `/session/${name}`);
-    for (const kind of ["session", "inspect"]) {
-      const link = document.querySelector(`.tabs a[href^="/${kind}/"]`);
-      if (link) link.href = `/${kind}/${name}`;
-    }
-    $("inspect-link").href = `/inspect/${name}`;
-  }
-
   $("form").addEventListener("submit", (event) => {
     event.preventDefault();
     prompt.submitAll();
   });
+
+  setInterval(tickClocks, 1000);
 
   // --- clicks
   document.addEventListener("click", (event) => {
@@ -153,6 +145,12 @@ function start() {
   $("new-button").addEventListener("click", createSession);
   $("inspect-link").href = `/inspect/${session}`;
   $("keys-button")?.addEventListener("click", showKeys);
+  $("inbox-button").addEventListener("click", () => {
+    if ("Notification" in window && Notification.permission === "default") {
+      Notification.requestPermission();
+    }
+    send({ do: "inbox" });
+  });
 
   // --- answers
   function answer(card, kind) {
@@ -160,7 +158,8 @@ function start() {
     const value = (selector) => card.querySelector(selector)?.value ?? "";
     if (card.querySelector(`[data-answer="${kind}"]`).disabled) return;
     if (kind === "edit") return toggleEditor(card);
-    const message = { do: "answer", question, answer: kind };
+    const of = card.closest("[data-of]")?.dataset.of; // in the inbox: a question of any session
+    const message = { do: "answer", question, answer: kind, ...(of ? { session: of } : {}) };
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
       message.answer = "edit";
@@ -174,7 +173,7 @@ function start() {
       if (!chosen.length) return showToast("Choose an answer, or write one.");
       message.text = chosen.join(", ");
     }
-    send(message);
+    if (send(message) && of) card.closest(".item").remove();
   }
 
   // The other buttons would allow the call as the model wrote it.
@@ -188,24 +187,50 @@ function start() {
     card.querySelector(editor.hidden ? "[data-answer=edit]" : ".edit textarea").focus();
   }
 
-  // --- keys
+  // --- keys: each works in the innermost scope that has the focus, never behind a dialog.
   const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
-  let held = null; // a key that answers, unless more is typed
+  let target = null; // the question that has the focus
+  let targetSince = 0;
+  document.addEventListener("focusin", (event) => {
+    const card = event.target.closest(".ask");
+    if (card !== target) targetSince = performance.now();
+    target = card;
+  });
+  document.addEventListener("focusout", (event) => {
+    if (!event.relatedTarget) target = null;
+  });
+
+  // A key marks an answer, Enter takes it, as on any button. What is typed before the question can
+  // have been read belongs to the prompt, and so does a word that begins like an answer.
+  let word = "";
+  let wordAt = 0;
+  function pressInQuestion(card, event) {
+    const isSameWord = performance.now() - wordAt < TYPING_MS;
+    if (event.key.length === 1) {
+      word = (isSameWord ? word : "") + event.key;
+      wordAt = performance.now();
+    }
+    const kind = ANSWER_KEYS[event.key.toLowerCase()];
+    const button = kind && card.querySelector(`[data-answer="${kind}"]`);
+    if (!button || button.disabled) {
+      if (event.key.length !== 1 || word.length === 1) return false;
+      event.preventDefault();
+      prompt.type(word);
+      return true;
+    }
+    event.preventDefault();
+    const isRead = performance.now() - targetSince > READ_MS && !document.hidden;
+    if (isRead) button.focus();
+    else prompt.type(event.key);
+    return true;
+  }
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (held && event.key !== "Shift") {
-      const { key, timer, run } = held;
-      clearTimeout(timer);
-      held = null;
-      if (event.key === "Enter") {
-        event.preventDefault();
-        return run();
-      }
-      if (event.key.length === 1) prompt.type(key); // the beginning of a word
-    }
+    if ($("dialog").open && !event.target.closest("dialog .ask")) return;
     const field = event.target.closest("input, textarea, select");
-    const isEmptyPrompt = event.target === prompt.field && prompt.isEmpty;
-    if (event.key === "Escape" && !$("dialog").open) {
+    if (event.key === "Escape") {
+      if ($("dialog").open) return;
       if (field && field !== prompt.field) return field.blur();
       return send({ do: "interrupt" });
     }
@@ -213,22 +238,10 @@ function start() {
       event.preventDefault();
       return send({ do: "command", line: "/mode" });
     }
-    if (field && !isEmptyPrompt) return;
-    const card = document.querySelector(".ask");
-    const kind = ANSWER_KEYS[event.key.toLowerCase()];
-    if (card && kind && isReadable(card)) {
-      const button = card.querySelector(`[data-answer="${kind}"]`);
-      if (button && !button.disabled) {
-        event.preventDefault();
-        const run = () => {
-          held = null;
-          answer(card, kind);
-        };
-        held = { key: event.key, timer: setTimeout(run, TYPING_MS), run };
-        return;
-      }
-    }
     if (field) return;
+    const card = event.target.closest(".ask");
+    if (card && pressInQuestion(card, event)) return;
+    if ($("dialog").open) return;
     const keys = {
       "/": () => $("search").focus(),
       n: createSession,
@@ -312,19 +325,23 @@ function setQuestions(element, html) {
   template.innerHTML = html;
   const wanted = [...template.content.children];
   const ids = new Set(wanted.map((card) => card.id));
+  const hadFocus = element.contains(document.activeElement);
   for (const card of [...element.children]) if (!ids.has(card.id)) card.remove();
   for (const card of wanted) {
-    if (!$(card.id)) {
-      element.append(card);
-      questionsShownAt = performance.now();
-    }
+    if (!$(card.id)) element.append(card);
   }
+  if (element.firstElementChild) focusQuestion(element.firstElementChild);
+  else if (hadFocus && matchMedia("(pointer: fine)").matches) $("prompt").focus();
 }
 
-function isReadable(card) {
-  const box = card.getBoundingClientRect();
-  const isVisible = box.top < innerHeight && box.bottom > 0 && !document.hidden;
-  return isVisible && performance.now() - questionsShownAt > READ_MS;
+// A new question gets the focus, unless the user is at something else.
+function focusQuestion(item) {
+  const card = item?.querySelector(".ask") ?? item;
+  const { activeElement } = document;
+  const isEmptyPrompt = activeElement === $("prompt") && !$("prompt").value;
+  if (!card || $("dialog").open || !(isEmptyPrompt || activeElement === document.body)) return;
+  card.tabIndex = -1;
+  card.focus({ preventScroll: true });
 }
 
 function showEarlier(message, blocks) {
@@ -352,19 +369,44 @@ function showRefusal(text) {
   $("banner").replaceChildren(line);
 }
 
+// --- what waits for the user ------------------------------------------------------------------
+
+function isInboxOpen() {
+  return $("dialog").open && Boolean($("dialog").querySelector("[data-inbox]"));
+}
+
+function notify(count) {
+  if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted") return;
+  const text = count === 1 ? "A session waits for you" : `${count} sessions wait for you`;
+  const note = new Notification("Treadle", { body: text, tag: "treadle-waiting" });
+  note.addEventListener("click", () => window.focus());
+}
+
+// The time of calls that run.
+function tickClocks() {
+  for (const clock of document.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, Math.floor(Date.now() / 1000 - Number(clock.dataset.since)));
+    const minutes = Math.floor(seconds / 60);
+    clock.textContent = minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+  }
+}
+
 // --- small parts ----------------------------------------------------------------------------
 
 function showDialog(html) {
   const dialog = $("dialog");
   dialog.innerHTML = html;
+  for (const card of dialog.querySelectorAll(".ask")) card.tabIndex = -1;
   if (!dialog.open) dialog.showModal();
-  dialog.querySelector("[aria-current], .btn.first, button")?.focus();
+  // Enter changes nothing: the focus is at the current value, or at the button that closes.
+  const start = ["[data-inbox] .ask", "[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
+  start.map((one) => dialog.querySelector(one)).find(Boolean)?.focus();
 }
 
 function showKeys() {
   const keys = [
     ["Enter", "send"], ["Shift+Enter", "new line"], ["Esc", "stop the turn"],
-    ["Shift+Tab", "change the mode"], ["Y O S A E N", "answer a question, with an empty prompt"],
+    ["Shift+Tab", "change the mode"], ["Y O S A E N", "mark an answer of the question that has the focus; Enter takes it"],
     ["/", "search; Enter searches the text of all sessions"], ["N", "new session"], ["J K", "next and previous item"],
     ["[ ]", "hide the columns"], ["?", "this list"],
   ];

@@ -22,21 +22,23 @@ from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 
 
-def render_question(number: int, question: PendingQuestion) -> str:
-    """The card of a question; its number is what an answer names."""
+def render_question(number: int, question: PendingQuestion, session: str = "") -> str:
+    """The card of a question; its number is what an answer names. `session` is given where cards
+    of several sessions are shown."""
+    name = f"q{session}{number}"  # of the element that has the title
     if question.approval is not None:
-        card = _render_approval(number, question.approval, is_child=question.is_child)
+        card = _render_approval(name, number, question.approval, is_child=question.is_child)
     else:
         assert question.model_question is not None, "a question asks for one of the two"
-        card = _render_model_question(number, question.model_question)
+        card = _render_model_question(name, number, question.model_question)
     sign = f'<span class="sign warn">{render_icon("wait", label="Waits for you")}</span>'
-    return f'<div class="item question" id="question-{number}">{sign}{card}</div>'
+    return f'<div class="item question" id="question-{session}{number}">{sign}{card}</div>'
 
 
 # --- approvals -----------------------------------------------------------------------------
 
 
-def _render_approval(number: int, approval: PendingApproval, *, is_child: bool) -> str:
+def _render_approval(name: str, number: int, approval: PendingApproval, *, is_child: bool) -> str:
     preview, tag, switch = approval.preview, "", ""
     if preview is not None and preview.kind == "diff":
         added, removed = count_changes(preview.text)
@@ -44,8 +46,8 @@ def _render_approval(number: int, approval: PendingApproval, *, is_child: bool) 
         switch = _DIFF_SWITCH
     title = escape_html(format_approval_title(approval))
     return (
-        f'<section class="ask" aria-labelledby="q{number}" data-question="{number}">'
-        f'<header><h2 id="q{number}">{title}</h2>{tag}{switch}</header>'
+        f'<section class="ask" aria-labelledby="{name}" data-question="{number}">'
+        f'<header><h2 id="{name}">{title}</h2>{tag}{switch}</header>'
         f"{_render_stake(approval, is_child=is_child)}{_render_preview(approval)}"
         f"{_render_answers(approval, is_child=is_child)}</section>"
     )
@@ -60,16 +62,16 @@ _DIFF_SWITCH = (
 
 
 def _render_stake(approval: PendingApproval, *, is_child: bool) -> str:
-    risks = "; ".join(line.text for line in list_risk_lines(approval))
-    rows = [("What it does", _describe_effect(approval)), ("Risks", risks)]
-    rows.append(("Why it asks", approval.reason))
+    rows = [("What it does", [_describe_effect(approval)])]
+    rows.append(("Risks", [line.text for line in list_risk_lines(approval)]))
+    rows.append(("Why it asks", [approval.reason]))
     if is_child:
-        rows.insert(0, ("Who asks", "a child agent"))
-    cells = [
-        f"<div><dt>{name}</dt><dd>{escape_html(escape_invisible(text))}</dd></div>"
-        for name, text in rows
-        if text
-    ]
+        rows.insert(0, ("Who asks", ["a child agent"]))
+    cells = []
+    for name, texts in rows:
+        shown = "".join(f"<dd>{escape_html(escape_invisible(text))}</dd>" for text in texts if text)
+        if shown:
+            cells.append(f"<div><dt>{name}</dt>{shown}</div>")
     return f'<dl class="stake">{"".join(cells)}</dl>' if cells else ""
 
 
@@ -98,7 +100,7 @@ def _render_preview(approval: PendingApproval) -> str:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         text = escape_invisible(text, keep="\n\t")
         if text and text != shown:
-            label = f'<i class="dim">{escape_html(name)}</i>'
+            label = f'<i class="dim">{escape_html(name.replace("_", " "))}</i>'
             parts.append(_render_text(f"{label} {escape_html(text)}"))
     return "".join(parts)
 
@@ -151,7 +153,7 @@ def _render_button(answer: str, label: str, style: str = "", title: str = "") ->
 # --- questions of the model ----------------------------------------------------------------
 
 
-def _render_model_question(number: int, question: ModelQuestion) -> str:
+def _render_model_question(name: str, number: int, question: ModelQuestion) -> str:
     kind = "checkbox" if question.is_multiple else "radio"
     plan = f'<div class="prose">{markdown_to_html(question.plan)}</div>' if question.plan else ""
     choices = [
@@ -161,12 +163,12 @@ def _render_model_question(number: int, question: ModelQuestion) -> str:
         for label, text in question.choices
     ]
     return (
-        f'<section class="ask" aria-labelledby="q{number}" data-question="{number}">'
-        f'<header><h2 id="q{number}" class="said">{escape_html(question.text)}</h2></header>'
+        f'<section class="ask" aria-labelledby="{name}" data-question="{number}">'
+        f'<header><h2 id="{name}" class="said">{escape_html(question.text)}</h2></header>'
         f"{plan}"
         f'<form class="answers">{"".join(choices)}<div class="row"><label class="field deny">'
         '<span class="hidden">Your own answer</span><input type="text" data-own '
-        'placeholder="Your own answer"></label>'
+        'placeholder="Your own answer, here or as a message"></label>'
         f"{_render_button('answer', 'Answer', 'first')}{_render_button('none', 'No answer')}"
         "</div></form></section>"
     )

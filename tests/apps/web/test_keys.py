@@ -1,0 +1,176 @@
+"""Keys of the page in a real browser: each works where the focus is, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import string
+from pathlib import Path
+
+from playwright.async_api import Page
+
+from tests.apps.web.conftest import Site
+from tests.apps.web.server import TabClient, needs_chromium, open_tab, script, web_server
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+pytestmark = needs_chromium
+
+KEYS = (*string.ascii_lowercase, *string.digits, "Y", "A", "[", "]", ".", "Space", "ArrowDown")
+ASKS = FakeReply(calls=(FakeCall("bash", {"command": "touch made"}),))
+
+
+async def ask(page: Page) -> None:
+    await page.clock.install()
+    await page.wait_for_selector("text=Connected")
+    await page.fill("#prompt", "go")
+    await page.press("#prompt", "Enter")
+    await page.wait_for_selector(".ask")
+
+
+async def press_all(page: Page, place: str) -> None:
+    """Press every key there; the question waits all the time."""
+    for key in KEYS:
+        if (place, key) == ("#scroll", "n"):
+            continue  # goes to a new session
+        if place == "dialog":
+            if not await page.evaluate("document.getElementById('dialog').open"):
+                await page.click("#keys-button")
+        else:
+            await page.focus(place)
+        await page.clock.run_for(1_000)
+        await page.keyboard.press(key)
+        if place == "dialog" and key != "Space":
+            await page.keyboard.press("y")
+            await page.keyboard.press("Enter")  # at most closes the dialog
+    await page.clock.run_for(1_000)
+    assert await page.locator(".ask").count() == 1, place
+
+
+async def test_no_key_answers_a_question_behind_a_dialog_or_with_the_focus_elsewhere(
+    site: Site, tmp_path: Path
+):
+    session = await site.create(tmp_path, ASKS, FakeReply(text="done"))
+    async with site.open_page(session) as page:
+        await ask(page)
+        await page.evaluate("document.getElementById('blocks').tabIndex = -1")
+        for place in ("dialog", "#prompt", "#search", "#scroll"):
+            await press_all(page, place)
+            await page.evaluate("document.getElementById('dialog').close()")
+        assert await page.evaluate("location.pathname") == f"/session/{session}"
+        assert not (tmp_path / "made").exists()
+        await page.focus(".ask")
+        await page.clock.run_for(1_000)
+        await page.keyboard.press("y")
+        await page.clock.run_for(5_000)
+        assert await page.locator(".ask").count() == 1  # a key only marks
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=done")
+    assert (tmp_path / "made").exists()
+
+
+async def test_a_key_before_the_question_can_be_read_belongs_to_the_prompt(
+    site: Site, tmp_path: Path
+):
+    session = await site.create(tmp_path, ASKS, FakeReply(text="done"))
+    async with site.open_page(session) as page:
+        await ask(page)
+        await page.wait_for_function("document.activeElement.className === 'ask'")
+        await page.keyboard.type("yes, go on")
+        assert await page.input_value("#prompt") == "yes, go on"
+        await page.fill("#prompt", "")
+        await page.focus(".ask")
+        await page.clock.run_for(1_000)
+        await page.keyboard.type("yes, go on")  # a word that begins like an answer
+        assert await page.input_value("#prompt") == "yes, go on"
+        assert await page.locator(".ask").count() == 1
+        await page.focus(".ask")
+        await page.clock.run_for(1_000)
+        await page.keyboard.press("n")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".ask", state="detached")
+    assert not (tmp_path / "made").exists()
+
+
+async def test_enter_in_a_dialog_that_has_just_opened_changes_nothing(site: Site, tmp_path: Path):
+    session = await site.create(tmp_path)
+    async with site.open_page(session) as page:
+        await page.wait_for_selector("text=Connected")
+        for name in ("model", "mode"):
+            before = await page.text_content(f"#{name}")
+            await page.click(f"[data-ask={name}]")
+            await page.wait_for_selector("dialog[open]")
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector("dialog", state="hidden")
+            assert await page.text_content(f"#{name}") == before
+
+
+async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
+    site: Site, tmp_path: Path
+):
+    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
+        session = await server.find_session()
+        async with site.open_page(session, server=server) as page:
+            await page.clock.install()
+            await page.wait_for_selector("text=Connected")
+            os.kill(server.process.pid, signal.SIGSTOP)
+            try:
+                await page.fill("#prompt", "are you there?")
+                await page.press("#prompt", "Enter")
+                await page.wait_for_selector("#outbox >> text=Sending")
+                await page.clock.run_for(10_000)
+                await page.wait_for_selector("#live >> text=Reconnecting")
+                await page.wait_for_selector("#outbox >> text=Waits for the connection")
+            finally:
+                os.kill(server.process.pid, signal.SIGCONT)
+            while not await page.locator("text=Connected").count():
+                await page.clock.run_for(1_000)
+                await asyncio.sleep(0.1)
+            await page.wait_for_selector(".prose >> text=hello")
+            assert await page.locator(".you >> text=are you there?").count() == 1
+            await page.wait_for_selector("#outbox:empty", state="attached")
+
+
+async def test_the_inbox_has_the_questions_of_all_sessions_and_counts_them_after_a_restart(
+    site: Site, tmp_path: Path
+):
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    async with ProviderServer(script(ASKS, FakeReply(text="done"))) as provider:
+        async with web_server(provider, tmp_path, **home) as server:
+            sessions = []
+            async with server.client() as client:
+                for number in range(2):
+                    answer = await client.post("/new", content="")
+                    sessions.append(answer.json()["session"])
+                    async with open_tab(server, sessions[-1]) as tab:
+                        await tab.send(do="send", id="1", text=f"task {number}")
+                        await tab.wait_until(lambda one: bool(one.regions.get("questions")))
+            async with site.open_page(sessions[0], server=server) as page:
+                await page.clock.install()
+                await page.wait_for_selector("#waiting >> text=2")
+                await page.click("#inbox-button")
+                await page.wait_for_selector(f"[data-of='{sessions[1]}'] .ask")
+                assert await page.locator("[data-inbox] .ask").count() == 2
+                await page.focus(f"[data-of='{sessions[1]}'] .ask")
+                await page.clock.run_for(1_000)  # it has to be in view for a moment
+                await page.keyboard.press("n")
+                await page.keyboard.press("Enter")
+                await page.wait_for_function(
+                    "document.querySelectorAll('dialog .ask').length === 1"
+                )
+                await page.wait_for_selector("#waiting >> text=1")
+            await server.kill()
+        async with web_server(provider, tmp_path, **home) as again:
+            async with again.client() as client:
+                other = (await client.post("/new", content="")).json()["session"]
+            async with open_tab(again, other) as tab:
+                await tab.wait_until(lambda one: is_waiting(one, 1))
+                await tab.send(do="inbox")
+                shown = (await tab.wait_for("dialog"))["html"]
+    assert sessions[0] in shown
+    assert sessions[1] not in shown
+
+
+def is_waiting(tab: TabClient, count: int) -> bool:
+    lists = [one for one in tab.messages if one["kind"] == "list"]
+    return bool(lists) and lists[-1]["waiting"] == count
