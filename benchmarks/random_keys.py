@@ -1,10 +1,12 @@
 """Whether a stray key ever answers an approval: keys at random moments, at the speed of a person.
 
-    python benchmarks/random_keys.py [--keys 10000] [--seed 15]
+    python benchmarks/random_keys.py [--keys 10000] [--seed 15] [--sentences 1000]
 
-The app runs with the clock of the typist, on the scripted model, in an empty folder. Printed: keys,
-questions, answers, how long a question was on the screen before the key of its answer at least, and
-the answers that came too early. The exit code is 1 if there is one.
+With `--sentences` so many sentences are typed at open approvals and questions of the real program,
+in a terminal (tmux): full screen, inline and plain. Otherwise the app runs with the clock of the
+typist, on the scripted model, in an empty folder. Printed: keys, questions, answers,
+how long a question was on the screen before the key of its answer at least, and the answers that
+came too early. The exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -57,13 +59,44 @@ async def run(keys: int, seed: int) -> int:
     return 1 if early else 0
 
 
+def type_sentences(total: int, seed: int, home: Path) -> int:
+    from contextlib import closing
+
+    from tests.apps.tui.tmux import Terminal
+    from tests.apps.tui.typed_sentences import AskingModel
+    from tests.apps.tui.typed_sentences import type_sentences as type_all
+    from tests.sentences import make_sentences
+    from treadle.testing.provider.server import ProviderServer
+
+    async def run_mode(mode: str, sentences: list[str]) -> None:
+        async with ProviderServer(AskingModel(), strict=False) as server:
+            with closing(Terminal(home, (80, 24))) as terminal:
+                await asyncio.to_thread(type_all, terminal, server, mode, sentences, seed)
+
+    modes = ("", "--inline", "--plain")
+    sentences, share = make_sentences(total, seed), -(-total // len(modes))
+    for place, mode in enumerate(modes):
+        began = time.monotonic()
+        typed = sentences[place * share : (place + 1) * share]
+        folder = home / f"project{mode}"
+        folder.mkdir()
+        os.chdir(folder)
+        asyncio.run(run_mode(mode, typed))  # raises at the first one that answers or is lost
+        seconds = time.monotonic() - began
+        print(f"{mode or 'full screen'}: {len(typed)} sentences, no answer, {seconds:.0f} s")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=15)
+    parser.add_argument("--sentences", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["HOME"] = home
+        if options.sentences:
+            return type_sentences(options.sentences, options.seed, Path(home))
         folder = Path(home) / "project"
         folder.mkdir()
         os.chdir(folder)

@@ -61,6 +61,7 @@ from treadle.core.contracts.policy import (
     Policy,
     Verdict,
 )
+from treadle.core.contracts.run_engine import JobRecord, RunEngine, RunJob
 from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import (
@@ -110,6 +111,7 @@ from treadle.core.errors import (
     SessionBusy,
     StoreError,
     StoreFull,
+    StoreRefused,
     StreamBroken,
     ToolError,
     UnknownModel,
@@ -215,9 +217,13 @@ __all__ = [
     "SessionStartData",
     "Stop",
     "StopData",
+    "RunEngine",
+    "RunJob",
+    "JobRecord",
     "Store",
     "StoreError",
     "StoreFull",
+    "StoreRefused",
     "StreamBroken",
     "SubagentStopData",
     "SummaryItem",

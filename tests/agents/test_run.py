@@ -10,7 +10,8 @@ import pytest
 from treadle import Agent, tool
 from treadle.core.contracts.model import ModelCard
 from treadle.core.contracts.policy import Ask, BasePolicy, PermissionRequest
-from treadle.core.errors import ApprovalPending, DriverBusy, Overloaded
+from treadle.core.errors import ApprovalPending, DriverBusy, LoopError, Overloaded
+from treadle.core.events import ApprovalRequired
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import UserItem
 from treadle.core.transcript.usage import Usage
@@ -221,3 +222,16 @@ async def test_an_error_of_other_code_carries_the_run_too(tmp_path: Path):
         await Agent(Scripted([]), [FailsToOpen()]).run("go")
     assert vars(caught.value)["usage"] == Usage()
     assert vars(caught.value)["cost"] == 0.0
+
+
+async def test_an_answer_to_a_call_that_never_asked_is_an_error():
+    tool = RecordingTool(effect="irreversible")
+    model = Scripted([Say(calls=[("record", {})]), "done"])
+    async with Agent(model, [tool], policy=AsksAlways()).stream("go") as events:
+        async for event in events:
+            if isinstance(event, ApprovalRequired):
+                with pytest.raises(LoopError, match="no call 'typo' of this run has asked"):
+                    events.approve("typo")
+                assert events.approve(event.call.id)
+                assert not events.approve(event.call.id)  # it is answered
+    assert len(tool.calls) == 1

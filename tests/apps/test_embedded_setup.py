@@ -61,7 +61,7 @@ async def test_an_embedded_model_that_is_needed_and_missing_is_downloaded(better
     assert "Downloading Better, 7.0 KB, MIT." in capsys.readouterr().err
 
 
-def test_the_better_model_is_offered_once_and_yes_is_the_default(better, capsys):
+def test_a_key_or_the_better_model_is_offered_once_and_enter_downloads_nothing(better, capsys):
     questions: list[str] = []
 
     def ask(question: str) -> str:
@@ -69,17 +69,22 @@ def test_the_better_model_is_offered_once_and_yes_is_the_default(better, capsys)
         return ""
 
     embedded_setup.offer_better(ask)
-    assert questions == ["Download Better now (7.0 KB)? [Y/n] "]
-    assert locate_weights(better) is not None
+    assert questions == ["k: give a key, d: download Better (7.0 KB), Enter: neither: "]
+    assert locate_weights(better) is None
     assert "No key of a provider is set" in capsys.readouterr().out
     embedded_setup.offer_better(ask)
     assert len(questions) == 1
 
 
+def test_d_downloads_the_better_model(better):
+    embedded_setup.offer_better(lambda _: "d")
+    assert locate_weights(better) is not None
+
+
 def test_who_says_no_is_not_asked_again(better, capsys):
     embedded_setup.offer_better(lambda _: "n")
     assert locate_weights(better) is None
-    assert "Later: treadle models get better" in capsys.readouterr().out
+    assert "Later: treadle login, or treadle models get better" in capsys.readouterr().out
 
     def ask(_: str) -> str:
         raise AssertionError("asked twice")

@@ -295,7 +295,7 @@ class FuzzUser(FuzzSession):
     # --- history ---------------------------------------------------------------------------
 
     async def rewind(self) -> None:
-        turns = len(self.session.driver.state.turn_starts)
+        turns = count_turns(self.session)
         if not turns:
             return
         before = self.session.driver.state.last_start
@@ -306,7 +306,7 @@ class FuzzUser(FuzzSession):
     async def fork(self) -> None:
         """A fork leaves its session as it is, and runs nothing of it."""
         session, rng = self.session, self.rng
-        turns = len(session.driver.state.turn_starts)
+        turns = count_turns(session)
         back = rng.randint(0, min(turns, 2)) if rng.random() < 0.4 else 0
         is_idle, before = self.is_idle, session.driver.state
         is_quiet = is_idle and session.driver._open_round is None
@@ -365,3 +365,7 @@ def find_approval(event: Event) -> ApprovalRequired | None:
     while isinstance(event, ChildEvent):
         event = event.child
     return event if isinstance(event, ApprovalRequired) else None
+
+
+def count_turns(session: Session[Any, Any]) -> int:
+    return len([one for one in session.driver.state.turn_starts if not one.continues])

@@ -134,16 +134,6 @@ def test_harmless_reading_and_testing_lines_are_not_asked_about(project, is_sand
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "accept-edits", "auto"])
-def test_no_hostile_case_is_allowed_in_any_mode(mode: PermissionMode):
-    """Without a sandbox: in it, the mode auto runs what is not denied."""
-    known = [c for c in read_cases(HERE / "permission_cases.jsonl") if c.id.startswith("R")]
-    hostile = [c for c in known if c.expect in ("ask", "deny")]
-    allowed = [o for o in run_cases(hostile, describe_access, mode) if o.verdict == "allow"]
-    assert allowed == []
-    assert len(hostile) > 30
-
-
-@pytest.mark.parametrize("mode", ["plan", "ask", "accept-edits", "auto"])
 @pytest.mark.parametrize("kind", OTHER_CODE)
 def test_no_command_that_runs_other_code_is_allowed_in_any_mode(mode: PermissionMode, kind):
     names, lines = OTHER_CODE[kind]

@@ -93,7 +93,7 @@ async def test_fault_92_without_the_sandbox_auto_asks_for_each_command():
         ("accept-edits", "write", {"path": "/x"}, Ask),
         ("accept-edits", "bash", {"command": "echo x > a"}, Allow),
         ("accept-edits", "bash", {"command": "mkdir -p a/b && touch a/b/c"}, Allow),
-        ("accept-edits", "bash", {"command": "rm a"}, Ask),
+        ("accept-edits", "bash", {"command": "rm a"}, Allow),
         ("accept-edits", "bash", {"command": "npm test"}, Ask),
         ("auto", "edit", {"path": "/r/a"}, Allow),
         ("auto", "mcp__x__y", {}, Ask),

@@ -52,6 +52,13 @@ def test_a_broken_line_is_named_by_file_and_number_and_the_others_are_evaluated(
     assert "cases.jsonl:3: not a case" in outcomes[2].reason
 
 
+def test_only_a_newline_ends_a_line_of_cases(tmp_path):
+    line = '{"id": "A", "tool": "bash", "input": {"command": "ls\u2028./x"}, "expect": "ask"}'
+    (tmp_path / "cases.jsonl").write_text(f"{line}\n{line}\n", encoding="utf-8")
+    outcomes = list(run_cases(read_cases(tmp_path / "cases.jsonl"), describe_access))
+    assert [o.verdict for o in outcomes] == ["ask", "ask"]
+
+
 def test_the_setup_of_a_case_can_say_that_the_folder_is_trusted(tmp_path):
     settings = {".treadle/settings.json": '{"permissions": {"allow": ["Bash(make:*)"]}}'}
     cases = [

@@ -558,5 +558,7 @@ async def test_opening_a_folder_scans_it_once_and_a_command_twice(
     monkeypatch.setattr(TreeScanner, "scan", count)
     async with opened(folder, sandbox=True) as workspace:
         assert len(scans) == 1
-        await workspace.run("true")
-        assert len(scans) == 3
+        await workspace.run("true")  # it only reads: nothing can have been made
+        assert len(scans) == 2
+        await workspace.run("touch b")
+        assert len(scans) == 4

@@ -162,7 +162,8 @@ class Stream(BaseObserver, Generic[OutputT]):
         session_id: str = "",
     ) -> bool:
         """Answer ApprovalRequired, also that of a child agent (inside a ChildEvent); `session_id`
-        is that of the event, if several children use the same call ids."""
+        is that of the event, if several children use the same call ids. False if it is answered
+        already; LoopError if no such call has asked."""
         approve = partial(self.driver.approve, call_id, arguments=arguments, always=always)
         return self._answer(call_id, session_id, approve)
 
@@ -201,6 +202,8 @@ class Stream(BaseObserver, Generic[OutputT]):
                 self._kept_waiting.add(key)
                 self._early_answers[key] = partial(answer, session_id=child)
                 return True
+        if all(told != call_id for _, told in self._told):
+            raise LoopError(f"no call {call_id!r} of this run has asked for an approval")
         return False
 
     def _deny_unanswered(self) -> None:

@@ -22,7 +22,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "acp": "editors",
     "embedded": "embedded models",
     "otel": "telemetry",
-    "fleet": "PostgreSQL",
+    "fleet": "PostgreSQL, DBOS",
     "images": "smaller pictures",
 }
 _TOOL_INSTALLERS = {
@@ -37,7 +37,7 @@ _MODULES: Mapping[Extra, str] = {
     "acp": "acp",
     "embedded": "xllamacpp",
     "otel": "opentelemetry",
-    "fleet": "psycopg_pool",
+    "fleet": "dbos",
     "images": "PIL",
 }
 

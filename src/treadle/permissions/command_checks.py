@@ -1,4 +1,5 @@
-"""What may be wrong with a command line, or with the assignments and the code in a command.
+"""What may be wrong with a command line, or with the assignments and the code in a command; and
+whether a command only edits.
 
 Looks at words only. Used by `verdict.py`.
 """
@@ -18,6 +19,9 @@ _SAFE_VARIABLES = word_set(
     "RUST_LOG GOOS GOARCH GOARM CGO_ENABLED DEBUG VERBOSE LOG_LEVEL PORT DEBIAN_FRONTEND "
     "SOURCE_DATE_EPOCH"
 )
+# A checkpoint is behind what they change or remove inside the folder.
+_EDIT_PROGRAMS = word_set("mkdir touch cp mv tee sed rm rmdir unlink chmod ln truncate tar perl")
+_REMOVERS = word_set("rm rmdir unlink truncate")
 _LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
@@ -60,6 +64,16 @@ def _is_safe_assignment(command: SimpleCommand, name: str, value: Word) -> bool:
         return bool(is_zone) or not any(c in (value.text or "") for c in "/\\")
     is_local = not command.argv and bool(_LOCAL_VARIABLE.fullmatch(name))
     return is_local and not name.endswith("_proxy")
+
+
+def is_edit(command: SimpleCommand) -> bool:
+    """Whether it only changes or removes the files that it names."""
+    effects = command.effects
+    if command.program not in _EDIT_PROGRAMS or effects.is_opaque:
+        return False
+    if command.program == "tar":
+        return effects.is_recursive  # makes an archive; what one contains is not known
+    return command.program not in _REMOVERS or not any(w.may_split for w in command.argv)
 
 
 def find_malformation(text: str) -> str:

@@ -14,6 +14,7 @@ from os.path import normpath
 from typing import Literal
 
 from treadle.lib.files.file_view import (
+    MAX_DIR_ENTRIES,
     NULL_DEVICE,
     FileSystemView,
     ResolvedPath,
@@ -21,13 +22,13 @@ from treadle.lib.files.file_view import (
     is_inside,
 )
 from treadle.lib.files.protected_paths import (
-    GENERATED_FOLDERS,
     describe_use,
-    find_kept_part,
     find_protected_part,
     fold_case,
 )
+from treadle.lib.files.secret_files import is_searched_secret, list_secrets
 from treadle.lib.shell.ast import SearchFilter
+from treadle.lib.text.word_set import word_set
 from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
 from treadle.permissions.hard_links import HardLinks
 from treadle.permissions.ruleset.path_patterns import PathPattern
@@ -36,6 +37,7 @@ from treadle.permissions.ruleset.rules import FileRules, Outcome, Rule
 AccessMode = Literal["read", "write"]
 _NO_FILTER = SearchFilter()
 _MAX_WALKED_FILES = 5000
+_PUBLIC_FILES = word_set("/etc/os-release /usr/lib/os-release /etc/lsb-release /etc/debian_version")
 _CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f]")
 _RELATIVE_TARGET = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
@@ -74,7 +76,7 @@ class FileEvaluator:
         for outcome, rule in self.rules.by_tool["read"].forbidding:
             if self._forbids(rule, resolved):
                 subject, reason = f"read {resolved.path}", f"rule {rule.text}"
-                return _make_finding(subject, outcome, resolved, reason, rule)
+                return make_finding(subject, outcome, resolved, reason, rule)
         return None
 
     def find_rule_by_name(self, pattern: str) -> Rule | None:
@@ -86,9 +88,13 @@ class FileEvaluator:
         return None
 
     def find_denied(self, paths: Sequence[str]) -> list[str]:
-        """The files that the search tool may not read, also by other names (hard links)."""
-        patterns = self.rules.unsearchable
+        """The files that the search tool leaves out, also by other names (hard links): those that
+        a rule denies, and secrets that no rule allows."""
+        patterns, allow = self.rules.unsearchable, self.rules.by_tool["grep"].allow
         denied = {path for path in paths if any(p.forbids(path) for p in patterns)}
+        below = len(self.context.root.rstrip("/")) + 1
+        secret = (path for path in paths if is_searched_secret(path[below:]))
+        denied.update(path for path in secret if not self._is_allowed_secret(path, allow))
         get_identity = self._links.get_shared_identity
         shared = {i for p in patterns for i in self._links.find_identities(p)}
         shared.update(filter(None, map(get_identity, denied)))
@@ -106,6 +112,30 @@ class FileEvaluator:
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         return self.file_system.resolve(path, cwd, self.home)
+
+    def list_glob_names(self, pattern: str, cwd: str) -> list[str] | None:
+        """The names that a pattern matches; None if there are too many."""
+        heads = ["/" if pattern.startswith("/") else ""]
+        for segment in pattern.strip("/").split("/"):
+            following: list[str] = []
+            for head in heads:
+                if not any(c in segment for c in "*?["):
+                    following.append(f"{head}{segment}/")
+                    continue
+                folder = self.resolve(head or ".", cwd).path
+                names = self.file_system.list_names(folder)
+                if names is None:
+                    return None
+                if segment.startswith("."):
+                    names = [".", "..", *names]  # as in bash before 5.2
+                for name in names:
+                    is_hidden = name.startswith(".") and not segment.startswith(".")
+                    if not is_hidden and fnmatchcase(name, segment):
+                        following.append(f"{head}{name}/")
+            if len(following) > MAX_DIR_ENTRIES:
+                return None
+            heads = following
+        return [head.rstrip("/") for head in heads]
 
     def exists(self, path: str) -> bool:
         return self.file_system.lstat(path) is not None
@@ -127,12 +157,13 @@ class FileEvaluator:
         is_recursive: bool = False,
         tool: str = "",
         search: SearchFilter = _NO_FILTER,
+        hides_secrets: bool = False,
     ) -> PolicyFinding:
         """The finding on one path.
 
         `is_exact`: a rule contains the whole command. `is_recursive`: with everything below it,
         except what `search` leaves out. `tool`: the tool that reads it, since search tools have
-        rules of their own.
+        rules of their own. `hides_secrets`: it is read where secrets are hidden from searches.
         """
         if _CONTROL_CHARS.search(path):
             # A file name may contain a newline; other control characters attack the terminal.
@@ -143,7 +174,7 @@ class FileEvaluator:
         subject = f"{access} {resolved.path}"
         for name, rule in rules.forbidding:
             if self._forbids(rule, resolved):
-                return _make_finding(subject, name, resolved, f"rule {rule.text}", rule)
+                return make_finding(subject, name, resolved, f"rule {rule.text}", rule)
             is_hidden = (
                 self.context.tools_skip_denied if tool else self.context.sandbox_hides_denied
             )
@@ -155,23 +186,29 @@ class FileEvaluator:
             if below:
                 outcome = name if access == "write" else "ask"
                 reason = f"{below} is in it; rule {rule.text}"
-                return _make_finding(subject, outcome, resolved, reason, rule)
+                return make_finding(subject, outcome, resolved, reason, rule)
         if resolved.path == NULL_DEVICE:
             return PolicyFinding(subject, "allow", "the null device", is_read_only=True)
         if resolved.special_kind:
-            return _make_finding(subject, "ask", resolved, resolved.special_kind)
+            return make_finding(subject, "ask", resolved, resolved.special_kind)
         if access == "read":
-            return self._evaluate_read(resolved, subject, rules.allow, is_exact)
+            found = self._evaluate_read(resolved, subject, rules.allow, is_exact)
+            leaves_out = self.context.tools_skip_denied if tool else hides_secrets
+            if not is_recursive or is_exact or leaves_out or found.outcome != "allow":
+                return found
+            below = self._find_secret_below(resolved.path, search, rules.allow)
+            reason = f"{below} is in it and may contain secrets"
+            return make_finding(subject, "ask", resolved, reason) if below else found
         protected = self._find_protected_child(resolved) if is_recursive else ""
         if protected:
-            return _make_finding(subject, "ask", resolved, f"{protected} is in it and protected")
+            return make_finding(subject, "ask", resolved, f"{protected} is in it and protected")
         return self._evaluate_write(resolved, subject, rules.allow)
 
     def _evaluate_read(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...], is_exact: bool
     ) -> PolicyFinding:
         if is_exact:
-            return _make_finding(subject, "allow", resolved, "the rule for the command names it")
+            return make_finding(subject, "allow", resolved, "the rule for the command names it")
         paths = (resolved.path, *resolved.other_paths)
         secret = next(filter(None, map(find_secret_part, paths)), ())
         if not secret and resolved.inode and self._is_hard_link_of_secret(resolved):
@@ -180,12 +217,12 @@ class FileEvaluator:
             if _allows_read(rule, resolved.path, secret):
                 return PolicyFinding.from_rule(subject, "allow", rule, is_read_only=True)
         if secret:
-            return _make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
+            return make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.roots):
             return PolicyFinding(subject, "allow", "inside the folder", is_read_only=True)
-        if is_inside(resolved.path, self.context.readable):
+        if is_inside(resolved.path, self.context.readable) or resolved.path in _PUBLIC_FILES:
             return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
-        return _make_finding(subject, "ask", resolved, "outside the folder", kind="outside_read")
+        return make_finding(subject, "ask", resolved, "outside the folder", kind="outside_read")
 
     def _evaluate_write(
         self, resolved: ResolvedPath, subject: str, allow: tuple[Rule, ...]
@@ -193,25 +230,25 @@ class FileEvaluator:
         roots = self.roots
         if any("/-" in resolved.path[len(root) :] for root in roots):
             reason = "other programs would read its name as an option"
-            return _make_finding(subject, "ask", resolved, reason)
+            return make_finding(subject, "ask", resolved, reason)
         parts = (find_protected_part(p) or find_secret_part(p) for p in resolved.all_paths)
         protected = next(filter(None, parts), ())
         if not protected and resolved.inode:
-            return _make_finding(subject, "ask", resolved, "the file has other names (hard links)")
+            return make_finding(subject, "ask", resolved, "the file has other names (hard links)")
         is_in_workspace = is_inside(resolved.path, roots)
         for rule in allow:
             if _allows_write(rule, resolved.path, protected, is_in_workspace):
                 return PolicyFinding.from_rule(subject, "allow", rule)
         if protected:
             reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
-            return _make_finding(subject, "ask", resolved, reason)
+            return make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
             reason = "no rule allows writing it, and it is outside the folder"
-            return _make_finding(subject, "ask", resolved, reason)
+            return make_finding(subject, "ask", resolved, reason)
         if self.context.accept_edits:
             return PolicyFinding(subject, "allow", "edits inside the folder are accepted")
         reason = "no rule allows writing it"
-        return _make_finding(subject, "ask", resolved, reason, kind="unruled_workspace_write")
+        return make_finding(subject, "ask", resolved, reason, kind="unruled_workspace_write")
 
     def _forbids(self, rule: Rule, resolved: ResolvedPath) -> bool:
         pattern = rule.pattern
@@ -238,6 +275,17 @@ class FileEvaluator:
         relative = (file[len(path.rstrip("/")) + 1 :] for file in self.list_other_names(rule, path))
         return next((name for name in relative if not search.leaves_out(name)), "")
 
+    def _find_secret_below(self, path: str, search: SearchFilter, allow: tuple[Rule, ...]) -> str:
+        """A secret that a search below `path` reads, and that no rule allows; or ""."""
+        secrets = list_secrets(self.file_system, path)
+        if secrets is None:
+            return "more than can be checked"
+        read = (name for name in secrets if not search.leaves_out(name))
+        return next((n for n in read if not self._is_allowed_secret(f"{path}/{n}", allow)), "")
+
+    def _is_allowed_secret(self, path: str, allow: tuple[Rule, ...]) -> bool:
+        return any(_allows_read(rule, path, find_secret_part(path)) for rule in allow)
+
     def _leaves_out_name(self, pattern: PathPattern, path: str, search: SearchFilter) -> bool:
         """Whether no file with the name in the pattern is read, at any depth."""
         name = pattern.segments[-1] if pattern.segments and pattern.is_literal else ""
@@ -263,14 +311,11 @@ class FileEvaluator:
     def _is_hard_link_of_secret(self, resolved: ResolvedPath) -> bool:
         context = self.context
         return any(
-            find_secret_part(path := f"{folder}/{name}") and self._is_same_file(path, resolved)
+            find_secret_part(path := f"{folder}/{name}")
+            and self._links.get_shared_identity(path) == resolved.inode
             for folder in (context.root, f"{context.home}/.ssh", context.home)
             for name in self.file_system.list_names(folder) or ()
         )
-
-    def _is_same_file(self, path: str, resolved: ResolvedPath) -> bool:
-        status = self.file_system.lstat(path)
-        return status is not None and (status.st_dev, status.st_ino) == resolved.inode
 
     def evaluate_copy(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a recursive copy of `path`: nothing protected, no symlink out of it."""
@@ -306,39 +351,13 @@ class FileEvaluator:
             return PolicyFinding(subject, "ask", "too many files in it to check")
         return PolicyFinding(subject, "allow", "no symlink leaves it", is_read_only=True)
 
-    def evaluate_removal(self, path: str, cwd: str) -> PolicyFinding:
-        """The finding on a path that `rm` removes, with everything below it, if it is protected."""
-        resolved = self.resolve(path, cwd)
-        top = resolved.path
-        nothing = PolicyFinding(top, "allow", "nothing protected", is_read_only=True)
-        if not is_inside(top, self.roots):
-            return nothing  # asked about in any case
-        reason = ""
-        if part := find_kept_part(top):
-            if self.evaluate(path, "write", cwd).outcome == "allow":
-                return nothing
-            reason = f"{'/'.join(part)} is protected: {describe_use(part)}"
-        elif below := self._find_kept_below(top):
-            reason = f"{below} is in it and protected"
-        if not reason:
-            return nothing
-        return _make_finding(f"remove {top}", "ask", resolved, reason, kind="protected_removal")
-
-    def _find_kept_below(self, folder: str) -> str:
-        """A protected path in a folder, outside of folders that tools fill."""
-        for path in self.file_system.scan_tree(folder, _MAX_WALKED_FILES):
-            name = path[len(folder) + 1 :]
-            if find_kept_part(name) and GENERATED_FOLDERS.isdisjoint(path.split("/")):
-                return name
-        return ""
-
     def evaluate_protected(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a path that a program may write, if the path is protected."""
         resolved = self.resolve(path, cwd)
         protected = next(filter(None, map(find_protected_part, resolved.all_paths)), ())
         if protected and self.evaluate(path, "write", cwd).outcome != "allow":
-            reason = f"{'/'.join(protected)} is protected"
-            return PolicyFinding(f"write {resolved.path}", "ask", reason)
+            subject, reason = f"write {resolved.path}", f"{'/'.join(protected)} is protected"
+            return PolicyFinding(subject, "ask", reason)
         return PolicyFinding(resolved.path, "allow", "nothing protected", is_read_only=True)
 
     def evaluate_option_value(self, path: str, cwd: str) -> PolicyFinding:
@@ -348,7 +367,7 @@ class FileEvaluator:
             is_about = isinstance(rule.pattern, PathPattern) and self._forbids(rule, resolved)
             if is_about or self._is_folder_of(rule, resolved.path):
                 reason = f"the program may write it; rule {rule.text}"
-                return _make_finding(path, "ask", resolved, reason, rule)
+                return make_finding(path, "ask", resolved, reason, rule)
         return PolicyFinding(resolved.path, "allow", "no rule is about it", is_read_only=True)
 
     def _is_folder_of(self, rule: Rule, path: str) -> bool:
@@ -399,7 +418,7 @@ def _is_about(rule: Rule, path: str) -> bool:
     return not isinstance(rule.pattern, PathPattern) or rule.pattern.forbids(path)
 
 
-def _make_finding(
+def make_finding(
     subject: str,
     outcome: Outcome,
     resolved: ResolvedPath,

@@ -8,7 +8,7 @@ trusted. Used by `path_access.py`; uses lib/git, which reads `.git` without git.
 
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 from treadle.lib.files.file_view import FileView, is_inside
@@ -70,8 +70,8 @@ _HOOKS = ("post-index-change",)  # `git status` runs it when it refreshes the in
 class GitEvaluator:
     """Evaluates the git commands of one line."""
 
-    def __init__(self, files: FileEvaluator) -> None:
-        self._files = files
+    def __init__(self, files: FileEvaluator, hides_secrets: Callable[[], bool]) -> None:
+        self._files, self._hides_secrets = files, hides_secrets
         self._file_system = files.file_system
         self._repositories: dict[str, list[GitRepository]] = {}
 
@@ -110,18 +110,23 @@ class GitEvaluator:
         return PolicyFinding(folder, "allow", "git runs no other program", is_read_only=True)
 
     def evaluate_content(self, command: GitCommand, cwd: str) -> PolicyFinding:
-        """git must not print a file that a rule is about, from the index or a commit."""
+        """git must not print a file that a rule is about, from the index or a commit; `git grep`
+        also none that may contain secrets."""
         allowed = PolicyFinding(cwd, "allow", "git prints no such file", is_read_only=True)
         content = find_git_content(command.name, command.arguments)
         if content is None:
             return allowed
         folder = self._change_folder(command, cwd)
         for repository in self._list_repositories(folder):
+            found: tuple[str, Rule | None] | None
             found = self._find_named(command.arguments, repository, folder)
             if not found and content.is_whole:
-                found = self._find_printed(content, repository, folder)
+                found = self._find_printed(content, repository, folder, command.name == "grep")
             if found:
                 path, rule = found
+                if rule is None:
+                    reason = f"git may print {path}, which may contain secrets"
+                    return PolicyFinding(folder, "ask", reason)
                 reason = f"git may print {path}; rule {rule.text}"
                 return PolicyFinding(folder, "ask", reason, rule.text)
         return allowed
@@ -158,31 +163,37 @@ class GitEvaluator:
         return None
 
     def _find_printed(
-        self, content: GitContent, repository: GitRepository, folder: str
-    ) -> tuple[str, Rule] | None:
-        """A tracked file that a rule is about, if the command may print it."""
+        self, content: GitContent, repository: GitRepository, folder: str, is_search: bool
+    ) -> tuple[str, Rule | None] | None:
+        """A tracked file that a rule is about, or a secret if it is a search, if the command may
+        print it."""
         prefix = folder[len(repository.worktree) :].strip("/")
         limits = [t for t in content.operands if self._files.exists(f"{folder}/{t}")]
         pathspecs = (*content.paths, *limits)
         names_commit = any(t not in limits and t not in content.paths for t in content.operands)
         is_of_work_tree = content.is_of_work_tree and not names_commit
-        for rule in self._files.rules.reading:
-            links = frozenset(self._files.list_other_names(rule, repository.worktree))
-            tracked = self._tracked.find(repository, rule, links)
+        rules: list[Rule | None] = [*self._files.rules.reading, *([None] if is_search else [])]
+        for rule in rules:
+            if rule is None:
+                tracked, is_denied = self._tracked.find_secrets(repository), self._hides_secrets()
+            else:
+                links = frozenset(self._files.list_other_names(rule, repository.worktree))
+                tracked = self._tracked.find(repository, rule, links)
+                is_denied = self._files.context.sandbox_hides_denied
             if tracked is None:
                 return f"more files than can be checked in {repository.git_folder}", rule
             for file in tracked:
                 may_select = file.is_folder or is_selected(file.path, pathspecs, prefix)
-                is_hidden = is_of_work_tree and self._is_hidden(file, repository)
+                is_hidden = is_denied and is_of_work_tree and self._is_read(file, repository)
                 if may_select and not is_hidden:
                     return file.path, rule
         return None
 
-    def _is_hidden(self, file: TrackedFile, repository: GitRepository) -> bool:
-        """Whether the sandbox hides a file, and git does not read the index instead."""
+    def _is_read(self, file: TrackedFile, repository: GitRepository) -> bool:
+        """Whether git reads the file of the work tree, and not the index instead."""
         status = self._file_system.lstat(f"{repository.worktree}/{file.path}")
         is_file = status is not None and stat.S_ISREG(status.st_mode)
-        return self._files.context.sandbox_hides_denied and is_file and not file.is_assumed
+        return is_file and not file.is_assumed
 
 
 class _GitPlaces:

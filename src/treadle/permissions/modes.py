@@ -20,8 +20,6 @@ from treadle.permissions.verdict import stays_sandboxed
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
 _FETCH_TOOLS = ("webfetch", "websearch")
-_SYSTEM_FOLDERS = ("/usr/", "/etc/", "/opt/", "/lib/", "/lib64/", "/bin/", "/sbin/")
-_READ_TOOLS = ("read", "grep", "glob", "ls")
 _COMMAND_TOOLS = ("bash", "taskinput")
 
 
@@ -33,16 +31,6 @@ def choose_narrower(mode: PermissionMode, other: str) -> PermissionMode:
     if other not in _WIDTHS or _WIDTHS[mode] <= _WIDTHS[other]:
         return mode
     return cast(PermissionMode, other)
-
-
-def _reads_system_files(ruling: PolicyRuling) -> bool:
-    """Whether it is asked about only because it reads files of the system: the sandbox shows these
-    to every command, and hides homes."""
-    asked = [finding for finding in ruling.findings if finding.outcome != "allow"]
-    return all(
-        finding.kind == "outside_read" and f"{finding.path}/".startswith(_SYSTEM_FOLDERS)
-        for finding in asked
-    )
 
 
 def apply_mode(
@@ -65,9 +53,6 @@ def apply_mode(
         return replace(ruling, outcome="allow", reason="permissions are bypassed")
     if mode != "auto" or ruling.must_ask:
         return ruling
-    if tool in _READ_TOOLS and call.is_sandboxed and _reads_system_files(ruling):
-        reason = "a command inside the sandbox may read it, too"
-        return replace(ruling, outcome="allow", reason=reason)
     if tool not in _COMMAND_TOOLS:
         return ruling
     if not stays_sandboxed(call):

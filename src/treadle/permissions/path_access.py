@@ -4,7 +4,6 @@ Turns the words of a command into paths, as the shell would expand them now, and
 Used by `verdict.py`. Uses `file_evaluator.py` and `git_evaluator.py`.
 """
 
-import fnmatch
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -15,10 +14,19 @@ from treadle.lib.files.file_view import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.options import list_option_values
 from treadle.lib.shell.analysis.programs import list_values
-from treadle.lib.shell.ast import NO_CD, CdPaths, Effects, SearchFilter, SimpleCommand, Word
+from treadle.lib.shell.ast import (
+    NO_CD,
+    CdPaths,
+    Effects,
+    ParsedCommand,
+    SearchFilter,
+    SimpleCommand,
+    Word,
+)
 from treadle.permissions.file_evaluator import AccessMode, FileEvaluator
 from treadle.permissions.findings import PolicyFinding
 from treadle.permissions.git_evaluator import GitEvaluator
+from treadle.permissions.removals import Removals
 from treadle.permissions.ruleset.command_patterns import CommandPattern
 
 _NO_FILTER = SearchFilter()
@@ -27,6 +35,7 @@ _MAX_LISTED_NAMES = 50_000
 _SPLIT_OPTION = re.compile(r"[\s'\"\\]-[-\w]")
 _REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
 _REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
+_PUBLIC_FOLDERS = frozenset({"/", "/tmp", "/usr", "/usr/bin", "/usr/local/bin", "/opt", "/etc"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
 
 
@@ -38,10 +47,11 @@ class PathAccess:
         files: FileEvaluator,
         cwd: str,
         patterns: Sequence[CommandPattern],
+        line: ParsedCommand,
         *,
         is_sandboxed: bool,
     ) -> None:
-        self._is_sandboxed = is_sandboxed
+        self._line, self._is_sandboxed = line, is_sandboxed
         self._findings: dict[tuple[object, ...], list[PolicyFinding]] = {}
         self._globs: dict[tuple[str, str], list[str] | None] = {}
         self._folders: dict[CdPaths, tuple[str, ...]] = {}
@@ -51,8 +61,17 @@ class PathAccess:
         self._patterns = patterns
 
     @cached_property
+    def _hides_secrets(self) -> bool:
+        """Whether the line runs where secrets are hidden from searches."""
+        return self._files.context.sandbox_hides_denied and self._line.only_reads
+
+    @cached_property
+    def _removals(self) -> Removals:
+        return Removals(self._files)
+
+    @cached_property
     def _git(self) -> GitEvaluator:
-        return GitEvaluator(self._files)
+        return GitEvaluator(self._files, lambda: self._hides_secrets)
 
     def evaluate(
         self, command: SimpleCommand, is_exact: bool, listed: Sequence[Word] = ()
@@ -84,6 +103,10 @@ class PathAccess:
             found += self._evaluate_folders(command, effects, is_exact)
         return found
 
+    def _leaves_out_secrets(self, command: SimpleCommand) -> bool:
+        """Whether a command that reads a whole folder prints no secret in it."""
+        return not command.effects.is_read_only or self._hides_secrets
+
     def find_outside(self, command: SimpleCommand, words: Sequence[Word]) -> str:
         """A path outside of the workspace among the words of a program that is not known.
 
@@ -109,6 +132,17 @@ class PathAccess:
             path.startswith("-", start) or _SPLIT_OPTION.search(path, start) for path in found
         )
 
+    def may_remove(self, command: SimpleCommand) -> bool:
+        """Whether all that a `find` removes is inside the folder, and nothing of it protected."""
+        words = command.effects.reads or (Word(".", "."),)
+        if command.cd_paths is None or any(word.text is None or word.is_glob for word in words):
+            return False
+        return all(
+            self._removals.may_remove_below(word.text or ".", command.effects.removed_name, cwd)
+            for word in words
+            for cwd in self._list_folders(command.cd_paths)
+        )
+
     def find_symlink_out(self, command: SimpleCommand) -> PolicyFinding | None:
         """The finding on a symlink below the folder that names what may not be read, if any."""
         evaluate = partial(self._files.evaluate_symlinks, ".")
@@ -132,6 +166,8 @@ class PathAccess:
                 continue
             if effects.shows_names_only and self._names_files_only(command, word):
                 continue
+            if command.program == "ls" and word.text in _PUBLIC_FOLDERS:
+                continue  # `ls -R` shows names only, too
             found += self._evaluate_word(
                 command, word, "read", is_exact, effects.is_recursive, effects.search
             )
@@ -172,7 +208,7 @@ class PathAccess:
             found += self._evaluate_primary_write(command, word, is_recursive)
             if command.program == "rm" and not is_exact and word.text is not None:
                 for path in self.expand_glob(command, word) or ():
-                    evaluate = partial(self._files.evaluate_removal, path)
+                    evaluate = partial(self._removals.evaluate, path)
                     found += self._evaluate_in_each_cwd(command, evaluate, path)
         for source, into in effects.copies:
             found += self._evaluate_copy(command, source, into, effects.is_recursive)
@@ -221,13 +257,14 @@ class PathAccess:
                 self._files.evaluate,
                 ".", "read", is_exact=is_exact, is_recursive=effects.is_recursive,
                 search=effects.search,
+                hides_secrets=effects.is_recursive and self._leaves_out_secrets(command),
             )  # fmt: skip
             found += self._evaluate_in_each_cwd(command, evaluate)
         if name == "git":
             # What the repository adds to the words of a git command.
             parsed, git = parse_git_command(command.argv[1:]), self._git
             steps = [git.evaluate_repository]
-            if self._files.rules.reading:
+            if self._files.rules.reading or parsed.name == "grep":
                 steps.append(git.evaluate_content)
             if effects.is_read_only and not self._is_named_alone(command):
                 steps.append(git.evaluate_reading)
@@ -277,6 +314,7 @@ class PathAccess:
             evaluate = partial(
                 self._files.evaluate, path, access,
                 is_exact=is_exact, is_recursive=is_recursive, search=search,
+                hides_secrets=is_recursive and self._leaves_out_secrets(command),
             )  # fmt: skip
             found += self._evaluate_in_each_cwd(command, evaluate, path)
         return found
@@ -379,33 +417,10 @@ class PathAccess:
     def _match_glob(self, pattern: str, cwd: str) -> list[str] | None:
         """The names that a pattern matches; None after the first thousands of the line."""
         if (pattern, cwd) not in self._globs:
-            names = self._list_glob_names(pattern, cwd)
+            names = self._files.list_glob_names(pattern, cwd)
             self._left_names -= len(names or ())
             self._globs[pattern, cwd] = names if self._left_names >= 0 else None
         return self._globs[pattern, cwd]
-
-    def _list_glob_names(self, pattern: str, cwd: str) -> list[str] | None:
-        heads = ["/" if pattern.startswith("/") else ""]
-        for segment in pattern.strip("/").split("/"):
-            following: list[str] = []
-            for head in heads:
-                if not any(c in segment for c in "*?["):
-                    following.append(f"{head}{segment}/")
-                    continue
-                folder = self._files.resolve(head or ".", cwd).path
-                names = self._files.file_system.list_names(folder)
-                if names is None:
-                    return None
-                if segment.startswith("."):
-                    names = [".", "..", *names]  # as in bash before 5.2
-                for name in names:
-                    is_hidden = name.startswith(".") and not segment.startswith(".")
-                    if not is_hidden and fnmatch.fnmatchcase(name, segment):
-                        following.append(f"{head}{name}/")
-            if len(following) > MAX_DIR_ENTRIES:
-                return None
-            heads = following
-        return [head.rstrip("/") for head in heads]
 
 
 def _find_glob_folder(text: str) -> str:

@@ -147,11 +147,6 @@ class RulePolicy:
         narrowed.change_mode(narrower)
         return narrowed
 
-    @property
-    def denies_files(self) -> bool:
-        """Whether a rule denies reading a file or a folder."""
-        return bool(self._evaluator.file_rules.unsearchable)
-
     def find_denied(self, paths: Sequence[str]) -> list[str]:
         """The files among `paths` that a search may not read: real paths, without symlinks."""
         return self._evaluator.open_files().find_denied(paths)

@@ -68,6 +68,8 @@ class RuleCase(msgspec.Struct, frozen=True):
     expect: str = ""
     setup: CaseSetup = NO_SETUP
     problem: str = ""
+    category: str = ""
+    expect_accept_edits: str = ""  # in the mode accept-edits, if that differs from `expect`
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -89,12 +91,12 @@ class CaseResult(msgspec.Struct, frozen=True):
 def read_cases(file: Path) -> list[RuleCase]:
     """The cases of a file. A wrong line becomes a case with the problem and the line number."""
     cases: list[RuleCase] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         if line.strip():
             try:
                 # Not msgspec: cases contain escapes that a strict parser rejects.
                 cases.append(msgspec.convert(json.loads(line), RuleCase))
-            except ValueError as error:
+            except ValueError as error:  # also bytes that are not UTF-8
                 problem = f"{file}:{number}: not a case: {error}"
                 cases.append(RuleCase(f"line {number}", "", {}, problem=problem))
     return cases

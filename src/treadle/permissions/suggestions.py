@@ -27,6 +27,7 @@ _ROUTINE_SUBCOMMANDS = word_set(
     "tree outdated status get describe dev compile verify"
 )
 _MAX_COMMANDS = 40
+_MAX_TRIED = 6
 _PLAIN_TEXT = re.compile(r"[\w./=:,@%+~\[\]-]+")
 _SUBCOMMAND_PROGRAMS = word_set(
     "npm yarn pnpm bun cargo go docker kubectl pip pip3 uv poetry gh dotnet mvn gradle terraform "
@@ -78,14 +79,22 @@ def _suggest_for_line(
         return ()  # more rules than the user can read
     rules: dict[str, Rule] = {}
     for command, needs_no_rule in commands.items():
-        suggested = [] if needs_no_rule else _suggest_for_command(command, files, cwd)
+        try:
+            suggested = [] if needs_no_rule else _suggest_for_command(command, files, cwd)
+        except ValueError:
+            return ()  # there are words that a rule cannot contain
         if suggested is None:
             return ()  # no rule can cover the whole line
         for rule in suggested:
             rules[rule.text] = rule
     # A rule that does not prevent the same question is not suggested.
-    after = evaluator.with_rules([*rules.values()]).evaluate(call, view)
-    return tuple(rules) if after.outcome == "allow" else ()
+    if evaluator.with_rules([*rules.values()]).evaluate(call, view).outcome != "allow":
+        return ()
+    for text in [*rules] if 1 < len(rules) <= _MAX_TRIED else ():
+        others = [rule for other, rule in rules.items() if other != text]
+        if others and evaluator.with_rules(others).evaluate(call, view).outcome == "allow":
+            del rules[text]  # the others are enough
+    return tuple(rules)
 
 
 def _list_leaf_commands(findings: Sequence[PolicyFinding]) -> Iterator[tuple[SimpleCommand, bool]]:

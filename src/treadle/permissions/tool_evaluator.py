@@ -90,6 +90,9 @@ def evaluate_url(url: str, rules: RuleSet) -> PolicyFinding:
         return PolicyFinding(url, "ask", f"no rule allows fetching from {target.host}")
     if target.is_private and named is None:
         return PolicyFinding(url, "ask", f"{target.host} is this machine or a private network")
+    if target.port and not _names_port(covering, target.port):
+        reason = f"the rule {covering.text} covers the usual ports, not {target.port}"
+        return PolicyFinding(url, "ask", reason)
     for host in target.embedded_hosts:
         if blanket is None and not any(_names(r, host) for r in allowing):
             return PolicyFinding(url, "ask", f"it may redirect to {host}")
@@ -106,6 +109,13 @@ def _forbids(rule: Rule, target: UrlTarget) -> bool:
 def _names(rule: Rule, host: str) -> bool:
     pattern = rule.pattern
     return isinstance(pattern, DomainPattern) and not _is_blanket(rule) and pattern.matches(host)
+
+
+def _names_port(rule: Rule, port: int) -> bool:
+    """`WebFetch(domain:localhost:3000)`; a rule about every host covers every port."""
+    return (isinstance(rule.pattern, DomainPattern) and rule.pattern.port == port) or _is_blanket(
+        rule
+    )
 
 
 def _is_blanket(rule: Rule) -> bool:

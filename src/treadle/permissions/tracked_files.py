@@ -7,6 +7,7 @@ not found: to look for it would mean to read the whole history.
 import msgspec
 
 from treadle.lib.files.file_view import FileView
+from treadle.lib.files.secret_files import is_searched_secret
 from treadle.lib.git.config import get_hash_size
 from treadle.lib.git.index import (
     IndexEntry,
@@ -47,6 +48,25 @@ class TrackedFiles:
         if key not in self._found:
             self._found[key] = self._find(repository, rule, links, 0)
         return self._found[key]
+
+    def find_secrets(self, repository: GitRepository) -> tuple[TrackedFile, ...] | None:
+        """The tracked files that may contain secrets, without those of submodules: `git grep` does
+        not search them by itself. None if that cannot be known."""
+        found: list[TrackedFile] = []
+        hash_size = get_hash_size(repository.read_config(self._file_system))
+        for content in read_indexes(self._file_system, repository.git_folder):
+            try:
+                entries = list(list_entries(content, hash_size)) if content is not None else None
+            except ValueError:
+                entries = None
+            if entries is None:
+                return None
+            found += [
+                TrackedFile(entry.path, entry.is_assumed, entry.is_folder)
+                for entry in entries
+                if entry.is_folder or is_searched_secret(entry.path)
+            ]
+        return tuple(found)
 
     def _find(
         self, repository: GitRepository, rule: Rule, links: frozenset[str], depth: int

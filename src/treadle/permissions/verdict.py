@@ -14,13 +14,7 @@ from msgspec.structs import replace
 from treadle.lib.files.file_view import NULL_DEVICE, CachedFileSystemView, is_inside
 from treadle.lib.shell.analysis.overrides import drop_script_words, find_overrides
 from treadle.lib.shell.analysis.programs import describe_command, is_interpreter
-from treadle.lib.shell.ast import (
-    UNKNOWN_ARGUMENTS,
-    Effects,
-    ParsedCommand,
-    SimpleCommand,
-    Word,
-)
+from treadle.lib.shell.ast import UNKNOWN_ARGUMENTS, Effects, ParsedCommand, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.word_set import word_set
@@ -30,6 +24,7 @@ from treadle.permissions.command_checks import (
     find_malformation,
     find_mentioned_program,
     has_invisible_chars,
+    is_edit,
 )
 from treadle.permissions.file_evaluator import FileEvaluator
 from treadle.permissions.findings import PolicyCall, PolicyContext, PolicyFinding, PolicyRuling
@@ -43,6 +38,7 @@ from treadle.permissions.ruleset.command_patterns import (
     CommandPattern,
     Spellings,
     list_spellings,
+    matches_pipeline,
 )
 from treadle.permissions.ruleset.rules import (
     READ_TOOLS,
@@ -66,7 +62,7 @@ _HARMLESS_VARIABLES = word_set(
     "HOME PWD OLDPWD USER LOGNAME SHELL LANG TERM HOSTNAME UID EUID RANDOM SECONDS LINENO "
     "BASH_VERSION OSTYPE PATH TMPDIR"
 )
-_EDIT_PROGRAMS = frozenset({"mkdir", "touch", "cp", "mv", "tee", "sed"})
+_EDITS_ACCEPTED = "edits inside the folder are accepted"
 _SPLIT_CHARS = re.compile(r"[\s*?\[\\]")
 _MAX_PLAIN_CHARS = 1000
 
@@ -164,18 +160,20 @@ class PermissionEvaluator:
         line = parse_command(text)
         is_sandboxed = stays_sandboxed(call)
         patterns = [pattern for _, pattern in self.command_rules.allowing]
-        paths = PathAccess(files, cwd, patterns, is_sandboxed=is_sandboxed)
+        paths = PathAccess(files, cwd, patterns, line, is_sandboxed=is_sandboxed)
         evaluator = _LineEvaluator(self.context, paths, self.command_rules, line)
         findings = [*filter(None, map(self._find_forbidding_deep, line.guessed_commands))]
         findings += map(evaluator.evaluate, line.commands)
+        for outcome, rule, pattern in self.command_rules.forbidding:
+            if pattern.pipeline and matches_pipeline(pattern, line.commands):
+                findings.append(PolicyFinding.from_rule(text, outcome, rule))
         findings += [PolicyFinding(text, "ask", doubt) for doubt in line.doubts]
         if not is_plain and has_invisible_chars(text):
             findings.append(PolicyFinding(text, "ask", "it contains invisible characters"))
         if not is_inside(files.file_system.resolve(cwd, cwd, files.home).path, files.roots):
             reason = "the working directory is outside the folder"
             findings.append(PolicyFinding(cwd, "ask", reason))
-        if not findings:
-            findings = [PolicyFinding(text, "allow", "does nothing", is_read_only=True)]
+        findings = findings or [PolicyFinding(text, "allow", "does nothing", is_read_only=True)]
         if normalize_tool_name(call.tool) == "taskinput":
             # In which folder, and by which program, a text is read that is typed into a running
             # command is not known, so nothing allows it.
@@ -251,6 +249,9 @@ class _LineEvaluator:
                 asked = finding
         if denied is not None:
             return _wrap_finding(command, denied, inner)
+        is_removal = self._context.accept_edits and bool(command.effects.removed_name)
+        if is_removal and not (asked and _must_ask(asked)) and self._paths.may_remove(command):
+            return PolicyFinding(command.source, "allow", _EDITS_ACCEPTED, inner=inner)
         doubt = self._find_doubt(command, pattern, is_exact, listed)
         if not doubt and not is_exact and (pattern is not None or is_covered):
             doubt = self._check_overrides(command, pattern)
@@ -278,8 +279,8 @@ class _LineEvaluator:
         if is_covered:
             reason = "the rule for the command around it names it"
             return PolicyFinding(command.source, "allow", reason, inner=inner)
-        if self._context.accept_edits and command.program in _EDIT_PROGRAMS:
-            return PolicyFinding(command.source, "allow", "edits inside the folder are accepted")
+        if self._context.accept_edits and is_edit(command):
+            return PolicyFinding(command.source, "allow", _EDITS_ACCEPTED)
         return PolicyFinding(command.source, "ask", "no rule allows it", inner=inner)
 
     def _find_doubt(
@@ -355,12 +356,16 @@ class _LineEvaluator:
         words = drop_script_words(name, command.argv[1:])
         rest = [word for word in words if not any(word is n for n in named)]
         found = find_overrides(name, words)
+        # Options of a script are for a script, which the rule names.
+        is_unknown = command.effects.is_opaque and not (is_interpreter(name) or "/" in name)
         for word in rest:
             if any(word is override for override in found.words):
                 reason = "run other code, and the rule does not name it"
                 return f"{word.source} can make {name} {reason}"
             if len(named) > 1 and any(word is target for target in found.targets):
                 return f"{word.source} is for another target or project than the rule names"
+            if len(named) > 1 and is_unknown and any(word is other for other in found.unknown):
+                return f"{word.source} is not known as a harmless option of {name}"
         if is_interpreter(name) and len(named) < 2:
             return ""  # the rule allows any script
         outside = self._paths.find_outside(command, rest)

@@ -46,7 +46,7 @@ from treadle.workspace.workspace_files import WorkspaceFiles
 
 if TYPE_CHECKING:
     from treadle.workspace.sandbox.bubblewrap import Bubblewrap
-    from treadle.workspace.sandbox.removal import Removal
+    from treadle.workspace.sandbox.line_kinds import ReadOnlyLine, Removal
 
 Env = Mapping[str, str] | None  # further variables of a command
 
@@ -106,7 +106,11 @@ class LocalWorkspace(WorkspaceFiles):
                 denials=options.denials,
                 max_memory=self._max_memory,
                 # Our own programs, such as ripgrep, wherever treadle is installed.
-                readable=(*self._readable[len(self._roots) :], Path(sys.prefix) / "bin"),
+                readable=(
+                    *self._readable[len(self._roots) :],
+                    Path(sys.prefix) / "bin",
+                    *(folder.resolve() for folder in options.sandbox_readable),
+                ),
             ),
             shutil.which(kind.program_name, path=self._safe_path) or "",
         )
@@ -188,15 +192,17 @@ class LocalWorkspace(WorkspaceFiles):
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
         inside = await self._resolve_sandboxed(sandboxed)
-        removal = None
+        removal = reading = None
         if inside:
-            from treadle.workspace.sandbox.removal import parse_removal
+            from treadle.workspace.sandbox.line_kinds import parse_read_only_line, parse_removal
 
-            removal = parse_removal(command, str(self._root / (cwd or ".")))
+            folder = str(self._root / (cwd or "."))
+            removal = parse_removal(command, folder)
+            reading = parse_read_only_line(command, folder) if removal is None else None
         argv = self._shell_argv(command) if removal is None else removal.argv
         spec = self._make_command(argv, cwd, env, inside, timeout)
         output = None if on_output is None else OutputReport(on_output)
-        with self._wrap_in_sandbox(spec, inside, network, removal) as wrapped:
+        with self._wrap_in_sandbox(spec, inside, network, removal, reading) as wrapped:
             process = await self._fork_server.start(wrapped, output)
             try:
                 ended = await process.wait_or_kill()
@@ -410,6 +416,7 @@ class LocalWorkspace(WorkspaceFiles):
         sandboxed: bool,
         network: bool | None,
         removal: Removal | None = None,
+        reading: ReadOnlyLine | None = None,
     ) -> Iterator[CommandSpec]:
         if not sandboxed or self._sandbox is None:
             yield command
@@ -417,7 +424,8 @@ class LocalWorkspace(WorkspaceFiles):
         if not Path(command.cwd).is_dir():
             problem = f"the working directory {command.cwd} does not exist; use another one"
             raise WorkspaceError(problem, kind="bad_cwd")
-        with self._sandbox.wrap(command, network=network, removal=removal) as wrapped:
+        sandbox = self._sandbox
+        with sandbox.wrap(command, network=network, removal=removal, reading=reading) as wrapped:
             yield wrapped
 
     def _make_result(

@@ -19,6 +19,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
 
     extra_roots      folders beside the root that may be read and written
     readable         folders that may be read only
+    sandbox_readable more folders of the machine that sandboxed commands see
     sandbox          auto: if it can be built · required: or run nothing · off
     network          whether sandboxed commands can use the network
     protected        further paths in the root that stay read-only
@@ -35,6 +36,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
 
     extra_roots: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    sandbox_readable: tuple[Path, ...] = ()
     sandbox: SandboxMode = "auto"
     network: bool = False
     protected: tuple[str, ...] = ()

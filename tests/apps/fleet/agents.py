@@ -16,6 +16,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 
 from treadle import Agent, ToolContext, Usage, tool
@@ -25,6 +26,7 @@ from treadle.core.contracts.tool import ProbeResult
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import AssistantItem
 from treadle.models.scripted import Say, Scripted, ScriptElement
+from treadle.sessions.queued_store import SessionFence
 from treadle.sessions.sqlite_store import SqliteStore
 
 USAGE = Usage(input=10, output=5, requests=1, cost=0.01)
@@ -174,8 +176,8 @@ def die_in_a_write(run: str) -> None:
     """The next transaction on the SQLite file is not completed: its process is killed in it."""
     check = SqliteStore._check_fence
 
-    def check_and_die(self: SqliteStore, *arguments: Any) -> None:
-        check(self, *arguments)
+    def check_and_die(self: SqliteStore, database: Connection, fence: SessionFence) -> None:
+        check(self, database, fence)
         maybe_die(run, "write")
 
     SqliteStore._check_fence = check_and_die  # type: ignore[method-assign]

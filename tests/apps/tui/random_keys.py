@@ -126,6 +126,7 @@ class Typist:
         app.footer.update_focus()
         if app.dialogs.is_open:
             self._press_now(self._random.choice("yynta1"))
+            self._press_now("enter")
 
     def _press_now(self, name: str) -> None:
         self.keys += 1

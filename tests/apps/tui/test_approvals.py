@@ -73,7 +73,11 @@ def test_a_command_that_needs_the_network_can_be_run_with_it():
     found = PendingApproval(call, "", "", (), risks=(Risk("no_network"),))
     assert open_network(found) == {"command": "gh pr create", "sandbox": "network"}
     options = list_approval_options(found, is_child=False)
-    assert [(one.key, one.value) for one in options][:2] == [("y", "once"), ("o", "network")]
+    assert [(one.key, one.value) for one in options][:3] == [
+        ("n", "deny"),
+        ("y", "once"),
+        ("o", "network"),
+    ]
     assert "network" not in [one.value for one in list_approval_options(found, is_child=True)]
     assert open_network(approval(Risk("network"))) is None
     [line] = list_risk_lines(found)
@@ -87,7 +91,9 @@ async def test_o_runs_a_command_with_the_network(monkeypatch):
             pytest.skip(f"no sandbox here: {on.app.session.sandbox_problem}")
         await on.send("go")
         await on.sees("Yes, with the network for this command")
-        await on.press("o")
+        await on.press("o", "enter")
+        await on.sees("can send what it reads to any host")
+        await on.press("y", "enter")
         await on.sees("Done.")
     assert '"sandbox":"network"' in str(model.requests[-1].transcript[-1])
 
@@ -103,7 +109,7 @@ def test_edits_can_be_allowed_for_the_session():
     ]
     assert "Yes, and allow edits in this session" in labels
     of_child = list_approval_options(approval(wider_mode="accept-edits"), is_child=True)
-    assert [option.value for option in of_child] == ["once", "deny", "stop"]
+    assert [option.value for option in of_child] == ["once", "deny", "reason", "stop"]
 
 
 def find_styles(line: Text, word: str) -> set[str]:
@@ -154,13 +160,13 @@ async def test_several_calls_are_listed_opened_marked_and_answered(monkeypatch):
         assert "! deletes with all that is in it: build" in on.screen()
         await on.press("escape")
         await on.sees("4 calls need your approval")
-        await on.press("space", "n")
+        await on.press("space", "n", "enter")
         await on.sees("Why not?")
         await on.press("enter")
         await on.sees("3 calls need your approval")
-        await on.press("space", "down", "space", "y")
+        await on.press("space", "down", "space", "y", "enter")
         await on.sees("Run this command?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Done.")
     assert all(exists(name) for name in ("a.txt", "b.txt", "c.txt"))
 
@@ -170,13 +176,13 @@ async def test_without_a_mark_y_and_n_answer_the_call_at_the_cursor(monkeypatch)
     async with running_app(monkeypatch, scripted([Say(calls=calls), "Done."])) as on:
         await on.send("go")
         await on.sees("3 calls need your approval")
-        await on.press("down", "y")
+        await on.press("down", "y", "enter")
         await on.sees("2 calls need your approval")
-        await on.press("n")
+        await on.press("n", "enter")
         await on.sees("Why not?")
         await on.press("enter")
         await on.sees("Run this command?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Done.")
     assert [exists(name) for name in ("a.txt", "b.txt", "c.txt")] == [False, True, True]
 
@@ -200,7 +206,7 @@ async def test_allowing_edits_for_the_session_answers_the_other_edits(monkeypatc
         assert "w: changed lines" in on.screen()
         await on.press("w")
         await on.until(lambda: "   1   line 1\n" not in on.screen())
-        await on.press("t")
+        await on.press("t", "enter")
         await on.sees("Done.")
         assert on.app.session.permissions.mode == "accept-edits"
     assert [read_file(f"{n}.txt").count("\n") for n in "abc"] == [40, 40, 40]
@@ -260,8 +266,8 @@ async def test_an_edit_on_a_small_screen_begins_at_the_first_changed_line(monkey
         await on.sees("Allow edit a.txt?")
         await on.sees("20 - line 20")
         assert "19   line 19" not in on.screen()
-        await on.press("pageup")
-        await on.press("pageup")
+        for _ in range(4):
+            await on.press("pageup")
         await on.sees("17   line 17")
         await on.press("escape")
 
@@ -271,20 +277,20 @@ async def test_a_text_that_was_left_with_escape_is_there_again(monkeypatch):
     async with running_app(monkeypatch, model) as on:
         await on.send("go")
         await on.sees("Run this command?")
-        await on.press("e")
+        await on.press("e", "enter")
         await on.sees("bash: edit command")
         await on.press("x", "escape")
         await on.sees("Run this command?")
-        await on.press("n")
+        await on.press("r", "enter")
         await on.sees("Why not?")
         await on.press("l", "a", "escape")
         await on.sees("Run this command?")
-        await on.press("n")
+        await on.press("r", "enter")
         await on.sees("Why not?")
         assert "\nla\n" in on.screen()
         await on.press("escape")
         await on.sees("Run this command?")
-        await on.press("e")
+        await on.press("e", "enter")
         await on.sees("bash: edit command")
         await on.press("enter")
         await on.sees("Done.")
@@ -309,7 +315,7 @@ async def test_after_an_approval_tab_selects_the_last_block(monkeypatch):
     async with running_app(monkeypatch, model) as on:
         await on.send("go")
         await on.sees("Run this command?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("code")
         await on.idle()
         await on.press("tab", "c")

@@ -33,7 +33,7 @@ async def open_state(on: RunningApp, state: str, pause: Pause) -> str:
             await on.sees("Run this command?")
             if state == "approval":
                 return "Run this command?"
-            await on.press("n")
+            await on.press("r", "enter")
             return "Why not?"
         case "queue":
             await on.send("go")

@@ -82,11 +82,16 @@ async def test_remember_adds_to_claude_md_if_there_is_that_alone(monkeypatch):
         await on.until(lambda: read_file("AGENTS.md") == "- use ruff\n", "the entry")
 
 
-async def test_a_message_that_looks_like_a_memory_names_remember(monkeypatch):
-    async with running_app(monkeypatch, scripted(["Yes.", "Again."])) as on:
+async def test_a_line_with_a_number_sign_adds_to_the_memory_file(monkeypatch):
+    model = scripted(["Yes."])
+    async with running_app(monkeypatch, model) as on:
         await on.send("# always use unittest")
-        await on.sees("/remember TEXT")
+        await on.until(lambda: exists("AGENTS.md"), "the memory file")
+        await on.sees("added to")
+        assert read_file("AGENTS.md") == "- always use unittest\n"
+        await on.send("# A heading\nand more")  # a message
         await on.sees("Yes.")
+        assert len(model.requests) == 1
 
 
 async def test_a_theme_is_remembered_unless_the_terminal_wants_no_colours(monkeypatch):
@@ -178,19 +183,19 @@ async def test_undo_lists_the_files_and_asks_about_those_that_the_user_changed_t
         assert exists("also.txt")
         await on.send("/undo")
         await on.sees("o Only what the agent changed: delete also.txt and tool.txt")
-        await on.press("o")
+        await on.press("o", "enter")
         await on.sees("undid the file changes of turn 1 (make it): removed also.txt, tool.txt")
         assert exists("made.txt")
         await on.send("/redo")
         await on.until(lambda: exists("tool.txt"))
         await on.send("/undo")
         await on.sees("a Delete made.txt too (it contains your changes)")
-        await on.press("a")
+        await on.press("a", "enter")
         await on.until(lambda: not exists("made.txt"))
         write_file("made.txt", "other\n")
         await on.send("/redo")
         await on.sees("a Change made.txt too (it contains your changes)")
-        await on.press("o")
+        await on.press("o", "enter")
         await on.until(lambda: exists("tool.txt"))
         await on.send("/redo")
         await on.sees("nothing left to redo but files that you changed: made.txt; /redo PATH")
@@ -244,7 +249,7 @@ async def test_a_goal_holds_the_turn_open(monkeypatch):
         await on.sees("until this succeeds")
         await on.send("go")
         await on.sees("Run this command?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Now.")
         await on.idle()
         assert exists("ready")
@@ -307,7 +312,7 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
     write_file(".treadle/commands/evil.md", "do evil")
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
-        await on.press("n")
+        await on.press("n", "enter")
         await on.sees("/help lists")
         assert on.app.session.custom_commands == []
         assert not on.app.session.trust.is_given
@@ -316,7 +321,7 @@ async def test_commands_of_an_untrusted_folder_do_not_count(monkeypatch):
 async def test_quitting_the_trust_dialog_quits_the_program(monkeypatch):
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
-        await on.press("q")
+        await on.press("q", "enter")
         await on.until(lambda: on.app.return_code is not None, "the end")
         assert on.app.return_code == 0
 
@@ -480,8 +485,8 @@ async def test_the_signs_of_calls_are_the_same_after_a_restart(monkeypatch):
     script: list[ScriptElement] = [Say(calls=[*calls, ("bash", background)]), "Done.", "Seen."]
     async with running_app(monkeypatch, scripted(script)) as on:
         await on.send("go")
-        await on.sees("touch x")
-        await on.press("n")
+        await on.sees("Run this command?")
+        await on.press("r", "enter")
         await on.sees("Why not?")
         await on.press(*"later", "enter")
         await on.sees("Done.")
@@ -500,11 +505,26 @@ def list_calls(on: RunningApp) -> list[str]:
     return [line for line in on.screen().split("\n") if line.startswith(tuple("●✗⊘◌◦"))]
 
 
+async def test_ctrl_d_names_the_background_work_that_it_would_end(monkeypatch):
+    background = {"command": "sleep 600", "run_in_background": True}
+    flags: dict[str, object] = {"permission_mode": "bypass"}
+    model = scripted([Say(calls=[("bash", background)]), "It runs."])
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await on.send("go")
+        await on.sees("It runs.")
+        await on.idle()
+        await on.press("ctrl+d")
+        await on.sees("ctrl+d again quits and ends 1 task: ")
+        assert on.app.return_code is None
+        await on.press("ctrl+d")
+        await on.until(lambda: on.app.return_code is not None, "the end")
+
+
 async def test_exit_quit_and_help_alone_are_commands(monkeypatch):
     model = scripted(["No."])
     async with running_app(monkeypatch, model) as on:
         await on.send("help")
-        await on.sees("suspend")
+        await on.sees("list commands and keys")  # its beginning
         await on.send("exit")
         await on.until(lambda: on.app.return_code is not None, "the end")
     assert not model.requests

@@ -115,7 +115,7 @@ def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     terminal.press("Enter")
     terminal.run(*given, env=env)
     terminal.sees("Do you trust the files in this")
-    terminal.answer("y")
+    terminal.answer("y", "Enter")
     terminal.sees("sandbox  off")  # the first screen
     assert not re.search(r"\x1b\[[0-9;]*[34]8;", terminal.colored_screen())  # NO_COLOR
     terminal.type("write two lines")
@@ -125,7 +125,7 @@ def _work_inline(terminal: Terminal, server: ProviderServer) -> None:
     screen = terminal.sees("▸ ")
     assert "Allow write" in screen
     assert "\nask · " in screen  # all of it fits
-    terminal.answer("y")
+    terminal.answer("y", "Enter")
     terminal.sees("漢字, and a few more words.")
     assert exists("a.txt")
     terminal.sees("esc interrupts", gone=True)

@@ -139,7 +139,7 @@ async def test_going_back_can_take_the_files_along(monkeypatch):
         await on.sees("- a.txt")
         await on.press("enter")
         await on.sees("1 file would change")
-        await on.press("b")
+        await on.press("b", "enter")
         await on.sees("rewound to before turn 1; files: removed a.txt")
         assert not exists("a.txt")
 
@@ -159,7 +159,7 @@ async def test_going_back_says_whose_changes_they_are_and_leaves_those_of_the_us
         await on.press("enter")
         await on.sees("▸ c Conversation only")
         await on.sees("Conversation and files, and delete b.txt too (it contains your changes)")
-        await on.press("b")
+        await on.press("b", "enter")
         await on.sees("rewound to before turn 1; files: removed a.txt")
         assert (exists("a.txt"), read_file("b.txt")) == (False, "new\nand mine\n")
         assert read_file("own.txt") == "mine\n"
@@ -355,7 +355,7 @@ async def test_y_allows_once(monkeypatch):
         await on.send("go")
         await on.sees("Run this command?")
         assert not exists("made.txt")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("made")
         await on.idle()
         assert exists("made.txt")
@@ -366,7 +366,9 @@ async def test_a_allows_always_and_keeps_the_rule_that_was_shown(monkeypatch):
     async with running_app(monkeypatch, scripted(calls)) as on:
         await on.send("go")
         await on.sees("Yes, and always allow: ")
-        await on.press("a")
+        await on.press("a", "enter")
+        await on.sees("Allow this always?")
+        await on.press("enter")
         await on.sees("one")
         await on.idle()
         await on.send("again")
@@ -379,7 +381,7 @@ async def test_t_allows_for_this_session_and_saves_nothing(monkeypatch):
     async with running_app(monkeypatch, scripted([*calls, Say(calls=[BASH]), "three"])) as on:
         await on.send("go")
         await on.sees("Yes, and allow it in this session")
-        await on.press("t")
+        await on.press("t", "enter")
         await on.sees("one")
         await on.idle()
         await on.send("again")
@@ -408,7 +410,9 @@ async def test_always_allow_holds_at_the_next_start_however_the_folder_was_trust
             await on.send("go")
             if answer:
                 await on.sees("Yes, and always allow: ")
-                await on.press(answer)
+                await on.press(answer, "enter")
+                await on.sees("Allow this always?")
+                await on.press("enter")
             await on.sees(reply)
 
 
@@ -416,7 +420,7 @@ async def test_e_edits_the_command_before_it_runs(monkeypatch):
     async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "ok"])) as on:
         await on.send("go")
         await on.sees("Edit first")
-        await on.press("e")
+        await on.press("e", "enter")
         await on.sees("edit command, then press enter to run it")
         await on.press(*["backspace"] * 8, *"other", "enter")
         await on.sees("ok")
@@ -437,7 +441,7 @@ async def test_keys_are_not_shown_but_where_consent_is_asked(monkeypatch):
         await on.send("go")
         await on.sees("Run this command?")
         assert f"touch {token}" in on.screen()
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Done.")
         await on.idle()
         await on.send(f"!echo {token}")
@@ -456,7 +460,7 @@ async def test_a_question_shows_what_would_not_be_seen(monkeypatch):
         await on.send("go")
         await on.sees("Allow write")
         await on.sees("a\\u202e\\u200bb\\ufe0fc")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Done.")
 
 
@@ -467,7 +471,7 @@ async def test_a_question_fits_on_a_tiny_screen(monkeypatch):
         await on.sees("touch made.txt")  # what is approved, and how to read the rest
         await on.sees("(pgdn)")
         await on.press("up")
-        await on.sees("n No, with a")
+        await on.sees("r No, with a")
         assert on.app.screen.max_scroll_y == 0
         assert on.screen().split("\n")[-1].startswith("ask")
 
@@ -493,7 +497,7 @@ async def test_n_denies_with_a_reason_that_the_model_reads(monkeypatch):
     async with running_app(monkeypatch, model) as on:
         await on.send("go")
         await on.sees("No, with a reason")
-        await on.press("n")
+        await on.press("r", "enter")
         await on.sees("Why not?")
         await on.press(*"later", "enter")
         await on.sees("I understand.")
@@ -540,7 +544,7 @@ async def test_an_edit_is_shown_as_a_diff_before_and_after(monkeypatch):
         await on.sees("Allow edit a.py?")
         assert "2 - two" in on.screen()
         assert "2 + 2" in on.screen()
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("edited")
         await on.sees("edit a.py  +1 -1")
         assert "2 + 2" in on.screen()
@@ -599,7 +603,7 @@ async def test_the_status_line_follows_the_branch(monkeypatch):
         await on.sees("(second)")
         await on.send("go")
         await on.sees("Run this command?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("(third)")
 
 
@@ -757,7 +761,7 @@ async def test_no_size_of_a_terminal_breaks_it(monkeypatch, size):
         await on.until(lambda: on.app.dialogs.is_open, "the dialog")
         await on.pilot.resize_terminal(40, 15)
         await on.pilot.resize_terminal(*size)
-        await on.press("y")
+        await on.press("y", "enter")
         await on.idle()
         await on.press("ctrl+l")
 
@@ -792,7 +796,7 @@ async def test_space_marks_several_answers_of_a_question(monkeypatch):
     model = scripted([Say(calls=[("ask", ask)]), "thanks"])
     async with running_app(monkeypatch, model) as on:
         await on.send("go")
-        await on.sees("space marks an answer, enter sends the marked ones")
+        await on.sees("space marks, enter sends the marked ones, or type an answer")
         await on.press("enter")  # nothing is marked: nothing is answered
         await on.press("space", "down", "down", "space")
         await on.sees("1 [x] red")
@@ -833,7 +837,7 @@ async def test_ctrl_f_searches_while_an_approval_is_open_and_the_approval_comes_
         await on.sees("Run this command?")
         assert (on.app.prompt.text, exists("made.txt")) == ("", False)
         await on.press("escape")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("made")
 
 

@@ -162,7 +162,7 @@ async def test_an_unfinished_turn_is_announced_before_an_enter_continues_it():
         await on.start(server, "make it")
         await on.sees("1 to 4: ")
         on.type("1")
-        await on.sees("Allow, 1 to 5: ")
+        await on.sees("Allow, 1 to 6: ")
         on.type("y")
         await until(lambda: exists("made.txt"))  # another process makes it
         await on.close()
@@ -213,7 +213,7 @@ async def test_a_question_with_several_answers_takes_numbers_with_commas():
     async with ProviderServer(replies, strict=False) as on:
         _, out = await run_lines(on, "1", "paint it", "1,3,4", "and grey")
         assert b"The user answered: red, green, and grey" in on.requests[-1].body
-    assert "Which ones? 1 to 4, several with commas: " in out
+    assert "Which ones? 1 to 4, several with commas, or your own words: " in out
 
 
 async def test_approvals_and_a_plan_by_lines():
@@ -375,9 +375,9 @@ async def test_lines_typed_before_a_question_do_not_answer_it():
         on.type("1")
         await on.sees("Yes?")  # the line was kept as a message
         on.type("make it")
-        await on.sees("Allow, 1 to 5: ")
+        await on.sees("Allow, 1 to 6: ")
         on.type("stop it")
-        await on.sees("your message was sent; the question is still open\nAllow, 1 to 5: ")
+        await on.sees("your message was sent; the question is still open\nAllow, 1 to 6: ")
         assert not exists("made.txt")
         on.type("y")
         await on.sees("Made.")
@@ -414,9 +414,9 @@ async def test_a_line_begun_before_an_approval_does_not_answer_it(before, after,
         on.type("make it")
         await written.wait()
         await on.sees(f"You began a message before this question: {before}\n")
-        await on.sees("Allow, 1 to 5: ")
+        await on.sees("Allow, 1 to 6: ")
         on.type(after)
-        await on.sees(f"{outcome}Allow, 1 to 5: ")
+        await on.sees(f"{outcome}Allow, 1 to 6: ")
         assert not exists("made.txt")
         assert not exists(".treadle/settings.local.json")
         on.type("y")
@@ -471,7 +471,7 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         on.type("1")
         await on.sees("What to do with this message? 1 to 4: ")
         on.type("2")
-        shown = await on.sees("Allow, 1 to 5: ")
+        shown = await on.sees("Allow, 1 to 6: ")
         assert "Queued messages, 1 to 1: 1\n" in shown  # the reply is not in the line of the menu
         assert "I make it." in shown
         assert not exists("made.txt")
@@ -489,7 +489,7 @@ async def test_ctrl_c_works_after_a_paste_of_several_lines_at_an_approval():
         on.type("2")
         await on.sees("[ask] > ")
         on.type("make it")
-        await on.sees("Allow, 1 to 5: ")
+        await on.sees("Allow, 1 to 6: ")
         on.type_keys("first\nsecond\nthird")
         await on.sees("You began a message before this question: third\n")
         await on.sees(

@@ -59,7 +59,7 @@ async def test_an_untrusted_folders_git_runs_nothing_while_one_types_a_file_name
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
         terminal.sees("Do you trust")
-        terminal.answer("n")
+        terminal.answer("n", "Enter")
         terminal.sees("/help lists")
         terminal.type("look @sp")
         terminal.sees("@spy.sh")
@@ -80,7 +80,7 @@ async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(
     def story(server: ProviderServer) -> None:
         terminal.run(*GIVEN, env=environment(server))
         terminal.sees("Do you trust")
-        terminal.answer("n")
+        terminal.answer("n", "Enter")
         terminal.sees("/help lists")
         terminal.send("talk")
         terminal.sees("And then there was more")
@@ -90,7 +90,7 @@ async def test_fault_82_83_a_signal_ends_it_at_once_and_the_turn_is_interrupted(
         assert time.monotonic() - began < SOON
         terminal.run(*GIVEN, "--continue", env=environment(server))
         terminal.sees("Do you trust")
-        terminal.answer("n")
+        terminal.answer("n", "Enter")
         screen = terminal.sees("interrupted")
         assert "not finished" not in screen
 
@@ -103,7 +103,7 @@ async def test_fault_86_resized_suspended_and_continued(terminal):
         stale = {"COLUMNS": "80", "LINES": "24"}
         terminal.run(*GIVEN, env={**environment(server), **stale})
         terminal.sees("Do you trust")
-        terminal.answer("y")
+        terminal.answer("y", "Enter")
         terminal.sees("/help lists")
         terminal._tmux("resize-window", "-x", "40", "-y", "15")
         terminal.type("hello")
@@ -149,7 +149,7 @@ async def test_a_missing_sandbox_is_shown_at_the_start_once(terminal, how, path_
             terminal.type("1")
             terminal.press("Enter")
         else:
-            terminal.answer("y")
+            terminal.answer("y", "Enter")
         terminal.sees("commands run without a sandbox: bubblewrap is not installed")
         if not plain:
             terminal.sees("auto · no sandbox")
@@ -176,7 +176,7 @@ async def test_line_by_line(terminal):
         terminal.sees("[ask] >")
         terminal.type("make it")
         terminal.press("Enter")
-        terminal.sees("Allow, 1 to 5:")
+        terminal.sees("Allow, 1 to 6:")
         terminal.type("1")
         terminal.press("Enter")
         screen = terminal.sees("It is made.")

@@ -113,7 +113,7 @@ async def test_a_side_question_is_answered_in_a_panel_and_is_not_in_the_next_req
         await ask(on, "/btw where is that?", "In Europe.")
         await on.sees("not part of the conversation")
         assert "$0.0" in on.screen()
-        await on.press("q")
+        await on.press("q", "enter")
         await on.until(lambda: not on.app.dialogs.is_open, "the end of the panel")
         await ask(on, "and of Italy?", "Rome.")
         assert "where is that?" not in str(list(model.requests[-1].transcript))
@@ -178,9 +178,54 @@ async def test_diff_and_review_run_no_program_that_the_folder_names(monkeypatch)
         await git("config", name, f"touch {Path.cwd()}/{name}.ran #")
     write_file("a.py", "print(2)\n")
     async with running_app(monkeypatch, scripted(["No findings."]), size=(120, 40)) as on:
-        await ask(on, "/diff", "+print(2)")
+        await on.send("/diff")
+        await on.sees("1 + print(2)")
+        await on.press("escape")
         await ask(on, "/review", "No findings.")
     assert not [name for name in list_files() if name.endswith(".ran")]
+
+
+async def test_the_changes_are_a_screen_by_turn_session_and_git_with_hunks(monkeypatch):
+    lines = [f"line {place}" for place in range(40)]
+    write_file("a.txt", "\n".join(lines))
+    write_file("gone.txt", "gone\n")
+    await git("init", "-q")
+    await commit_all()
+    write_file("own.txt", "mine\n")
+    changed = [*lines]
+    changed[2], changed[35] = "two", "thirty-five"
+    calls = [
+        ("write", {"file_path": "a.txt", "content": "\n".join(changed)}),
+        ("write", {"file_path": "new.txt", "content": "new\n"}),
+    ]
+    read = ("read", {"file_path": "a.txt"})
+    script: list[ScriptElement] = [Say(calls=[read]), Say(calls=calls), "done"]
+    flags: dict[str, object] = {"permission_mode": "accept-edits"}
+    async with running_app(monkeypatch, scripted(script), size=(100, 40), flags=flags) as on:
+        await on.send("go")
+        await on.sees("done")
+        await on.idle()
+        await git("rm", "-q", "gone.txt")
+        await on.send("/diff")
+        await on.sees("Changes of the last turn: 2 files, +3 −2   [turn]  session  git")
+        await on.sees("▸ 1 M a.txt  +2 −2")
+        await on.sees("3 + two")
+        await on.press("tab")
+        await on.sees("turn  [session]  git")
+        await on.press("tab")
+        await on.sees("Changes since the last commit: 4 files")
+        await on.sees("D gone.txt  +0 −1")
+        await on.sees("A own.txt  +1 −0")
+        await on.press("enter")
+        await on.sees("hunk 2 of 2  line 33 +1 −1")
+        await on.press("down")
+        await on.sees("a.txt\n  33   line 32")  # above the list: only this hunk
+        await on.press("enter")
+        await on.press("x", "enter")
+        await on.sees("dropped hunk 2 of a.txt")
+        await on.sees("M a.txt  +1 −1")
+        await on.press("escape")
+    assert read_file("a.txt").split("\n") == [*lines[:2], "two", *lines[3:]]
 
 
 async def test_a_review_is_made_by_an_agent_that_only_reads(monkeypatch):
@@ -222,6 +267,6 @@ async def test_init_shows_what_it_writes_also_where_edits_are_accepted(monkeypat
         await ask(on, "/init", "Allow write AGENTS.md?")
         assert "+ Use make." in on.screen()
         assert not exists("AGENTS.md")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Written.")  # b.txt needed no approval
         assert read_file("AGENTS.md") == "Use make.\n"

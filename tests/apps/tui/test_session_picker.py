@@ -1,6 +1,6 @@
 """`treadle --resume` without an id: a list of the sessions, by title, with a preview."""
 
-from tests.apps.tui.harness import running_app, scripted
+from tests.apps.tui.harness import StoppedClock, running_app, scripted
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.tui.render.palette import DARK
 from treadle.apps.tui.widgets.choices import Choices
@@ -28,6 +28,20 @@ async def test_the_list_shows_titles_and_the_last_messages_of_the_marked_session
         await on.until(lambda: on.app._conversation is not None)
         await on.sees("› paint the door")
         assert "Resume a session" not in on.screen()
+
+
+async def test_what_is_typed_before_the_list_can_be_read_is_for_the_prompt(monkeypatch):
+    await _make_sessions(monkeypatch, "mend the roof")
+    clock = StoppedClock()
+    async with running_app(monkeypatch, picks_session=True, clock=clock) as on:
+        await on.sees("Resume a session")
+        await on.press(*"then the door", "enter")
+        await on.sees("› then the door")
+        assert on.app._conversation is None
+        clock.now += 60
+        await on.press("up", "enter")
+        await on.until(lambda: on.app._conversation is not None, "the session")
+        assert on.app.prompt.text == "then the door"
 
 
 async def test_escape_starts_a_new_session_and_without_sessions_one_starts_at_once(monkeypatch):

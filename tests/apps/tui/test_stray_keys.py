@@ -56,7 +56,7 @@ async def test_typing_goes_on_in_the_prompt_when_an_approval_opens(monkeypatch):
         assert is_open(on)
         await on.sees("↳ yea")
         await on.pass_time(1)
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("made")
         assert exists("made.txt")
 
@@ -95,7 +95,7 @@ async def test_an_unsent_message_keeps_every_letter_until_it_is_sent_or_cleared(
         assert on.app.prompt.text == ""
         assert is_open(on)
         await on.pass_time(1)
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("made")
 
 
@@ -107,7 +107,7 @@ async def test_an_arrow_key_selects_the_approval_and_the_unsent_message_stays(mo
         await on.press(*"more")
         await on.pass_time(1)
         await on.press("down")
-        await on.sees("▸ y Yes")
+        await on.sees("▸ y Yes, this once")
         await on.sees("your message is not sent; enter takes the marked answer")
         await on.press("enter")
         await on.sees("made")
@@ -118,7 +118,7 @@ async def test_an_arrow_key_selects_the_approval_and_the_unsent_message_stays(mo
 async def test_a_number_moves_to_an_answer_and_enter_takes_it(monkeypatch):
     async with approval(monkeypatch, more="I see.") as on:
         await on.pass_time(1)
-        await on.press("5", "enter")
+        await on.press("6", "enter")
         await on.sees("Why not?")
         await on.press("enter")
         await on.sees("I see.")
@@ -141,27 +141,78 @@ async def test_an_approval_opened_from_a_list_needs_an_answer_of_its_own(monkeyp
         await on.press("y", "enter")
         assert len(on.app.conversation.questions.waiting) == 2
         await on.pass_time(1)
-        await on.press("y")
+        await on.press("y", "enter")
         await on.until(lambda: len(on.app.conversation.questions.waiting) == 1)
         await on.sees("touch other.txt")
         await on.press("y", "enter")
         assert on.app.conversation.questions.waiting
         assert on.app.prompt.text == ""  # keys for a dialog are no message
         await on.pass_time(1)
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Both.")
 
 
 async def test_an_edited_command_is_not_run_by_the_next_enter(monkeypatch):
     async with approval(monkeypatch) as on:
         await on.pass_time(1)
-        await on.press("e")
+        await on.press("e", "enter")
         await on.sees("edit command")
         await on.press("enter")
         assert is_open(on)
         await on.pass_time(1)
         await on.press("enter")
         await on.sees("made")
+
+
+async def test_a_letter_only_marks_and_a_word_goes_to_the_prompt(monkeypatch):
+    async with approval(monkeypatch) as on:
+        await on.pass_time(1)
+        await on.press("a")
+        await on.sees("▸ a Yes, and always allow: ")
+        await on.press(*"lso")
+        await on.pass_time(60)
+        assert on.app.prompt.text == "also"
+        await on.press("enter")
+        await on.sees("↳ also")
+        await on.pass_time(60)
+        await on.press("n", "backspace", "a", "enter")  # a key that is taken back marks nothing
+        await on.sees("Saved for you, in .treadle/settings.local.json")
+        await on.press("enter", "enter")  # not the second answer: it could not be read
+        assert is_open(on)
+        await on.press("n", "enter")
+        await on.sees("Run this command?")
+        assert is_open(on)
+        assert not exists(".treadle/settings.local.json")
+
+
+async def test_no_is_marked_where_something_is_deleted(monkeypatch):
+    remove = ("bash", {"command": "rm -rf build"})
+    model = scripted([Say(calls=[remove]), "I see."])
+    async with running_app(monkeypatch, model, clock=StoppedClock()) as running:
+        on = WatchedApp(running, running.app.footer.clock)  # type: ignore[arg-type]
+        await on.send("go")
+        await on.sees("Run this command?")
+        await on.pass_time(1)
+        await on.sees("▸ n No, and go on without it")
+        await on.press("enter")
+        await on.sees("I see.")
+        assert "denied" in model.requests[-1].transcript[-1].text
+
+
+async def test_a_text_that_is_sent_answers_the_models_question(monkeypatch):
+    ask = {"question": "Which one?", "options": ["red", "blue"]}
+    clock = StoppedClock()
+    model = scripted([Say(calls=[("ask", ask)]), "thanks"])
+    async with running_app(monkeypatch, model, clock=clock) as running:
+        on = WatchedApp(running, clock)
+        await on.send("go")
+        await on.sees("or type an answer")
+        await on.pass_time(1)
+        await on.press(*"2 shades")
+        await on.sees("enter sends it as your answer")
+        await on.press("enter")
+        await on.sees("thanks")
+        assert "The user answered: 2 shades" in model.requests[-1].transcript[-1].text
 
 
 async def test_keys_typed_before_the_trust_question_do_not_answer_it(monkeypatch):
@@ -228,7 +279,7 @@ async def test_browsing_the_transcript_answers_nothing(monkeypatch):
         await on.until(lambda: "esc stops the turn" not in on.screen(), "one meaning of esc")
         await on.press("escape")
         await on.pass_time(1)
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("made")
 
 
@@ -255,7 +306,7 @@ async def test_an_approval_waits_until_the_list_of_the_queue_is_closed(monkeypat
         pause.release()
         await on.until(lambda: bool(on.app.conversation.questions.waiting), "the approval")
         await on.pass_time(1)
-        await on.press("e")
+        await on.press("e", "enter")
         await on.sees("Run this command?")
         assert is_open(on)
         assert on.app.prompt.text == "msg A"
@@ -265,7 +316,7 @@ async def test_a_menu_waits_until_both_steps_of_an_open_approval_are_done(monkey
     async with approval(monkeypatch) as on:
         await on.press(*"/mode", "enter")
         await on.pass_time(1)
-        await on.press("e")
+        await on.press("e", "enter")
         await on.sees("edit command")
         await on.pass_time(1)
         await on.press("enter")

@@ -200,7 +200,7 @@ async def test_the_terminal_hears_of_a_turn_and_of_a_question(monkeypatch: pytes
         await on.until(lambda: any("needs your answer" in text for text in written), "the title")
         assert "\x07" in written
         on.app.post_message(events.AppFocus())
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("done")
         await on.until(lambda: written[-1] == f"\x1b]2;{on.folder.name}\x07", "the last title")
 

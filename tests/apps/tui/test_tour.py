@@ -40,7 +40,7 @@ async def test_the_tour_goes_through_prompt_approval_undo_modes_and_rewind(monke
         await on.sees("tour 2/7 · Approval")
         await on.sees("Allow edit greet.py?")
         assert file.read_text() == BROKEN
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("tour 3/7 · Undo")
         assert file.read_text() == FIXED
         await on.send("/undo")
@@ -56,7 +56,7 @@ async def test_the_tour_goes_through_prompt_approval_undo_modes_and_rewind(monke
         await on.sees("Rewind to before this message")
         await on.press("down", "enter")
         await on.sees("would change")
-        await on.press("b")
+        await on.press("b", "enter")
         await on.sees("tour 7/7 · The end")
         assert file.read_text() == BROKEN
         assert on.app.prompt.text == "fix greet.py"
@@ -89,13 +89,13 @@ async def test_a_call_that_was_denied_can_be_tried_again(monkeypatch):
         await on.send("fix it")
         await on.sees("Allow edit greet.py?")
         await on.until(lambda: "Look at the diff" not in on.screen(), "room for the question")
-        await on.press("n")
+        await on.press("n", "enter")
         await on.press("enter")
         await on.sees("I did not change the file")
         await on.idle()
         await on.send("fix it")
         await on.sees("Allow edit greet.py?")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("tour 3/7")
 
 

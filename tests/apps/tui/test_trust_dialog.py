@@ -28,7 +28,7 @@ async def test_what_the_folder_brings_is_named_and_counts_after_a_yes(monkeypatc
     model = scripted(["Hello."])
     async with running_app(monkeypatch, model, trusted=False) as on:
         await on.sees("AGENTS.md, .treadle/commands")
-        await on.press("y")
+        await on.press("y", "enter")
         await begun(on)
         assert [one.name for one in on.app.session.custom_commands] == ["fix"]
         await on.send("hi")
@@ -48,7 +48,7 @@ async def test_the_allow_rules_that_a_yes_accepts_are_shown_the_widest_first(mon
         assert screen.index("Bash: this") < screen.index("Edit(src/*)") < screen.index("make a0")
         rules = on.app.session.trust.list_rules()
         assert "and 2 more, which are in the settings files" in describe_allow_rules(rules)
-        await on.press("n")
+        await on.press("n", "enter")
         await begun(on)
 
 
@@ -57,7 +57,7 @@ async def test_a_no_holds_for_this_time_only(monkeypatch):
     for _ in range(2):
         async with running_app(monkeypatch, trusted=False) as on:
             await on.sees("Do you trust")
-            await on.press("n")
+            await on.press("n", "enter")
             await begun(on)
             assert not exists(str(Path.home() / ".treadle/trust.json"))
 
@@ -66,7 +66,7 @@ async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
     write_file(".treadle/commands/fix.md", "Mend it.")
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("do not ask again")
-        await on.press("d")
+        await on.press("d", "enter")
         await begun(on)
     assert is_trust_declined(folder())
     async with running_app(monkeypatch, trusted=False) as on:
@@ -75,7 +75,7 @@ async def test_a_no_for_good_is_remembered_and_trust_takes_it_back(monkeypatch):
         assert not on.app.session.custom_commands
         await on.send("/trust")
         await on.sees("Do you trust")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("take effect now")
         assert [one.name for one in on.app.session.custom_commands] == ["fix"]
     assert is_trusted(folder())
@@ -86,15 +86,15 @@ async def test_programs_of_the_folder_are_shown_and_run_only_after_a_yes(monkeyp
     write_file(".treadle/settings.json", HOOK)
     async with running_app(monkeypatch, trusted=False) as on:
         await on.sees("Do you trust")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("Allow these programs of the folder to run?")
         await on.sees("runs echo hi")
-        await on.press("n")
+        await on.press("n", "enter")
         await begun(on)
         assert not discover_extensions(folder()).hooks
         await on.send("/trust")
         await on.sees("runs echo hi")
-        await on.press("y")
+        await on.press("y", "enter")
         await on.sees("the programs are approved")
         assert [hook.command for hook in discover_extensions(folder()).hooks] == ["echo hi"]
         await on.send("/trust")

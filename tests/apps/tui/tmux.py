@@ -49,7 +49,7 @@ class Terminal:
         self.press("Enter")
 
     def type(self, text: str) -> None:
-        self._tmux("send-keys", "-l", text)
+        self._tmux("send-keys", "-l", "--", text)
 
     def send(self, text: str) -> None:
         self.type(text)

@@ -245,7 +245,7 @@ async def test_a_search_leaves_out_denied_files_and_says_so(tree: Path) -> None:
     policy = RulePolicy(PolicyContext(str(tree), "/h", rules, tools_skip_denied=True))
 
     async def get_find_denied() -> FindDenied | None:
-        return policy.find_denied if policy.denies_files else None
+        return policy.find_denied
 
     async with hands(tree, get_find_denied=get_find_denied, agent={"policy": policy}) as agent:
         found, named, none = await agent.do(
@@ -253,7 +253,7 @@ async def test_a_search_leaves_out_denied_files_and_says_so(tree: Path) -> None:
             ("grep", {"pattern": "needle", "glob": ".env"}),
             ("grep", {"pattern": "needle", "path": "src/deep"}),
         )
-    note = "(not searched, because a rule denies reading: "
+    note = "(not searched, because a rule denies it or it may contain secrets: "
     assert plain(found).split("\n") == [
         ".config/five.py", "src/deep/two.py", "src/one.py", "src/three.ts",
         note + ".env, alias.txt, src/k[1].pem)",

@@ -7,6 +7,7 @@ permission request. No answer is never a yes. Used by session.py.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from itertools import count
 
@@ -74,6 +75,7 @@ class EditorQuestions:
         self._interrupt = interrupt
         self._allow_for_session = allow_for_session
         self._numbers = count(1)
+        self._asked: tuple[ModelQuestion, asyncio.Future[str]] | None = None
 
     async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         """The user's decision on a call. If the editor cannot ask, the call is denied."""
@@ -140,7 +142,25 @@ class EditorQuestions:
             return None
 
     async def ask_user(self, question: ModelQuestion) -> str | None:
-        """The user's answer to a question of the model; None if there is none."""
+        """The user's answer to a question of the model, chosen or typed; None if there is none."""
+        typed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        chosen = asyncio.ensure_future(self._ask_editor(question))
+        self._asked = question, typed
+        try:
+            await asyncio.wait((chosen, typed), return_when=asyncio.FIRST_COMPLETED)
+            return typed.result() if typed.done() else await chosen
+        finally:
+            self._asked = None
+            chosen.cancel()
+
+    def answer_with_text(self, text: str) -> bool:
+        """Take a prompt as the answer to the open question of the model; False if none is open."""
+        if self._asked is None or not text.strip() or self._asked[1].done():
+            return False
+        self._asked[1].set_result(self._asked[0].read_answer(text))
+        return True
+
+    async def _ask_editor(self, question: ModelQuestion) -> str | None:
         if self._has_forms:
             return await self._ask_form(question)
         if not question.choices:

@@ -23,6 +23,7 @@ from acp.schema import (
     PromptResponse,
     SessionModeState,
     StopReason,
+    TextContentBlock,
 )
 from acp.schema import Usage as PromptUsage
 
@@ -168,6 +169,8 @@ class EditorSession(HostCallbacks):
     # --- prompt --------------------------------------------------------------------------
 
     async def prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
+        if self._questions is not None and self._questions.answer_with_text(_join_text(blocks)):
+            return PromptResponse(stop_reason="end_turn")  # the turn that asked goes on
         self.check_idle("send another prompt")
         self._is_idle.clear()
         self._is_cancelled = False
@@ -318,3 +321,7 @@ def _make_usage(result: TurnResult) -> PromptUsage:
         cached_read_tokens=usage.cache_read,
         cached_write_tokens=usage.cache_write,
     )
+
+
+def _join_text(blocks: Sequence[PromptBlock]) -> str:
+    return "\n".join(block.text for block in blocks if isinstance(block, TextContentBlock))

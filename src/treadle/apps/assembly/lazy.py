@@ -242,10 +242,9 @@ class LazyPolicy:
             await self._workspace.open()  # the rules depend on whether there is a sandbox
         return self._policy.get()
 
-    async def get_find_denied(self) -> Callable[[Sequence[str]], list[str]] | None:
-        """Which of some files may not be read; None if no rule denies reading a file."""
-        policy = await self.get_policy()
-        return policy.find_denied if policy.denies_files else None
+    async def get_find_denied(self) -> Callable[[Sequence[str]], list[str]]:
+        """Which of some files a search leaves out."""
+        return (await self.get_policy()).find_denied
 
     def _make_policy(self) -> RulePolicy:
         from treadle.permissions.policy import RulePolicy, build_policy_context

@@ -37,6 +37,7 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
     return WorkspaceOptions(
         extra_roots=parts.list_added_folders(),
         readable=tuple(path for path in user_folders if path.is_dir()),
+        sandbox_readable=tuple(Path(path).expanduser() for path in settings.sandbox_readable),
         sandbox=settings.sandbox,
         network=settings.network,
         denials=make_file_denials(rules),

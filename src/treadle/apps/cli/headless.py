@@ -128,7 +128,7 @@ class HeadlessRun:
 
                 self._stdout.write_json(encode_line(report).decode())
             elif report.text and not self._is_text_shown(report.text):
-                self._stdout.write_text(report.text)
+                self._stdout.write_text(report.text, is_raw=self._command_line.has("raw"))
             await self._stdout.drain()
         except asyncio.CancelledError:
             if self._signals.exit_code is None:

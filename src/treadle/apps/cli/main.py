@@ -7,7 +7,9 @@ is imported at the top, so that `--version` costs no more than the interpreter. 
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 from treadle._version import __version__, read_commit
 
@@ -19,6 +21,7 @@ ABORTED = 130
 _HERE = "treadle.apps.cli.commands"
 COMMANDS: dict[str, tuple[str, str]] = {
     "web": ("treadle.apps.web.main", "work in a browser, and look into sessions"),
+    "login": ("treadle.apps.console.login", "give the key of a provider: it is checked and kept"),
     "models": (f"{_HERE}.models", "list the usable models; test or download one"),
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
     "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one"),
@@ -158,6 +161,10 @@ def run_module(target: str, arguments: list[str]) -> int:
 
     # Imports make many objects and no garbage: fewer collections save a tenth of a short run.
     gc.set_threshold(100_000, 20, 20)
+    if (Path.home() / ".treadle" / "keys.json").exists():
+        from treadle.apps.settings.stored_keys import load_keys
+
+        load_keys(os.environ)
     module, _, function = target.partition(":")
     exit_code: int = getattr(import_module(module), function or "run")(arguments)
     return exit_code

@@ -64,6 +64,7 @@ OPTIONS: tuple[CliOption, ...] = (
     CliOption("plain", help="without -p: line by line, without full-screen UI"),
     CliOption("inline", help="the conversation stays in the terminal's scrollback (screen=inline)"),
     CliOption("quiet", help="print only the answer and errors", short="q"),
+    CliOption("raw", help="print the answer to a pipe with its escape sequences"),
     CliOption("verbose", help="print progress even if stderr is not a terminal", short="v"),
     CliOption("help", help="print the help", short="h"),
 )

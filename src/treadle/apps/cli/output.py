@@ -61,9 +61,11 @@ class Stdout:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def write_text(self, text: str) -> None:
-        """Write an answer unchanged; on a terminal without escape sequences."""
-        self.write((strip_escapes(text) if self.is_terminal else text).encode() + b"\n")
+    def write_text(self, text: str, *, is_raw: bool = False) -> None:
+        """Write an answer without escape sequences: what reads a pipe often is a terminal in the
+        end. `is_raw`: unchanged, to a pipe."""
+        is_unchanged = is_raw and not self.is_terminal
+        self.write((text if is_unchanged else strip_escapes(text)).encode() + b"\n")
 
     def write_json(self, line: str) -> None:
         """Write a JSON line with all control characters escaped; its value does not change."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
 
 TUI_MODULE = "treadle.apps.tui.main"
-HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose")
+HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose", "raw")
 
 
 def run(words: list[str], resume_input: ResumeInput | None = None, reads_input: bool = True) -> int:

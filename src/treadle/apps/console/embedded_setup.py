@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from treadle.apps.console.console import report_errors
 from treadle.apps.settings.settings import Settings
 from treadle.core.errors import TreadleError
 from treadle.lib.text.text import format_bytes
@@ -109,7 +110,7 @@ def _cancel_on_sigterm() -> Iterator[None]:
 
 
 def offer_better(ask: Callable[[str], str] = input) -> None:
-    """Ask once whether to download the better embedded model; yes by default.
+    """Offer once to give a key, or to download the better embedded model; enter does neither.
 
     Not async: Ctrl-C at the question has to end the program.
     """
@@ -124,20 +125,25 @@ def offer_better(ask: Callable[[str], str] = input) -> None:
     if default.is_available and not default.model.startswith("embedded"):
         return
     print(_describe_choice(default))
-    question = f"Download {QWEN_CODER.title} now ({format_bytes(QWEN_CODER.size)})? [Y/n] "
+    size = format_bytes(QWEN_CODER.size)
+    question = f"k: give a key, d: download {QWEN_CODER.title} ({size}), Enter: neither: "
     try:
         answer = ask(question)
     except EOFError:
         return
     asked.parent.mkdir(parents=True, exist_ok=True)
     asked.touch()
-    if answer.strip().lower() in ("", "y", "yes"):
+    if answer.strip().lower() == "k":
+        from treadle.apps.console.login import log_in
+
+        report_errors("treadle login", lambda: log_in(ask=ask))
+    elif answer.strip().lower() == "d":
         try:
             asyncio.run(download_with_progress(QWEN_CODER))
         except TreadleError as error:
             print(f"treadle: {error}", file=sys.stderr)
     else:
-        print(f"Later: treadle models get {QWEN_CODER.name}")
+        print(f"Later: treadle login, or treadle models get {QWEN_CODER.name}")
 
 
 def _describe_choice(default: DefaultModel) -> str:
@@ -147,5 +153,5 @@ def _describe_choice(default: DefaultModel) -> str:
     return (
         "No key of a provider is set, such as ANTHROPIC_API_KEY; no local server answers.\n"
         f"{here}\n"
-        "A better model that needs no key can be downloaded; it then works offline."
+        "You can give a key now, or download a better model that needs none and works offline."
     )

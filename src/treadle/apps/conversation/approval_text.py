@@ -9,6 +9,7 @@ import msgspec
 
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.open_questions import OpenQuestions, PendingQuestion
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
@@ -18,7 +19,11 @@ from treadle.lib.text.sanitize import escape_invisible
 
 # For this session: until it is closed; for an edit in the folder it is the mode accept-edits.
 # Always: the rules are saved.
-ApprovalAnswer = Literal["once", "network", "session", "always", "edit", "whole", "deny", "stop"]
+# Reason: a no that the user explains.
+ApprovalAnswer = Literal[
+    "once", "network", "session", "always", "edit", "whole", "deny", "reason", "stop"
+]
+SAVED = "Saved for you, in .treadle/settings.local.json of this folder."
 _EDITABLE_ARGUMENTS = ("command", "content", "new_string", "url")
 
 
@@ -85,17 +90,29 @@ def format_risk_marks(approval: PendingApproval) -> str:
 
 
 def _list_kinds(approval: PendingApproval) -> list[RiskKind]:
-    """The kinds of its risks; who sends, or has no network, also uses the network."""
+    """The kinds of its risks; who sends, or has no network, also uses the network, and without a
+    network nothing is sent."""
     found = {risk.kind for risk in approval.risks}
     hidden = {"network"} if found & {"send", "no_network"} else set()
+    hidden |= {"send"} if "no_network" in found else set()
     return [kind for kind in _RISK_TEXTS if kind in found - hidden]
 
 
+# Of these kinds the first answer, which is marked, is no.
+_DANGEROUS: frozenset[RiskKind] = frozenset(_RISK_TEXTS) - {"write", "not_kept"}
+_DENY = ChoiceOption("deny", "No, and go on without it", key="n")
+
+
+def is_dangerous(approval: PendingApproval) -> bool:
+    """Whether the call deletes, sends, uses the network or leaves the folder, or does worse."""
+    return any(risk.kind in _DANGEROUS for risk in approval.risks)
+
+
 def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[ChoiceOption]:
-    """The answers to an approval, each with its label and key. One of a child agent can be
-    allowed only once, as it is."""
+    """The answers to an approval, each with its label and key; the first one is marked. One of a
+    child agent can be allowed only once, as it is."""
     rules = escape_invisible(", ".join(approval.rules))
-    options = [ChoiceOption("once", "Yes", key="y")]
+    options = [ChoiceOption("once", "Yes, this once", key="y")]
     if open_network(approval) is not None and not is_child:
         options.append(ChoiceOption("network", "Yes, with the network for this command", key="o"))
     if (rules or approval.wider_mode) and not is_child:
@@ -107,9 +124,25 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
         options.append(ChoiceOption("edit", "Edit first", key="e"))
     if has_whole_file(approval):
         options.append(ChoiceOption("whole", "Show the whole file", key="w"))
-    options.append(ChoiceOption("deny", "No, with a reason", key="n"))
+    options.insert(0 if is_dangerous(approval) else len(options), _DENY)
+    options.append(ChoiceOption("reason", "No, with a reason that the model reads", key="r"))
     options.append(ChoiceOption("stop", "Stop the turn", key="s"))
     return options
+
+
+def make_confirmation(approval: PendingApproval, answer: str | None) -> Question | None:
+    """The second question of an answer that allows more than the call as it is; else None."""
+    rules = escape_invisible("\n".join(approval.rules))
+    if answer == "always":
+        title, message = "Allow this always?", f"{rules}\n{SAVED}"
+        label = "Yes, save it"
+    elif answer == "network":
+        title, label = "Run it with the network?", "Yes, with the network"
+        message = "This command can send what it reads to any host. Nothing is saved."
+    else:
+        return None
+    options = [ChoiceOption("yes", label, key="y"), ChoiceOption("no", "No, go back", key="n")]
+    return Question(title, options[:: -1 if is_dangerous(approval) else 1], message=message)
 
 
 def open_network(approval: PendingApproval) -> Arguments | None:
@@ -142,7 +175,7 @@ def answer_approval(
             questions.approve(question, always=True)
         case "edit":
             questions.approve(question, arguments={**given, **(arguments or {})})
-        case "deny":
+        case "deny" | "reason":
             questions.deny(question, text.strip())
         case _:
             return False

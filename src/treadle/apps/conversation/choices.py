@@ -29,6 +29,15 @@ class ModelQuestion(msgspec.Struct, frozen=True):
     is_multiple: bool = False
     plan: str = ""
 
+    def read_answer(self, text: str) -> str:
+        """What a typed text answers: the choice that its number or its name stands for, else the
+        text itself."""
+        typed = text.strip()
+        labels = [label for label, _ in self.choices]
+        if typed.isdecimal() and 1 <= int(typed) <= len(labels):
+            return labels[int(typed) - 1]
+        return next((one for one in labels if one.casefold() == typed.casefold()), typed)
+
 
 class PlanAnswer(msgspec.Struct, frozen=True):
     """What the user decided about a plan: the mode that it is accepted into, and its text, which

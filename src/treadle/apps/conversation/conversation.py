@@ -37,6 +37,7 @@ from treadle.apps.conversation.state.view_state import (
 from treadle.core.events import Event, InputAccepted, RunFailed, ThinkingDelta, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
@@ -118,8 +119,12 @@ class Conversation:
 
     # --- actions of the user -------------------------------------------------------------
 
-    def submit(self, item: UserItem) -> None:
-        """Begin a turn, or steer the one that runs."""
+    def submit(self, item: UserItem, *, is_answer: bool = True) -> None:
+        """Begin a turn, or steer the one that runs. A text is the answer if a question of the model
+        is open, unless the user wrote it before (`is_answer`)."""
+        is_text = all(isinstance(part, Text) for part in item.content)
+        if is_answer and is_text and self.questions.answer_with_text(item.text):
+            return
         if self.view.is_busy:
             self.driver.steer(item)
             self.view = set_queued_messages(self.view, _queued_items(self.driver))

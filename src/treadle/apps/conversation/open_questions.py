@@ -88,6 +88,20 @@ class OpenQuestions:
                 question.answer.set_result(answer)
             self._remove(question)
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether the first question is one of the model: a text that the user sends answers it."""
+        return bool(self.waiting) and self.waiting[0].model_question is not None
+
+    def answer_with_text(self, text: str) -> bool:
+        """Answer the first question with what the user sent; False if that is no answer to it."""
+        if not self.takes_text or not text.strip():
+            return False
+        question = self.waiting[0]
+        assert question.model_question is not None, "it takes text"
+        self.answer(question, question.model_question.read_answer(text))
+        return True
+
     async def ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
         """Ask the user to approve the call of a child; None: the question was closed."""
         answer = await self.ask(PendingQuestion(approval, is_child=True))

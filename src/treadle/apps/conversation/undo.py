@@ -62,7 +62,7 @@ class FileChange(msgspec.Struct, frozen=True):
     def note(self) -> str:
         notes = {
             "both": "  (you changed it, too: left alone)",
-            "unknown": f"  ({self.doubt}: may be your change)",
+            "unknown": f"  ({self.doubt}: who wrote it is not known)",
             "user": f"  (you {self.kind} it: left alone)",
         }
         if self.author == "agent" and self.is_merged:
@@ -82,7 +82,7 @@ class NothingButUsersFiles(StoreError):
 
     def __init__(self, action: str, paths: Sequence[str]) -> None:
         self.paths = tuple(dict.fromkeys(paths))
-        files = _join_paths(self.paths)
+        files = join_paths(self.paths)
         super().__init__(f"nothing left to {action} but files that you changed: {files}")
 
 
@@ -312,13 +312,13 @@ def describe_notes(
     that restores further files."""
     plan, notes = planned.plan, list[str]()
     if merged := [one.path for one in plan.changes if one.is_merged]:
-        notes.append(f"your changes are kept in {_join_paths(merged)}")
+        notes.append(f"your changes are kept in {join_paths(merged)}")
     if earlier := _list_earlier_versions(planned):
-        names = _join_paths(earlier)
+        names = join_paths(earlier)
         notes.append(f"your version is back: {names}; `{again}` restores the one before it")
     if replaced := [one.path for one in plan.by("both") if one.path in include]:
         opposite = "undo" if planned.action == "redo" else "redo"
-        notes.append(f"your version is stored: {_join_paths(replaced)}; {opposite} brings it back")
+        notes.append(f"your version is stored: {join_paths(replaced)}; {opposite} brings it back")
     if list_left_alone(plan, include):
         notes.append(f"to restore such a file, too: `{again}`")
     if notes:
@@ -371,13 +371,14 @@ def _name_turn(turn: TurnInfo) -> str:
 
 def list_restored(restored: RestoreResult) -> str:
     """`restored a.txt, b.txt; removed c.txt`."""
-    parts = [f"restored {_join_paths(restored.written)}"] if restored.written else []
+    parts = [f"restored {join_paths(restored.written)}"] if restored.written else []
     if restored.removed:
-        parts.append(f"removed {_join_paths(restored.removed)}")
+        parts.append(f"removed {join_paths(restored.removed)}")
     return "; ".join(parts) or "no files changed"
 
 
-def _join_paths(paths: Sequence[str]) -> str:
+def join_paths(paths: Sequence[str]) -> str:
+    """`a.txt, b.txt and 3 more`."""
     more = len(paths) - MAX_LISTED_PATHS
     return ", ".join(paths[:MAX_LISTED_PATHS]) + (f" and {more} more" if more > 0 else "")
 

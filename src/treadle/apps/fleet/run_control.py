@@ -112,7 +112,8 @@ class RunControl:
     async def run_check(self, check: Coroutine[Any, Any, T]) -> T:
         """Run what follows the turn; SessionBusy if the run is lost meanwhile: then it is stopped,
         with its processes."""
-        task = self._check = asyncio.create_task(check)
+        task = asyncio.create_task(check)
+        self._check = task
         try:
             if self._lost:
                 task.cancel()

@@ -78,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "which calls run without approval", "earlier", "MODE", flag_only=("bypass",))] = "ask"
     sandbox: Annotated[Literal["required", "auto", "off"], Setting(
         "sandbox for commands", "earlier", "HOW")] = "auto"
+    sandbox_readable: Annotated[tuple[str, ...], Setting(
+        "more folders of this machine that commands in the sandbox may read")] = ()
     network: Annotated[bool, Setting("allow network access in the sandbox", "off", "")] = False
     command_memory: Annotated[int | None, Setting(
         "memory of a command in MB (default: three quarters of the machine's)", "smaller")] = None

@@ -53,7 +53,8 @@ class AgentsView:
     async def _choose(self) -> str | None:
         palette = self._screen.palette
         rows = list_agents(self._screen.session)
-        footer = [Text(f"{name}  {text}", palette.faint) for name, text in rows]
+        width = max((len(name) for name, _ in rows), default=0)
+        footer = [Text(f"{name:<{width}}  {text}", palette.faint) for name, text in rows]
         if footer:
             footer.insert(0, Text("agents that can be started", palette.faint))
         widget = AgentList(self._format_title, self._list_options, palette, footer, self._current)

@@ -126,9 +126,11 @@ class TerminalApp(PromptScreen):
         if dialog is None or self.transcript.has_focus:
             self.footer.key_guard.note_typing(now)
             return True
-        is_answer = not is_text or not isinstance(dialog, Choices)
-        if isinstance(dialog, Choices) and event.character is not None and is_text:
-            is_answer = dialog.has_answer(event.character)
+        options = dialog if isinstance(dialog, Choices) and not dialog.is_filterable else None
+        character = (event.character or "") if is_text else ""
+        is_answer = not is_text or options is None or options.has_answer(character)
+        if options is not None and options.typed and not is_answer:
+            self.prompt.insert(options.take_typed())  # with this character it is a word
         has_draft = bool(self.prompt.text)
         was_ready = self.footer.key_guard.is_ready(now, has_draft=has_draft)
         target = self.footer.key_guard.route(
@@ -139,6 +141,8 @@ class TerminalApp(PromptScreen):
             return False
         if target != "dropped":
             self.footer.focus_for_input(self.prompt if target == "prompt" else dialog)
+        if target == "dialog" and options is not None and character:
+            return not options.mark(character)
         # The arrow that selects the dialog only marks its first answer.
         is_selecting = target == "dialog" and not was_ready and event.key in ("up", "down")
         return target != "dropped" and not is_selecting
@@ -147,6 +151,8 @@ class TerminalApp(PromptScreen):
         dialog = self.footer.dialog
         takes_no_text = isinstance(dialog, Choices) and not dialog.is_filterable
         if takes_no_text and not self.transcript.has_focus:
+            if isinstance(dialog, Choices) and dialog.typed:
+                self.prompt.insert(dialog.take_typed())
             self.footer.key_guard.note_typing(self.footer.clock())
             self.footer.focus_for_input(self.prompt)
 
@@ -219,7 +225,12 @@ class TerminalApp(PromptScreen):
 
     def action_end(self) -> None:
         if not self.prompt.text and not self.dialogs.is_open:
-            self.start_task(self._close(0))
+            tasks = self._conversation.view.tasks if self._conversation is not None else ()
+            if tasks and self._previous_key != "ctrl+d":
+                names = ", ".join(task.summary for task in tasks)
+                self.show_hint(f"ctrl+d again quits and ends {plural(len(tasks), 'task')}: {names}")
+            else:
+                self.start_task(self._close(0))
         elif self.prompt.has_focus:
             self.prompt.action_delete_right()
 

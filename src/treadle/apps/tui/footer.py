@@ -67,6 +67,11 @@ class Footer:
         dialog = self.dialog
         return dialog.count_rows(self._app.size) if isinstance(dialog, Choices) else 0
 
+    @property
+    def is_dialog_read(self) -> bool:
+        """Whether the dialog was on the screen for long enough to be read."""
+        return self.key_guard.is_read(self.clock())
+
     # --- dialogs -------------------------------------------------------------------------
 
     async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
@@ -114,7 +119,10 @@ class Footer:
         if is_browsing:
             hint = "esc returns to the question"
         elif draft and not is_ready:
-            sending = "enter sends it, " if self._app.session.conversation is not None else ""
+            conversation = self._app.session.conversation
+            sending = "enter sends it, " if conversation is not None else ""
+            if conversation is not None and conversation.questions.takes_text:
+                sending = "enter sends it as your answer, "
             what = "select an answer" if isinstance(dialog, Choices) else "go to the question"
             hint = f"your message is not sent: {sending}esc clears it, ↑ ↓ {what}"
         elif draft and isinstance(dialog, Choices):

@@ -11,6 +11,8 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.commands import sessions, table, trust
@@ -38,7 +40,6 @@ from treadle.core.transcript.items import UserItem
 CLOSE_TIMEOUT = 1.5  # seconds
 EXIT_USAGE = 2
 COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
-MEMORY_HINT = "# begins a message here; /remember TEXT adds a line to AGENTS.md or CLAUDE.md"
 NO_SESSION = "there is no session in this folder yet; this is a new one"
 
 
@@ -166,6 +167,10 @@ class Frontend(HostCallbacks):
         if asked is None:
             self.unshown_messages.append(NO_SESSION)
             return None
+        assert asked.question is not None, "it asks for a session"
+        # what is typed before the list can be read is for the prompt
+        question = msgspec.structs.replace(asked.question, by_user=False)
+        asked = msgspec.structs.replace(asked, question=question)
         answer = await ask_questions(asked, self._ask)
         return answer.screen.resume if answer is not None and answer.screen is not None else None
 
@@ -211,10 +216,11 @@ class Frontend(HostCallbacks):
 
     # --- input ---------------------------------------------------------------------------
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, *, is_answer: bool = True) -> None:
         """Send a message, or run a `/command` or a `!command`. An empty line continues an
         unfinished turn; a word of COMMAND_WORDS is a command; `//`, `/ ` and a single `!` begin a
-        message."""
+        message; `# TEXT` on one line adds to the memory file. `is_answer`: it may answer an open
+        question of the model."""
         line = text.strip()
         if line in ("1", "2", "3") and self.resume_listed(int(line)):
             return
@@ -225,15 +231,16 @@ class Frontend(HostCallbacks):
             self.run_command(f"/{line}")
         elif line.startswith("/") and not begins_with_path(line, self.list_summaries()):
             self.run_command(line)
+        elif line.startswith("# ") and "\n" not in line:
+            self.run_command(f"/remember {line[2:].strip()}")
         elif line.startswith("!") and len(line) > 1:
             self._track_task(self.shell_commands.start(line[1:].strip()))
         else:
             self.first_screen = None
             item = self.attachments.build_item(text.rstrip())
-            self.conversation.submit(self.shell_commands.attach_outputs(item))
+            sent = self.shell_commands.attach_outputs(item)
+            self.conversation.submit(sent, is_answer=is_answer)
             self.attachments.clear()
-            if line.startswith("# ") and "\n" not in line:
-                self.show_message(MEMORY_HINT)
 
     def list_summaries(self) -> dict[str, str]:
         """What each slash command does, by its name."""

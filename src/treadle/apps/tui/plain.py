@@ -31,6 +31,7 @@ from treadle.apps.tui.input.line_reader import LineReader
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain_questions import PlainQuestions
 from treadle.apps.tui.render.plain_transcript import PlainTranscript, wrap_words
+from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
 
 BEGUN_MESSAGE = (
     "You began a message before this question: {}\n"
@@ -40,7 +41,12 @@ MESSAGE_SENT = "your message was sent; the question is still open"
 
 
 def run_plain(session: HostedSession, options: TerminalOptions) -> int:
-    return asyncio.run(PlainFrontend(session, options).run())
+    async def run() -> int:
+        frontend = PlainFrontend(session, options)
+        end_with_terminal(lambda: frontend._exit_with(EXIT_TERMINATED))
+        return await frontend.run()
+
+    return asyncio.run(run())
 
 
 class PlainFrontend(Frontend):
@@ -86,8 +92,6 @@ class PlainFrontend(Frontend):
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._on_sigint)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._exit_with, 143)
         reader = self._reader = LineReader(self._on_line)
         try:
             if await self._start_up():
@@ -208,10 +212,10 @@ class PlainFrontend(Frontend):
             else:
                 self._send_line(line)
 
-    def _send_line(self, line: str) -> None:
+    def _send_line(self, line: str, *, is_answer: bool = True) -> None:
         if self._is_tty and not line.startswith(("/", "!")):
             self._transcript.typed_messages.append(line.strip())
-        self._send(line)
+        self._send(line, is_answer=is_answer)
         self._print_prompt_if_idle()
 
     # --- output --------------------------------------------------------------------------
@@ -224,7 +228,7 @@ class PlainFrontend(Frontend):
         try:
             self._out.write(text)
             self._out.flush()
-        except (BrokenPipeError, ValueError):
+        except (OSError, ValueError):  # the pipe or the terminal is closed
             self._exit_with(141)
 
     @property
@@ -342,7 +346,7 @@ class PlainFrontend(Frontend):
             elif self._conversation is None:
                 self._early_lines.append(line)
             else:
-                self._send_line(line)
+                self._send_line(line, is_answer=False)
                 self.show_message(MESSAGE_SENT)
 
     def _take_early_lines(self) -> None:
@@ -357,11 +361,15 @@ class PlainFrontend(Frontend):
             self._early_lines += early
             return
         for line in early:
-            self._send_line(line)
+            self._send_line(line, is_answer=False)
 
-    def take_other_line(self, line: str, count: int) -> None:
-        """A line that is no answer: a message to the agent, if it works."""
-        if self._is_tty and self._conversation is not None and self._conversation.view.is_busy:
+    def take_other_line(self, line: str, count: int, by_user: bool) -> None:
+        """A line that names no option: the answer to a question of the model, else a message to the
+        agent, if it works."""
+        conversation = self._conversation
+        if conversation is not None and conversation.questions.takes_text and not by_user:
+            self._send_line(line)
+        elif self._is_tty and conversation is not None and conversation.view.is_busy:
             self._send_line(line)
             self.show_message(MESSAGE_SENT)
         else:

@@ -14,9 +14,11 @@ from treadle.apps.conversation.block_text import replace_controls
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.tui.dialog_lock import DialogLock
+from treadle.apps.tui.questions import ApprovalQuestion
 from treadle.core.steps import PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
+OWN_WORDS = ", or your own words"  # of a question of the model
 LineAnswer = TypeVar("LineAnswer")
 
 
@@ -37,8 +39,9 @@ class LineTerminal(Protocol):
         """The next line. One that was begun before the question, and could be an answer
         (`is_answer`) by accident, is not taken as one."""
 
-    def take_other_line(self, line: str, count: int) -> None:
-        """A line that names none of `count` options."""
+    def take_other_line(self, line: str, count: int, by_user: bool) -> None:
+        """A line that names none of `count` options. `by_user`: of a question that the user
+        opened."""
 
     async def run_editor(self, text: str) -> tuple[str, str]: ...
 
@@ -60,34 +63,29 @@ class PlainQuestions:
         async with self._lock.dialog():
             if message:
                 self._terminal.write_wrapped(f"{message}\n\n")
-            return await self._choose_one(question.title, question.options, question.by_user)
+            return await self._choose_one(
+                question.title, question.options, question.by_user, question.takes_text
+            )
 
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
         async with self._lock.dialog():
             self._print_options(options)
-            prompt = f"{_ask_number(title, options)}, several with commas: "
+            prompt = f"{_ask_number(title, options)}, several with commas{OWN_WORDS}: "
             return await self._ask_for(
                 prompt, options, lambda line: find_options(options, line) or None
             )
 
-    async def choose_approval(
-        self,
-        title: str,
-        approval: PendingApproval,
-        options: Sequence[ChoiceOption],
-        *,
-        is_in_list: bool = False,
-    ) -> str | None:
-        preview = approval.preview
+    async def choose_approval(self, question: ApprovalQuestion) -> str | None:
+        approval, preview = question.approval, question.approval.preview
         shown = preview.text if preview is not None else approval.call.raw
         lines = list_risk_lines(approval)
         risks = [f"{'! ' if line.is_marked else ''}{line.text}" for line in lines]
         reason = escape_invisible(approval.reason)
-        parts = (title, escape_invisible(shown, keep="\n\t"), *risks, reason)
+        parts = (question.title, escape_invisible(shown, keep="\n\t"), *risks, reason)
         async with self._lock.dialog():
             self._terminal.write("\n" + "".join(f"{part}\n" for part in parts if part))
             while True:
-                answer = await self._choose_one("Allow", options, False)
+                answer = await self._choose_one("Allow", question.options, False)
                 if answer != "whole" or preview is None:
                     return answer
                 self._terminal.write(escape_invisible(preview.whole, keep="\n\t") + "\n")
@@ -121,10 +119,14 @@ class PlainQuestions:
             return await self._terminal.ask_line(f"{prompt}\n> ", by_user, lambda line: False)
 
     async def _choose_one(
-        self, title: str, options: Sequence[ChoiceOption], by_user: bool
+        self,
+        title: str,
+        options: Sequence[ChoiceOption],
+        by_user: bool,
+        takes_text: bool = False,
     ) -> str | None:
         self._print_options(options)
-        prompt = f"{_ask_number(title, options)}: "
+        prompt = f"{_ask_number(title, options)}{OWN_WORDS if takes_text else ''}: "
         chosen = await self._ask_for(
             prompt, options, lambda line: find_option(options, line), by_user=by_user
         )
@@ -157,7 +159,7 @@ class PlainQuestions:
             answer = parse(line)
             if answer is not None:
                 return answer
-            self._terminal.take_other_line(line, len(options))
+            self._terminal.take_other_line(line, len(options), by_user)
 
 
 def _ask_number(title: str, options: Sequence[ChoiceOption]) -> str:
@@ -165,12 +167,13 @@ def _ask_number(title: str, options: Sequence[ChoiceOption]) -> str:
 
 
 def find_option(options: Sequence[ChoiceOption], line: str) -> ChoiceOption | None:
-    """The option that a line names: by its number, key, value or label."""
+    """The option that a line names: by its number or key, its label or the label's first word."""
     answer = line.strip().lower()
     if answer.isdigit() and 1 <= int(answer) <= len(options):
         return options[int(answer) - 1]
     for option in options:
-        if answer and answer in (option.key, option.value.lower(), option.label.lower()):
+        label = option.label.lower()
+        if answer and answer in (option.key, label, label.partition(",")[0]):
             return option
     return None
 

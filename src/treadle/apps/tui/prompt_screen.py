@@ -26,6 +26,7 @@ from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
 from treadle.apps.tui.prompt_panel import PromptPanel
 from treadle.apps.tui.render.markdown import render_markdown, wrap_text
 from treadle.apps.tui.render.status_area import render_completions
+from treadle.apps.tui.review_view import ReviewView
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import (
@@ -59,14 +60,14 @@ class PromptScreen(FullScreen):
     @on(PromptWidget.Submitted)
     def _on_submitted(self, event: PromptWidget.Submitted) -> None:
         if self._conversation is not None:
-            self._send(event.text)
+            self._send(event.text, is_answer=self.footer.is_dialog_read)
         else:
             self.prompt.set_text(event.text)
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, *, is_answer: bool = True) -> None:
         self.status_area.hint = ""
         self.transcript.action_bottom()
-        super()._send(text)
+        super()._send(text, is_answer=is_answer)
         self._draft.forget()
         self.schedule_frame()
 
@@ -196,6 +197,13 @@ class PromptScreen(FullScreen):
                 await self._show_panel(change)
             case "tour":
                 return self._run_in_terminal(sys.executable, "-I", "-m", "treadle", "tour")
+            case "help":
+                await super().change_screen(change)
+                if self.transcript.display:  # it is longer than the screen: from its beginning on
+                    self.transcript.update_view(self.conversation.view)
+                    self.transcript.viewport.show_block(len(self.conversation.view.blocks) - 1)
+            case "review":
+                await ReviewView(self).show(change.value)
             case "queue":
                 await self._edit_queue(self.conversation)
             case "settings":

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from treadle.apps.conversation.approval_text import (
     ApprovalAnswer,
     answer_approval,
@@ -17,6 +19,7 @@ from treadle.apps.conversation.approval_text import (
     format_risk_marks,
     format_waiting_calls,
     list_approval_options,
+    make_confirmation,
 )
 from treadle.apps.conversation.choices import ChoiceOption, ModelQuestion, PlanAnswer
 from treadle.apps.conversation.commands.answers import Question
@@ -24,8 +27,19 @@ from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.plans import PLAN_OPTIONS, PLAN_TITLE, is_accepting
 from treadle.core.steps import PendingApproval
+from treadle.core.transcript.content import Arguments
 
 REASON_PROMPT = "Why not? The model reads your answer (may be empty)"
+
+
+class ApprovalQuestion(msgspec.Struct, frozen=True):
+    """A call to be approved, with the answers that a view offers. `is_in_list`: the user has just
+    opened it from the list of calls."""
+
+    title: str
+    approval: PendingApproval
+    options: Sequence[ChoiceOption]
+    is_in_list: bool = False
 
 
 class QuestionView(Protocol):
@@ -42,16 +56,8 @@ class QuestionView(Protocol):
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
         """The positions of the options that the user chose; the question opens by itself."""
 
-    async def choose_approval(
-        self,
-        title: str,
-        approval: PendingApproval,
-        options: Sequence[ChoiceOption],
-        *,
-        is_in_list: bool = False,
-    ) -> str | None:
-        """Like `choose`; shows what the call would do. `is_in_list`: the user has just opened it
-        from the list of calls."""
+    async def choose_approval(self, question: ApprovalQuestion) -> str | None:
+        """Like `choose`; shows what the call would do."""
 
     @property
     def hidden_plan_answers(self) -> frozenset[str]:
@@ -167,7 +173,7 @@ async def _ask_model_question(
     options.append(ChoiceOption("", "Another answer"))
     if question.is_multiple:
         return await _ask_for_several(view, question.text, options)
-    answer = await view.choose(Question(question.text, options, by_user=False))
+    answer = await view.choose(Question(question.text, options, by_user=False, takes_text=True))
     return await view.ask_text(question.text) if answer == "" else answer
 
 
@@ -198,25 +204,34 @@ async def _ask_approval(
     title = format_approval_title(approval) + (f"  {marks}" if marks else "")
     options = list_approval_options(approval, is_child=question.is_child)
     options = [option for option in options if option.value not in view.hidden_answers]
+    asked = ApprovalQuestion(title, approval, options, is_in_list)
     while True:
-        answer = await view.choose_approval(title, approval, options, is_in_list=is_in_list)
-        text, arguments = "", None
-        if answer == "edit":
-            name, text = find_editable_argument(approval)
-            prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
-            edited = await view.ask_text(prompt, text, draft=f"edit {_name(approval)}")
-            if edited is None:
-                continue
-            arguments = {name: edited}
-        elif answer == "deny":
-            reason = await view.ask_text(REASON_PROMPT, draft=f"deny {_name(approval)}")
-            if reason is None:
-                continue
-            text = reason
-        is_answered = answer_approval(conversation.questions, question, answer, text, arguments)
+        answer = await view.choose_approval(asked)
+        given = await _complete_answer(view, approval, answer)
+        if given is None:
+            continue
+        is_answered = answer_approval(conversation.questions, question, answer, *given)
         if not is_answered and not (answer is None and is_in_list):
             conversation.interrupt()
         return
+
+
+async def _complete_answer(
+    view: QuestionView, approval: PendingApproval, answer: str | None
+) -> tuple[str, Arguments | None] | None:
+    """The reason and the edited arguments that belong to an answer; None: the user went back."""
+    confirmation = make_confirmation(approval, answer)
+    if confirmation is not None:
+        return ("", None) if await view.choose(confirmation) == "yes" else None
+    if answer == "edit":
+        name, text = find_editable_argument(approval)
+        prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
+        edited = await view.ask_text(prompt, text, draft=f"edit {_name(approval)}")
+        return None if edited is None else ("", {name: edited})
+    if answer == "reason":
+        reason = await view.ask_text(REASON_PROMPT, draft=f"deny {_name(approval)}")
+        return None if reason is None else (reason, None)
+    return "", None
 
 
 def _name(approval: PendingApproval) -> str:

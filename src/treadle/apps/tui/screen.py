@@ -7,15 +7,17 @@ conversation's view at most thirty times a second, independent of the rate of ev
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual import on
+from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -35,6 +37,8 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import Palette, build_themes, select_palette
 from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea
+from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
+from treadle.apps.tui.terminal.painter import FramePainter, PaintedFrame
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs
@@ -45,6 +49,7 @@ from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.lib.git.repository import read_branch
 
 FRAME_SECONDS = 1 / 30
+BUSY_FRAME_SECONDS = 1 / 12  # while a reply streams: a frame costs bytes on a slow link
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
 
@@ -87,6 +92,7 @@ class FullScreen(TerminalScreen):
         self.init_terminal(options)
         self.resume_hint = ""  # printed after the screen is closed
         self.frame_count = 0
+        self._painter = FramePainter()
         for theme in build_themes():
             self.register_theme(theme)
         self.theme = f"treadle-{self.palette.name}"
@@ -95,8 +101,8 @@ class FullScreen(TerminalScreen):
 
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history_file)
-        yield TranscriptWidget(self.palette, id="transcript")
         yield LinesWidget(id="first-screen")
+        yield TranscriptWidget(self.palette, id="transcript")
         with Vertical(id="footer"):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
@@ -118,12 +124,8 @@ class FullScreen(TerminalScreen):
     async def on_mount(self) -> None:
         self.query_one("#status", LinesWidget).styles.height = 1
         self.prompt.focus()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            try:
-                loop.add_signal_handler(number, lambda: self.start_task(self._close(143)))
-            except (ValueError, RuntimeError):
-                pass  # not in the main thread: the caller handles signals
+        if not self.is_headless:
+            end_with_terminal(lambda: self.start_task(self._close(EXIT_TERMINATED)))
         self.start_task(self.set_up_terminal())
         self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         self.set_interval(0.25, self._tick)
@@ -198,7 +200,9 @@ class FullScreen(TerminalScreen):
             self._is_frame_due = True
             # Not `set_timer`: on a busy machine Textual may skip a timer that is late.
             loop = asyncio.get_running_loop()
-            loop.call_later(FRAME_SECONDS, self.call_later, self._draw_frame)
+            is_busy = self._conversation is not None and self._conversation.view.is_busy
+            seconds = BUSY_FRAME_SECONDS if is_busy else FRAME_SECONDS
+            loop.call_later(seconds, self.call_later, self._draw_frame)
 
     mark_changed = schedule_frame
 
@@ -241,7 +245,15 @@ class FullScreen(TerminalScreen):
         # Output for the old size may have been drawn at the new one.
         self.set_timer(RESIZE_SETTLE_SECONDS, self.action_redraw)
 
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Textual's frames are painted with fewer bytes; an inline screen knows no rows."""
+        is_own = self._driver is not None and not self._driver.is_inline
+        if is_own and isinstance(renderable, CompositorUpdate) and screen is self.screen:
+            renderable = PaintedFrame(self._painter, screen)
+        super()._display(screen, renderable)
+
     def action_redraw(self) -> None:
+        self._painter.reset()
         self.transcript.viewport.restyle(self.palette)
         self.screen.refresh(layout=True)
 

@@ -16,7 +16,7 @@ JobState = Literal["delayed", "queued", "delivered"]
 Deliver = Callable[[str], Awaitable[None]]
 
 
-class Job(msgspec.Struct, frozen=True):
+class RunJob(msgspec.Struct, frozen=True):
     """A job to deliver, not before `delay` seconds have passed."""
 
     id: str
@@ -49,7 +49,7 @@ class RunEngine(Protocol):
 
     name: str
 
-    async def submit(self, jobs: Sequence[Job]) -> None: ...
+    async def submit(self, jobs: Sequence[RunJob]) -> None: ...
 
     async def start(
         self, worker: str, concurrency: int, deliver: Deliver, *, poll: float = 1.0

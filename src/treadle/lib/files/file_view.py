@@ -26,12 +26,13 @@ MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
-_SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
-_SECRET_FILES = word_set(
+# Files that may contain secrets, by their names: the one list of them for every reader.
+SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
+SECRET_FILES = word_set(
     ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
     "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
 )
-_SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
+SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -270,7 +271,12 @@ def find_secret_part(path: str) -> tuple[str, ...]:
     while segments and segments[-1] in ("", "."):
         segments.pop()
     last = segments.pop() if segments else ""
-    if not _SECRET_FOLDERS.isdisjoint(segments):
-        return (next(filter(_SECRET_FOLDERS.__contains__, segments)),)
-    is_secret = last in _SECRET_FILES or last in _SECRET_FOLDERS or last.endswith(_SECRET_SUFFIXES)
+    if not SECRET_FOLDERS.isdisjoint(segments):
+        return (next(filter(SECRET_FOLDERS.__contains__, segments)),)
+    is_secret = last in SECRET_FILES or last in SECRET_FOLDERS or last.endswith(SECRET_SUFFIXES)
     return (last,) if is_secret or (last.startswith(".env.") and is_env_file(last)) else ()
+
+
+def is_secret_name(folded: str) -> bool:
+    """Whether a file or folder with this name (see `fold_case`) may contain secrets."""
+    return bool(find_secret_part(folded))

@@ -19,7 +19,7 @@ PROTECTED_FOLDERS = word_set(
     .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky .githooks
     .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook .agents .continue
     .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d .roo .cline .junie .trae
-    .helix .qwen .factory
+    .helix .qwen .factory .run .bsp .theia .circleci .buildkite .woodpecker
     """
 )
 _MISE_ENVIRONMENTS = word_set("dev development test testing staging ci prod production")
@@ -37,7 +37,11 @@ PROTECTED_FILES = word_set(
     .dir-locals.el .nvim.lua .bazelrc .direnvrc .overcommit.yml opencode.json opencode.jsonc
     .sqliterc .psqlrc .lessfilter .screenrc .ghci .ocamlinit .lvimrc .miserc.toml .roomodes
     .rtx.toml .rtx.local.toml .crush.json crush.json .lazy.lua .pnpmfile.mjs .autoenv.zsh
-    .autoenv_leave.zsh
+    .autoenv_leave.zsh .gitlab-ci.yml .gitlab-ci.yaml jenkinsfile azure-pipelines.yml .travis.yml
+    appveyor.yml .drone.yml bitbucket-pipelines.yml .cirrus.yml .bazeliskrc rust-toolchain
+    rust-toolchain.toml bunfig.toml .pnp.cjs .pnp.loader.mjs .pylintrc pylintrc .iex.exs .octaverc
+    .byebugrc .rdbgrc .perldb .ackrc .dir-locals-2.el .justfile .tigrc .rspec .renviron
+    devbox.json .envrc.local .sbtopts .jvmopts .perltidyrc .perlcriticrc .psysh.php
     """
 ) | {f"{dot}mise.{name}.toml" for dot in ("", ".") for name in _MISE_ENVIRONMENTS}
 PROTECTED_PAIRS = frozenset(
@@ -45,7 +49,9 @@ PROTECTED_PAIRS = frozenset(
         (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
         (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"), (".config", "mise"),
         (".config", "mise.toml"), (".bundle", "config"), (".vs", "tasks.vs.json"),
-        (".vs", "launch.vs.json"), ("mise", "config.toml"),
+        (".vs", "launch.vs.json"), ("mise", "config.toml"), (".github", "workflows"),
+        (".github", "actions"), ("tools", "bazel"), (".gitlab", "ci"), (".forgejo", "workflows"),
+        (".gitea", "workflows"),
     }
 )  # fmt: skip
 GENERATED_FOLDERS = word_set(
@@ -55,7 +61,7 @@ GENERATED_FOLDERS = word_set(
 )
 """Folders that tools fill: no program takes its settings from deep inside of them."""
 
-PROTECTED_SUFFIXES = (".code-workspace",)
+PROTECTED_SUFFIXES = (".code-workspace", ".sublime-project", ".sublime-workspace")
 
 PROTECTED_IN_GIT = (
     "config", "hooks", "modules", "config.worktree", "commondir", "info/attributes",

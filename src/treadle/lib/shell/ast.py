@@ -107,6 +107,7 @@ class Effects(msgspec.Struct, frozen=True):
     is_opaque: bool = False  # what it does with its words is not known
     shows_names_only: bool = False  # shows names and sizes of the files that it reads, no content
     search: SearchFilter = SearchFilter()  # what a recursive search leaves out by itself
+    removed_name: str = ""  # it removes what has this name (a pattern) below what it reads
 
 
 WrapperKind = Literal["", "transparent", "opaque"]
@@ -150,6 +151,35 @@ class ParsedCommand(msgspec.Struct, frozen=True):
     guessed_commands: tuple[SimpleCommand, ...] = ()
     # Variables that the line itself sets.
     assigned_variables: frozenset[str] = frozenset()
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether each command is known and only reads: it can run where nothing is writable."""
+        return not self.doubts and all(map(_only_reads, self.commands))
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it only reads, and searches a folder with all that is in it."""
+        return self.only_reads and any(map(_is_search, self.commands))
+
+
+def _only_reads(command: SimpleCommand) -> bool:
+    writes = any(r.effect in ("write", "both") and not _is_null(r) for r in command.redirects)
+    if command.doubts or command.effects.doubts or command.assignments or writes:
+        return False
+    if command.inner:
+        is_plain = command.wrapper_kind == "transparent" or command.effects.is_read_only
+        return is_plain and all(map(_only_reads, command.inner))
+    is_cd = command.program in ("cd", "pushd", "popd")
+    return not command.argv or is_cd or command.effects.is_read_only
+
+
+def _is_null(redirect: Redirect) -> bool:
+    return redirect.target is not None and redirect.target.text == "/dev/null"
+
+
+def _is_search(command: SimpleCommand) -> bool:
+    return command.effects.is_recursive or any(map(_is_search, command.inner))
 
 
 def get_program_name(word: Word | None) -> str | None:

@@ -78,7 +78,8 @@ class AnthropicCodec:
         self._beta = tuple(beta)
         self._version = version
         self._encoder = AnthropicEncoder(model=card.name)
-        self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE)
+        has_own_url = bool(base_url or os.environ.get(URL_VARIABLE))
+        self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE, has_own_url=has_own_url)
 
     def endpoint(self) -> str:
         base = (self._base_url or os.environ.get(URL_VARIABLE, "")).strip() or DEFAULT_ENDPOINT

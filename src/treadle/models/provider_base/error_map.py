@@ -57,8 +57,10 @@ class ProviderInfo(msgspec.Struct, frozen=True):
     model: str = ""
     key_variable: str = ""
     secret: str = ""  # the key; never quoted
+    has_own_url: bool = False  # the user set its address
 
 
+_FORBIDDEN = 403
 # What decoding raises for data that is not JSON of the expected type, or nested too deeply.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -233,12 +235,12 @@ def _format_error(
     if kind is RateLimited:
         return f"{name}: too many requests for now ({text})."
     if kind is AccessDenied:
-        return format_access_denied(provider, text)
+        return format_access_denied(provider, text, status)
     if kind is UnknownModel:
         return (
             f"{name} does not know {provider.model or 'this model'!r} ({text})."
-            f"{_suggest_model(provider)} `treadle models` lists what can be used here; "
-            "check the base URL too."
+            f"{_suggest_model(provider)} `treadle models` lists what can be used here"
+            f"{'; check the base URL too' if provider.has_own_url else ''}."
         )
     if kind is ContextTooLong:
         return f"{name}: the request is too long ({text})."
@@ -263,17 +265,22 @@ def _bad_request(
     )
 
 
-def format_access_denied(provider: ProviderInfo, reason: str) -> str:
+def format_access_denied(provider: ProviderInfo, reason: str, status: int | None) -> str:
+    if status == _FORBIDDEN:  # the key is known: what it may do is the matter
+        return (
+            f"{provider.name} refused access to {provider.model or 'this model'} ({reason}). "
+            "Check what the account and the key may use, or choose another model."
+        )
     variable = provider.key_variable
-    step = f"set {variable} to a valid key" if variable else "check the key"
+    step = f"set {variable} to a valid key, or use `treadle login`" if variable else "check the key"
     return f"{provider.name} did not accept the key ({reason}). To continue, {step}."
 
 
 def make_missing_key_error(provider: ProviderInfo, variables: str) -> AccessDenied:
     """No key is set. A misspelt model would only be noticed with one, so it is named, too."""
     return AccessDenied(
-        f"{provider.name} needs a key: set {variables}, or choose another model; "
-        f"`treadle models` lists what can be used here.{_suggest_model(provider)}",
+        f"{provider.name} needs a key: set {variables}, use `treadle login`, or choose another "
+        f"model; `treadle models` lists what can be used here.{_suggest_model(provider)}",
         provider=provider.name,
     )
 

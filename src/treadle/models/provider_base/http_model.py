@@ -63,6 +63,11 @@ class HTTPModel:
         if changes:
             self._timeouts = msgspec.structs.replace(self._timeouts, **changes)
 
+    def check_key(self) -> None:
+        """Raise AccessDenied if there is no key; a client of the caller has its own."""
+        if self._client is None:
+            self._codec.auth_headers()
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         request = self._without_refused_tools(request)
         search: RefusalSearch | None = None

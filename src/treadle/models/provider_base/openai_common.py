@@ -32,7 +32,13 @@ from treadle.models.provider_base.error_map import (
     map_response_error,
     validate_key,
 )
-from treadle.models.provider_base.quirks import COMPATIBLE, Quirks, find_server_key, resolve_server
+from treadle.models.provider_base.quirks import (
+    COMPATIBLE,
+    Quirks,
+    find_server_key,
+    find_set_variable,
+    resolve_server,
+)
 from treadle.models.provider_base.request_limits import (
     OFFICE_TYPES,
     TEXT_TYPES,
@@ -62,7 +68,8 @@ class OpenAIAccount:
         self._api_key = api_key
         self.quirks, self.url = resolve_server(quirks, base_url, self._environ, default_quirks)
         key_variable = next(iter(self.quirks.key_variables), "")
-        self.provider = ProviderInfo(self.quirks.name, model, key_variable)
+        has_own_url = bool(base_url or find_set_variable(self.quirks.url_variables, self._environ))
+        self.provider = ProviderInfo(self.quirks.name, model, key_variable, has_own_url=has_own_url)
 
     def read_key(self) -> str:
         key = self._api_key

@@ -30,6 +30,7 @@ from treadle.models.registry.providers import (
 
 __all__ = [
     "KNOWN_PROVIDERS",
+    "check_keys",
     "Alias",
     "Aliases",
     "ProviderEntry",
@@ -39,6 +40,17 @@ __all__ = [
     "model",
     "resolve_full_name",
 ]
+
+
+def check_keys(model: Model) -> None:
+    """Raise AccessDenied if this model, or one that it falls back to, has no key."""
+    from treadle.models.provider_base.http_model import HTTPModel
+
+    used: Model | None = model
+    while used is not None:
+        if isinstance(used, HTTPModel):
+            used.check_key()
+        used = used.fallback
 
 
 def model(

@@ -71,7 +71,7 @@ def find_embedded_default() -> DefaultModel:
     return DefaultModel(
         "embedded",
         reason,
-        "No model can run here: set a key, such as ANTHROPIC_API_KEY, start a local server, or "
+        "No model can run here: give a key (treadle login), start a local server, or "
         f"{needed}. `treadle models` lists them all.",
         is_available=False,
     )

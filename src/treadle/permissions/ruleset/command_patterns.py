@@ -5,10 +5,11 @@ its options in any order and spelling. Knows no rules and no files.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.ast import SimpleCommand, Word
@@ -18,8 +19,31 @@ from treadle.lib.text.word_set import word_set
 _MAX_SUFFIXES = 200
 _WORD_SEPARATOR = "\x1f"
 _WORD_SYNTAX = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
+_QUOTES = re.compile(r"""['"\\]|\|\|""")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@% -]+")
 WordTexts = tuple[str | None, ...]
+_CONTAINER_COMMANDS = word_set(
+    "attach commit cp create diff exec export inspect kill logs pause port rename restart rm run "
+    "start stats stop top unpause update wait"
+)
+_IMAGE_COMMANDS = word_set("build history import load pull push save tag")
+_CONTAINER_NAMES = {
+    **{f"container {name}": name for name in _CONTAINER_COMMANDS},
+    **{f"image {name}": name for name in _IMAGE_COMMANDS},
+    **dict.fromkeys(("container ls", "container list", "container ps"), "ps"),
+    **dict.fromkeys(("image ls", "image list"), "images"),
+    **dict.fromkeys(("image rm", "image remove"), "rmi"),
+    "builder build": "build",
+    "buildx build": "build",
+}
+_NPM_NAMES = {
+    "i": "install", "add": "install", "t": "test", "tst": "test", "run-script": "run", "rum": "run",
+    "un": "uninstall", "rm": "uninstall", "remove": "uninstall", "r": "uninstall", "x": "exec",
+    "up": "update", "upgrade": "update", "list": "ls", "la": "ls", "ll": "ls", "view": "info",
+}  # fmt: skip
+_OTHER_NAMES = {
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _CONTAINER_NAMES), "npm": _NPM_NAMES,
+}  # fmt: skip
 
 
 class Spellings(msgspec.Struct, frozen=True):
@@ -39,6 +63,8 @@ class CommandPattern(msgspec.Struct, frozen=True):
     assignments: tuple[str, ...] = ()
     is_prefix: bool = False
     regex: str = ""  # over the joined words, if there is a `*` among them
+    # `curl * | sh`: matches commands that are piped in this order, to deny or ask, and no other.
+    pipeline: tuple["CommandPattern", ...] = ()
 
     @property
     def has_program_name(self) -> bool:
@@ -47,7 +73,9 @@ class CommandPattern(msgspec.Struct, frozen=True):
 
     def allows(self, spellings: Spellings) -> bool:
         """Whether an allow rule matches these words, each at its position."""
-        return not self.words or any(map(self._matches, spellings.strict))
+        if not self.words:
+            return not self.pipeline
+        return any(map(self._matches, spellings.strict))
 
     def is_exact_match(self, argv: Sequence[Word]) -> bool:
         """Whether the rule contains the whole command, to the last word."""
@@ -73,11 +101,31 @@ class CommandPattern(msgspec.Struct, frozen=True):
 
     def forbids(self, spellings: Spellings) -> bool:
         """Whether a deny or ask rule matches: by any path, with options in any order."""
+        if self.pipeline:
+            return False
         if not self.words or any(map(self._matches, spellings.loose)):
             return True
         return not self.regex and any(
             matches_loosely(texts, self.words, prefix=self.is_prefix) for texts in spellings.loose
         )
+
+
+def matches_pipeline(pattern: CommandPattern, commands: Sequence[SimpleCommand]) -> bool:
+    """Whether commands of a line are piped as the pattern says, with or without others between."""
+    at = 0
+    for command in commands:
+        if not command.is_piped:
+            at = 0
+        if _forbids_any(pattern.pipeline[at], command):
+            at += 1
+        if at == len(pattern.pipeline):
+            return True
+    return False
+
+
+def _forbids_any(pattern: CommandPattern, command: SimpleCommand) -> bool:
+    inner = any(_forbids_any(pattern, one) for one in command.inner)
+    return inner or pattern.forbids(list_spellings(command))
 
 
 def parse_command_pattern(text: str) -> CommandPattern:
@@ -86,6 +134,10 @@ def parse_command_pattern(text: str) -> CommandPattern:
         raise ValueError("an empty command")
     if text in ("*", ":*", "**"):
         return CommandPattern(())
+    if "|" in text and not _QUOTES.search(text):
+        parts = [parse_command_pattern(part.strip()) for part in text.split("|")]
+        # Further words do not make a pipeline another one.
+        return CommandPattern((), pipeline=tuple(replace(p, is_prefix=True) for p in parts))
     prefix = text.endswith(":*") or (text.endswith(" *") and "*" not in text[:-2])
     words = _read_words(text[:-2] if prefix else text)
     texts = [w.text or "" for w in words]
@@ -134,6 +186,7 @@ def list_spellings(command: SimpleCommand) -> Spellings:
     name = command.program
     if name is not None and name != texts[0]:
         strict.append((name, *texts[1:]))
+    strict += [other for words in tuple(strict) for other in _list_other_names(words)]
     loose = list(strict)
     base = (texts[0] or "").rstrip("/").rpartition("/")[2]
     if base == "git" and len(texts) > 1 and (texts[1] or "").startswith("-"):
@@ -151,6 +204,16 @@ def list_spellings(command: SimpleCommand) -> Spellings:
         names = tuple((word.text or "").rpartition("/")[2] for word in argv[-_MAX_SUFFIXES:])
         loose += [names[at:] for at in range(len(names))]
     return Spellings(tuple(strict), tuple(loose))
+
+
+def _list_other_names(texts: WordTexts) -> Iterator[WordTexts]:
+    """The same command by the other names of its subcommand: `docker container rm`, `npm i`."""
+    names = _OTHER_NAMES.get((texts[0] or "").rpartition("/")[2])
+    if names is not None:
+        for count in (2, 1):
+            plain = names.get(" ".join(text or "\0" for text in texts[1 : count + 1]))
+            if plain is not None and len(texts) > count:
+                yield (texts[0], *plain.split(), *texts[count + 1 :])
 
 
 def matches_loosely(texts: WordTexts, wanted: WordTexts, *, prefix: bool) -> bool:

@@ -23,6 +23,7 @@ class UrlTarget(msgspec.Struct, frozen=True):
     is_private: bool = False
     embedded_hosts: tuple[str, ...] = ()  # hosts in the path or query, as targets of a redirect
     refusal: str = ""  # why it can never be fetched
+    port: int = 0  # if it is not the usual one of http or https
     ambiguity: str = ""  # why rules cannot be applied to it
 
 
@@ -37,7 +38,7 @@ def parse_url_target(url: str) -> UrlTarget:
         return UrlTarget("", ambiguity="programs read this URL in different ways")
     try:
         parts = urlsplit(url.strip())
-        host = normalize_host(parts.hostname or "")
+        host, port = normalize_host(parts.hostname or ""), parts.port or 0
     except ValueError as error:
         return UrlTarget("", ambiguity=f"not a URL: {error}")
     if not host:
@@ -45,7 +46,9 @@ def parse_url_target(url: str) -> UrlTarget:
     if "@" in parts.netloc:
         return UrlTarget(host, ambiguity="a user name in the URL hides its host")
     embedded = _find_embedded_hosts(unquote(unquote(url[len(parts.scheme) + 3 :])))
-    return UrlTarget(host, is_private_host(host), tuple(h for h in embedded if h != host))
+    others = tuple(h for h in embedded if h != host)
+    is_usual = port in (0, 80 if scheme == "http" else 443)
+    return UrlTarget(host, is_private_host(host), others, port=0 if is_usual else port)
 
 
 def normalize_host(host: str) -> str:

@@ -45,9 +45,11 @@ class RuleOrigin(msgspec.Struct, frozen=True):
 
 
 class DomainPattern(msgspec.Struct, frozen=True):
-    """The pattern in `WebFetch(domain:…)`; `*.x.org` is every host below x.org."""
+    """The pattern in `WebFetch(domain:…)`; `*.x.org` is every host below x.org. `port`: the one
+    that an allow rule covers besides the usual ones."""
 
     host: str
+    port: int = 0
 
     def forbids(self, host: str) -> bool:
         """Whether a deny or ask rule matches: the host it names, and all below it."""
@@ -198,6 +200,9 @@ def _parse_pattern(key: str, body: str, root: str, home: str) -> RulePattern:
         kind, _, host = body.partition(":")
         if kind.strip() != "domain" or not host.strip():
             raise ValueError("write WebFetch(domain:host)")
+        name, _, port = host.strip().rpartition(":")
+        if name and port.isdecimal() and ":" not in name:
+            return DomainPattern(normalize_host(name), int(port))
         return DomainPattern(normalize_host(host.strip()))
     if key == "sandbox":
         if body not in SANDBOX_REQUESTS:

@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
-from treadle.core.contracts.run_engine import Job, JobRecord, RunEngine
+from treadle.core.contracts.run_engine import JobRecord, RunEngine, RunJob
 from treadle.testing.conformance.promises import Promise, keep_promises, opened
 
 OpenEngine = Callable[[], RunEngine | Awaitable[RunEngine]]
@@ -79,7 +79,7 @@ async def until_ended(engine: RunEngine, ids: list[str]) -> None:
 async def a_job_is_delivered_to_a_worker_that_starts_later(open_engine: OpenEngine) -> None:
     ids, got = make_ids(3), Deliveries()
     async with opened(open_engine) as engine:
-        await engine.submit([Job(one) for one in ids])
+        await engine.submit([RunJob(one) for one in ids])
     async with opened(open_engine) as other:
         assert [one.state for one in await find(other, ids)] == ["queued"] * 3, "not listed"
         await other.start("later", 3, got, poll=POLL)
@@ -92,11 +92,11 @@ async def the_same_id_twice_is_one_job(open_engine: OpenEngine) -> None:
     ids, got = make_ids(2), Deliveries(hold=True)
     async with opened(open_engine) as engine:
         for _ in range(2):
-            await engine.submit([Job(ids[0])])
+            await engine.submit([RunJob(ids[0])])
         assert len(await find(engine, ids)) == 1, "it is listed twice"
         await engine.start("once", 2, got, poll=POLL)
         await got.until(1)
-        await engine.submit([Job(ids[0]), Job(ids[1])])  # while it is delivered
+        await engine.submit([RunJob(ids[0]), RunJob(ids[1])])  # while it is delivered
         await got.until(2)
         got.release()
         await until_ended(engine, ids)
@@ -106,7 +106,7 @@ async def the_same_id_twice_is_one_job(open_engine: OpenEngine) -> None:
 async def a_worker_has_at_most_its_number_of_jobs(open_engine: OpenEngine) -> None:
     ids, got = make_ids(5), Deliveries(hold=True)
     async with opened(open_engine) as engine:
-        await engine.submit([Job(one) for one in ids])
+        await engine.submit([RunJob(one) for one in ids])
         await engine.start("two", 2, got, poll=POLL)
         await got.until(2)
         states = {one.id: (one.state, one.worker) for one in await find(engine, ids)}
@@ -123,7 +123,7 @@ async def a_worker_has_at_most_its_number_of_jobs(open_engine: OpenEngine) -> No
 async def jobs_of_a_worker_that_stops_go_to_others(open_engine: OpenEngine) -> None:
     ids, first, second = make_ids(2), Deliveries(hold=True), Deliveries()
     async with opened(open_engine) as engine:
-        await engine.submit([Job(one) for one in ids])
+        await engine.submit([RunJob(one) for one in ids])
         await engine.start("first", 2, first, poll=POLL)
         await first.until(2)
         await engine.stop()
@@ -138,10 +138,10 @@ async def jobs_of_an_abandoned_worker_go_to_others(open_engine: OpenEngine) -> N
     """`abandon` comes from another process; the worker itself knows nothing of it."""
     ids, got = make_ids(2), Deliveries(hold=True)
     async with opened(open_engine) as engine, opened(open_engine) as other:
-        await engine.submit([Job(one) for one in ids])
+        await engine.submit([RunJob(one) for one in ids])
         await engine.start("dead", 4, got, poll=POLL)
         await got.until(2)
-        await other.abandon("somebody else")
+        await other.abandon("another")
         assert {one.worker for one in await find(other, ids)} == {"dead"}, "others lost theirs"
         await other.abandon("dead")
         await got.until(4)
@@ -153,7 +153,7 @@ async def jobs_of_an_abandoned_worker_go_to_others(open_engine: OpenEngine) -> N
 async def a_delivery_that_raises_is_repeated(open_engine: OpenEngine) -> None:
     ids, got = make_ids(1), Deliveries(fail=2)
     async with opened(open_engine) as engine:
-        await engine.submit([Job(ids[0])])
+        await engine.submit([RunJob(ids[0])])
         await engine.start("fails", 1, got, poll=POLL)
         await until_ended(engine, ids)
     assert got.jobs == ids * 3, f"delivered were {got.jobs}"
@@ -162,7 +162,9 @@ async def a_delivery_that_raises_is_repeated(open_engine: OpenEngine) -> None:
 async def a_delayed_job_waits(open_engine: OpenEngine) -> None:
     ids, got = make_ids(3), Deliveries()
     async with opened(open_engine) as engine:
-        await engine.submit([Job(ids[0], delay=3600.0), Job(ids[1], delay=0.5), Job(ids[2])])
+        await engine.submit(
+            [RunJob(ids[0], delay=3600.0), RunJob(ids[1], delay=0.5), RunJob(ids[2])]
+        )
         await engine.start("waits", 3, got, poll=POLL)
         await got.until(2)
         assert {one.id: one.state for one in await find(engine, ids[:1])} == {ids[0]: "delayed"}
@@ -174,7 +176,7 @@ async def a_delayed_job_waits(open_engine: OpenEngine) -> None:
 async def a_cancelled_job_is_not_delivered(open_engine: OpenEngine) -> None:
     ids, got = make_ids(3), Deliveries()
     async with opened(open_engine) as engine:
-        await engine.submit([Job(one) for one in ids])
+        await engine.submit([RunJob(one) for one in ids])
         await engine.cancel([*ids[:2], "unknown/0"])
         assert [one.id for one in await find(engine, ids)] == ids[2:], "it is listed"
         await engine.start("third", 3, got, poll=POLL)
@@ -188,7 +190,7 @@ async def the_id_of_a_deleted_job_may_come_again(open_engine: OpenEngine) -> Non
     async with opened(open_engine) as engine:
         await engine.start("again", 1, got, poll=POLL)
         for count in (1, 2):
-            await engine.submit([Job(ids[0])])
+            await engine.submit([RunJob(ids[0])])
             await got.until(count)
             await until_ended(engine, ids)
             await engine.delete([*ids, "unknown/0"])

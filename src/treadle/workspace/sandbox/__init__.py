@@ -10,7 +10,8 @@
     folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
     repositories     what a checkout or a clone brings
-    host_sockets     Unix sockets of the host that are hidden
+    system_view      what is visible of the system and of home; sockets of the host are hidden
+    line_kinds       lines that only remove or only read
     seccomp          system calls that are refused inside
     probe            whether the sandbox can be built here
 

@@ -1,9 +1,9 @@
 """The sandbox as bubblewrap builds it.
 
-Root read-only, home and sockets hidden, the workspace and a private temp folder writable, no
-network, no capabilities, own process ids, no further namespaces. It wraps a CommandSpec in another,
-which the fork server runs. Used by `local.py`; uses protected_paths, git_folders, host_sockets,
-seccomp and landlock.
+The system read-only and by an allow list, home and sockets hidden, the workspace and a private temp
+folder writable, no network, no capabilities, own process ids, no further namespaces. It wraps a
+CommandSpec in another, which the fork server runs. Used by `local.py`; uses protected_paths,
+system_view, git_folders, host_sockets, seccomp and landlock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import pwd
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,12 +35,19 @@ from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import seccomp
 from treadle.workspace.sandbox.file_denials import find_outer
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
-from treadle.workspace.sandbox.host_sockets import list_host_sockets
+from treadle.workspace.sandbox.line_kinds import ReadOnlyLine, Removal, drop_removed
 from treadle.workspace.sandbox.mounts import make_mount_options
-from treadle.workspace.sandbox.protected_paths import ProtectedPaths, format_path
-from treadle.workspace.sandbox.removal import Removal, drop_removed
+from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
+from treadle.workspace.sandbox.system_view import (
+    find_missing_folders,
+    find_needed,
+    list_host_sockets,
+    list_system_options,
+    list_visible_tops,
+    make_settings_options,
+)
 from treadle.workspace.sandbox.tree_scan import (
     GIT,
     HIDDEN,
@@ -49,6 +55,8 @@ from treadle.workspace.sandbox.tree_scan import (
     READ_ONLY,
     SOCKET,
     FoundEntry,
+    format_path,
+    list_some,
 )
 from treadle.workspace.supervisor.syscalls import open_memory_file
 
@@ -58,15 +66,7 @@ NAMESPACE_OPTIONS = """
 """
 
 # Root could write /proc/sys even without capabilities, and a core_pattern runs on the host.
-SYSTEM_OPTIONS = "--ro-bind / / --dev /dev --proc /proc --remount-ro /proc"
-
-READABLE_IN_HOME = """
-.gitconfig .config/git/config .config/git/ignore .config/git/attributes
-.local/bin .local/lib .local/share/uv .local/share/mise .local/share/pnpm .local/share/pipx
-.pyenv .rbenv .nvm .volta .fnm .asdf .sdkman .bun .deno .npm-global go
-.rustup .cargo/bin .cargo/env .cargo/config.toml .cargo/registry .cargo/git
-"""
-"""Tools and git settings, read-only. None holds credentials; ~/.cargo as a whole does."""
+SYSTEM_OPTIONS = "--dev /dev --proc /proc --remount-ro /proc"
 
 HIDDEN_FOLDERS = ("/run", "/home", "/root", "/var/tmp")
 SCRATCH_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev", "/proc")
@@ -127,9 +127,12 @@ class Bubblewrap:
         self._indexes = PartialIndexes(confinement.copies_dir / "indexes")
         self._record = RunRecord(confinement.record_dir)
         self._outer_denied: list[FoundEntry] | None = None
+        self._settings: list[str] | None = None
+        self._is_visible: Callable[[str], bool] = bool  # of the last command
         self._active_count = 0
         self._notes: list[str] = []
         self._hidden: list[str] = []
+        self._secrets: list[str] = []  # that the last search did not see
         self._denied: list[str] = []  # by rules about writing
         self._read_only: list[str] = []
 
@@ -153,9 +156,11 @@ class Bubblewrap:
         network: bool | None = None,
         is_trial: bool = False,
         removal: Removal | None = None,
+        reading: ReadOnlyLine | None = None,
     ) -> Iterator[CommandSpec]:
         """The command that runs it inside. WorkspaceError if the sandbox cannot be built.
-        `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths."""
+        `is_trial`: it is our own and changes nothing. `removal`: it only removes these paths.
+        `reading`: it only reads, so nothing is writable."""
         if not self.program:
             raise WorkspaceError(f"the sandbox cannot be built: {self.missing}")
         with_network = self.confinement.network if network is None else network
@@ -165,7 +170,7 @@ class Bubblewrap:
         fds: list[int] = []
         has_run = False
         try:
-            mounts = self._mount_options(command, with_network, removal)
+            mounts = self._mount_options(command, with_network, removal, reading)
             confined = self._confine(command, mounts, with_network, fds)
             has_run = True
             yield msgspec.structs.replace(
@@ -176,10 +181,8 @@ class Bubblewrap:
         finally:
             _close_all(fds)
             self._active_count -= 1
-            if (
-                has_run and not is_trial
-            ):  # else nothing was made by a command, and there may be no baseline
-                self._check()
+            if has_run and not is_trial and reading is None:
+                self._check()  # else nothing was made by a command
             if not self._active_count:
                 self._record.finish()
 
@@ -233,8 +236,9 @@ class Bubblewrap:
 
     @property
     def hidden_files(self) -> tuple[str, ...]:
-        """The files that deny rules hide: relative to the first root, or absolute."""
-        return tuple(self._hidden)
+        """The files that deny rules hide, or that a search leaves out: relative to the first root,
+        or absolute."""
+        return (*self._hidden, *self._secrets)
 
     def take_notes(self) -> list[str]:
         """What the user and the model have to know about files, since the last call."""
@@ -245,10 +249,16 @@ class Bubblewrap:
         """What a command in the sandbox could not read or change. `output` is what it printed: a
         program that could not change a file says so there."""
         notes = self._describe_refused(output)
+        if missing := find_missing_folders(output, self._is_visible):
+            notes.append(
+                f"the sandbox does not show {', '.join(missing)}; the user can add folders that "
+                "commands may read to the setting sandbox_readable"
+            )
         if self._hidden:
-            shown, more = self._hidden[:5], len(self._hidden) - 5
-            rest = f" and {more} more" if more > 0 else ""
-            notes.append(f"deny rules hide from commands: {', '.join(shown)}{rest}")
+            notes.append(f"deny rules hide from commands: {list_some(self._hidden)}")
+        if self._secrets:
+            names = list_some(self._secrets)
+            notes.append(f"not searched, because they may contain secrets: {names}")
         return notes
 
     def _describe_refused(self, output: bytes) -> list[str]:
@@ -269,36 +279,47 @@ class Bubblewrap:
         return notes
 
     def _mount_options(
-        self, command: CommandSpec, network: bool, removal: Removal | None
+        self,
+        command: CommandSpec,
+        network: bool,
+        removal: Removal | None,
+        reading: ReadOnlyLine | None,
     ) -> list[str]:
         """In order: later mounts cover earlier ones."""
         confinement, self._hidden, self._read_only = self.confinement, [], []
         homes = _find_homes(command.env.get("HOME", ""))
-        options = SYSTEM_OPTIONS.split()
+        options = [*list_system_options(network), *SYSTEM_OPTIONS.split()]
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
         for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
             options += [*self._size_options(4), "--tmpfs", hidden]
         options += [*self._size_options(2), "--perms", "1777", "--tmpfs", "/dev/shm"]
         options += _resolver_options() if network else []
-        for needed in _find_needed(homes, command.env.get("PATH", "")):
-            options += ["--ro-bind-try", needed, needed]
-        for path in confinement.readable:
-            options += ["--ro-bind-try", str(path), str(path)]
+        needed = find_needed(homes, command.env.get("PATH", ""))
+        for path in needed:
+            options += ["--ro-bind-try", path, path]
+        options += self._settings_options(homes)
+        for readable in confinement.readable:
+            options += ["--ro-bind-try", str(readable), str(readable)]
         covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
-        options += self._git_options(homes, covered)
-        for root, protection in zip(confinement.writable, self._protections, strict=True):
-            _refuse_root_around_home(root, homes)
-            bind = "--ro-bind" if protection.is_read_only else "--bind"
-            options += [bind, str(root), str(root)]
         shown = tuple(f"{path}/" for path in (*confinement.writable, *confinement.readable))
+        visible = (*shown, *list_visible_tops(), *(f"{path}/" for path in needed))
 
         def is_visible(path: str) -> bool:
-            is_hidden = any(path.startswith(f"{folder}/") for folder in covered)
-            return not is_hidden or path.startswith(shown)
+            return path.startswith(visible)
 
+        self._is_visible = is_visible
+        options += self._git_options(homes, is_visible)
+        for root, protection in zip(confinement.writable, self._protections, strict=True):
+            _refuse_root_around_home(root, homes)
+            is_read_only = protection.is_read_only or reading is not None
+            bind = "--ro-bind" if is_read_only else "--bind"
+            options += [bind, str(root), str(root)]
         entries = self._find_entries(covered, is_visible)
         if removal is not None and self._active_count == 1:
             entries = drop_removed(entries, removal)
+        secrets: list[FoundEntry] = []
+        if reading is not None:
+            secrets, entries = self._hide_secrets(reading), reading.choose(entries)
         for git in (entry.path for entry in entries if entry.kind == GIT):
             for link in map(str, list_worktree_links(git)):
                 options += [] if is_visible(link) else ["--ro-bind-try", link, link]
@@ -306,14 +327,21 @@ class Bubblewrap:
         if self._active_count > 1:
             confinement.copies_dir.mkdir(parents=True, exist_ok=True)
             copies = Path(tempfile.mkdtemp(dir=confinement.copies_dir))
-        options += make_mount_options(entries, confinement.writable, self._stand_ins, copies)
+        shown_in = confinement.writable
+        options += make_mount_options([*entries, *secrets], shown_in, self._stand_ins, copies)
         self._hidden = self._list_names(entries, HIDDEN)
+        self._secrets = self._list_names(secrets, HIDDEN)
         self._denied = self._list_names(entries, READ_ONLY)
         self._read_only = self._list_names(entries, GIT, PROTECTED)
         if self._stand_ins.has_tracked:
             for name, value in make_git_environment(command.env).items():
                 options += ["--setenv", name, value]
-        return options
+        return [*options, "--remount-ro", "/"]
+
+    def _hide_secrets(self, reading: ReadOnlyLine) -> list[FoundEntry]:
+        roots = [protection.root for protection in self._protections]
+        found = [entry for protection in self._protections for entry in protection.secrets]
+        return reading.hide(found, roots)
 
     def _list_names(self, entries: Sequence[FoundEntry], *kinds: str) -> list[str]:
         roots = self.confinement.writable
@@ -323,7 +351,14 @@ class Bubblewrap:
         limit = self.confinement.max_memory
         return ["--size", str(limit // share)] if limit else []
 
-    def _git_options(self, homes: Sequence[Path], covered: Sequence[str]) -> list[str]:
+    def _settings_options(self, homes: tuple[Path, ...]) -> list[str]:
+        """Settings of tools in home; they are copied once."""
+        if self._settings is None:
+            folder = self.confinement.copies_dir / "settings"
+            self._settings = make_settings_options(homes, folder)
+        return self._settings
+
+    def _git_options(self, homes: Sequence[Path], is_visible: Callable[[str], bool]) -> list[str]:
         """The git folders outside of the roots, read-only."""
         confinement, options = self.confinement, list[str]()
         for root in confinement.writable:
@@ -335,7 +370,7 @@ class Bubblewrap:
             for path in outer.needed:
                 options += ["--ro-bind-try", str(path), str(path)]
             shown = (*confinement.writable, *confinement.readable)
-            if any(map(outer.worktree.is_relative_to, covered)) and outer.worktree not in shown:
+            if not is_visible(f"{outer.worktree}/"):
                 inside = [path for path in shown if path.is_relative_to(outer.worktree)]
                 names = [str(path.relative_to(outer.worktree)) for path in inside]
                 if index := self._indexes.find(outer.git, names, outer.worktree):
@@ -382,19 +417,6 @@ def _find_homes(home: str) -> tuple[Path, ...]:
         pass
     real = {Path(path).resolve() for path in found if path}
     return tuple(sorted(p for p in real if p.is_dir() and p not in (Path("/"), Path("/tmp"))))
-
-
-@cache
-def _find_needed(homes: tuple[Path, ...], search: str) -> tuple[str, ...]:
-    """The visible parts of home: the usual folders of tools, PATH, and this Python."""
-    usual = [home / name for home in homes for name in READABLE_IN_HOME.split()]
-    tools = [Path(entry) for entry in search.split(":") if entry.startswith("/")]
-    shown: list[Path] = []
-    for path in sorted({*usual, *tools, Path(sys.prefix), Path(sys.base_prefix)}):
-        is_in_home = any(path.is_relative_to(home) and path != home for home in homes)
-        if is_in_home and path.exists() and not any(map(path.is_relative_to, shown)):
-            shown.append(path)
-    return tuple(map(str, shown))
 
 
 def _resolver_options() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from treadle.lib.files.file_view import is_secret_name
 from treadle.lib.files.protected_paths import (
     GIT_FOLDER,
     MEMORY_FILES,
@@ -27,7 +28,9 @@ from treadle.workspace.sandbox.tree_scan import (
     MEMORY,
     PROTECTED,
     READ_ONLY,
+    SECRET,
     SOCKET,
+    FoundEntry,
 )
 
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
@@ -56,6 +59,8 @@ class EntryKinds:
             return ""  # the folder around it is read-only
         if not kind and (name in _NAMES or name.endswith(PROTECTED_SUFFIXES)):
             kind = self._classify_name(folder, name, around)
+        if not kind and around != GENERATED and is_secret_name(name):
+            kind = SECRET
         if kind:
             return kind
         if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
@@ -77,3 +82,9 @@ class EntryKinds:
         if is_read_only_name(folder.rpartition("/")[2], name):
             return "" if around == GENERATED else PROTECTED
         return MEMORY if name in MEMORY_FILES else ""
+
+
+def is_secret(entry: FoundEntry) -> bool:
+    """Whether a search does not see it; some protected files are secrets, too."""
+    has_name = is_secret_name(fold_case(entry.path.rpartition("/")[2]))
+    return entry.kind == SECRET or (entry.kind == PROTECTED and has_name)

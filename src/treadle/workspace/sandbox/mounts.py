@@ -30,7 +30,8 @@ from treadle.workspace.sandbox.tree_scan import (
 from treadle.workspace.supervisor.set_aside import open_folder
 
 MAX_MOUNTS = 300
-"""Mounts in one folder for a command. 100 take 20 ms, 300 take 100 ms."""
+"""Mounts for what is protected: 100 take 20 ms, 300 take 100 ms. More is an error; only what
+commands made may be left out, because it is looked at again when a command has ended."""
 
 MAX_DENIED = 300
 """Mounts for deny rules; each of them has to hold, so more is an error."""
@@ -46,20 +47,17 @@ _HAS_TO_HOLD = frozenset({HIDDEN, UNLISTED, READ_ONLY, PINNED})
 
 
 def choose_mounts(entries: Iterable[FoundEntry]) -> list[FoundEntry]:
-    """Those that are mounted if there are too many: what has to hold, then what was there before
-    the session, then what commands made; the nearest ones first."""
+    """All that have to hold, and of what commands made the nearest ones that fit the limit."""
     order = sorted(
         entries,
-        key=lambda e: (
-            e.kind not in _HAS_TO_HOLD,
-            e.is_made,
-            MOUNT_ORDER[e.kind],
-            e.path.count("/"),
-            e.path,
-        ),
+        key=lambda e: (_may_be_left_out(e), MOUNT_ORDER[e.kind], e.path.count("/"), e.path),
     )
-    needed = sum(entry.kind in _HAS_TO_HOLD for entry in order)
+    needed = sum(not _may_be_left_out(entry) for entry in order)
     return order[: max(MAX_MOUNTS, needed)]
+
+
+def _may_be_left_out(entry: FoundEntry) -> bool:
+    return entry.is_made and entry.kind not in _HAS_TO_HOLD
 
 
 def make_mount_options(
@@ -98,6 +96,13 @@ def _refuse_too_many(entries: Sequence[FoundEntry]) -> None:
         raise WorkspaceError(
             f"the deny rules match {denied} files, and the sandbox can protect {MAX_DENIED}; write "
             "the rules for folders, or run without the sandbox"
+        )
+    protected = sum(e.kind not in _HAS_TO_HOLD and not e.is_made for e in entries)
+    if protected > MAX_MOUNTS:
+        raise WorkspaceError(
+            f"{protected} paths here decide what programs run later, or are sockets, and the "
+            f"sandbox can protect {MAX_MOUNTS}; work in a folder below, remove what is not "
+            "needed, or run without the sandbox"
         )
     if unlisted > MAX_DENIED:
         raise WorkspaceError(

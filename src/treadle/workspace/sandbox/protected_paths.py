@@ -25,7 +25,7 @@ from treadle.lib.files.protected_paths import (
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
 from treadle.workspace.sandbox.created_paths import list_untrusted
-from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds
+from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds, is_secret
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
@@ -42,6 +42,7 @@ from treadle.workspace.sandbox.tree_scan import (
     PINNED,
     PROTECTED,
     READ_ONLY,
+    SECRET,
     SOCKET,
     UNLISTED,
     FoundEntry,
@@ -49,13 +50,15 @@ from treadle.workspace.sandbox.tree_scan import (
     TreeScanner,
     find_entry,
     find_links,
+    format_path,
+    list_some,
     list_upwards,
     may_be_entered,
 )
 from treadle.workspace.supervisor.set_aside import set_aside
 from treadle.workspace.supervisor.syscalls import is_born_before
 
-_SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED})
+_SEARCHED = frozenset({MEMORY, READ_ONLY, GIT, PROTECTED, SECRET})
 """Kinds of folders in which there may be what a deny rule hides. In a protected one there may be
 symlinks, too."""
 
@@ -94,7 +97,7 @@ class ProtectedPaths:
         self._hard_links = HardLinkScanner(self.root)
         self.is_read_only = any(rule.forbids(self.root) for rule in self._denials.unwritable)
         has_denials = self._denials != FileDenials()
-        searched = _SEARCHED if has_denials else {MEMORY, PROTECTED}
+        searched = _SEARCHED if has_denials else {MEMORY, PROTECTED, SECRET}
         self._scanner = TreeScanner(
             self.root,
             EntryKinds(self._denials, self.root).classify,
@@ -121,6 +124,7 @@ class ProtectedPaths:
         self._targets: dict[str, str] = {}
         self._permissions = FolderPermissions(self.root)
         self._named: set[str] = set()
+        self.secrets: list[FoundEntry] = []  # as the last `begin` found them
 
     def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """Everything of interest that exists now."""
@@ -145,6 +149,7 @@ class ProtectedPaths:
         found = self.scan() if self._prepared is None else self._prepared
         self._prepared = None
         self._refuse_unknown(found)
+        self.secrets = [entry for entry in found if is_secret(entry)]
         if is_first:
             self._leftovers = [e.path for e in found if e.path.endswith(GIT_COMMONDIR)]
             found = [e for e in found if e.path not in self._leftovers]
@@ -260,10 +265,10 @@ class ProtectedPaths:
             entry for entry in found if self._is_known(entry)
         )
         if changed := [path for path in changed if path not in self._written]:
-            names = ", ".join(map(self._shorten, changed[:5]))
+            names = list_some([*map(self._shorten, changed)])
             notes.append(f"{names} was changed, although it is protected: look at it")
         if brought := self.repositories.take_brought():
-            names = ", ".join(self._shorten(str(path)) for path in brought[:5])
+            names = list_some([self._shorten(str(path)) for path in brought])
             notes.append(
                 f"{names} came with a checkout or clone: look at it before programs use it"
             )
@@ -417,12 +422,6 @@ def _is_of_own(entry: FoundEntry, own: Collection[str]) -> bool:
     if not own or not entry.is_made or entry.kind not in (GIT, PROTECTED):
         return False
     return any(f"{entry.path}/".startswith(f"{git}/") for git in own)
-
-
-def format_path(path: str) -> str:
-    """A path for a note: a command chooses its characters."""
-    text = os.fsencode(path).decode(errors="replace")
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _find_parts(git: str, make_listable: MakeListable | None) -> list[FoundEntry]:

@@ -5,7 +5,11 @@
                earlier session may have made the commit
     clone      of a folder of this machine that commands cannot write to: its commits have it
     download   with the network open, into a folder that has only what this session made: it stays,
-               and the result names it, because no one can say where it came from
+               because no one can say where it came from
+
+The place decides: a file counts only where its repository has it as a protected one, too. A clone
+or a worktree in a protected folder (`git clone . .vscode`) would make any file one. What stays is
+named in the result.
 
 Used by `protected_paths.py`, which moves other files away.
 """
@@ -17,7 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from treadle.lib.files.file_view import LOCAL_FILES
-from treadle.lib.files.protected_paths import GIT_FOLDER
+from treadle.lib.files.protected_paths import GIT_FOLDER, find_read_only_part
 from treadle.lib.git.config import drop_subsection, read_config
 from treadle.lib.git.objects import GitHistory
 from treadle.lib.git.repository import is_git_folder, read_git_link
@@ -49,7 +53,16 @@ class Repositories:
     def has_file(self, path: Path) -> bool:
         """Whether this file came out of a repository."""
         folders = [folder for folder in path.parents if folder.is_relative_to(self._root)]
-        return any(self._has_in(folder, path) for folder in folders)
+        return any(self._has_in(f, path) for f in folders if self._is_same_place(f, path))
+
+    def _is_same_place(self, folder: Path, path: Path) -> bool:
+        """Whether a file is protected in the work tree `folder` for the same reason as here."""
+        if folder == self._root:
+            return True
+        part = find_read_only_part(str(path.relative_to(folder)))
+        is_outside = not find_read_only_part(str(folder.relative_to(self._root)))
+        whole = find_read_only_part(str(path.relative_to(self._root)))
+        return is_outside and bool(part) and part == whole
 
     def take_brought(self) -> list[Path]:
         """The files that stay because they came out of a repository; each of them once."""
@@ -74,7 +87,7 @@ class Repositories:
             self._sources[folder] = self._open_source(git)
         source = self._sources[folder]
         if source is not None:
-            return source.has_file(path, name)
+            return self._note(path, source.has_file(path, name))
         is_download = self.had_network and self._is_made(folder)
         return self._note(path, is_download and GitHistory(git, self._root).has_file(path, name))
 

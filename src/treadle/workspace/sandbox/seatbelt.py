@@ -17,7 +17,7 @@ from treadle.workspace.sandbox.bubblewrap import Bubblewrap
 
 _ARGUMENT_COUNTS = {
     "--ro-bind": 2, "--ro-bind-try": 2, "--bind": 2, "--setenv": 2, "--tmpfs": 1, "--size": 1,
-    "--perms": 1, "--dev": 1, "--proc": 1, "--remount-ro": 1,
+    "--perms": 1, "--symlink": 2, "--dev": 1, "--proc": 1, "--remount-ro": 1,
 }  # fmt: skip
 _HEAD = """\
 (version 1)

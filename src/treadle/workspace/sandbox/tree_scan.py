@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.lib.files.protected_paths import GENERATED_FOLDERS
@@ -238,12 +238,13 @@ def may_be_entered(path: str) -> bool:
     return is_ours or os.access(path, os.X_OK, effective_ids=True)
 
 
-SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED = (
-    "socket", "git", "protected", "link", "memory", "unlisted", "pinned", "generated",
+SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED, SECRET = (
+    "socket", "git", "protected", "link", "memory", "unlisted", "pinned", "generated", "secret",
 )  # fmt: skip
 """UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
 that may not be renamed, because another entry is protected by its path. LINK is a symlink in a
-protected folder. GENERATED is a folder that tools fill; it is no entry itself."""
+protected folder. GENERATED is a folder that tools fill; it is no entry itself. SECRET is
+hidden from searches only."""
 
 
 class FoundEntry(NamedTuple):
@@ -260,3 +261,15 @@ class FoundEntry(NamedTuple):
     def identity(self) -> tuple[int, int, str, str]:
         """What stays the same if a folder above is renamed, and not if the entry is."""
         return self.parent[0], self.inode, self.kind, self.path.rpartition("/")[2]
+
+
+def format_path(path: str) -> str:
+    """A path for a note: a command chooses its characters."""
+    text = os.fsencode(path).decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def list_some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + rest

@@ -154,6 +154,7 @@ class Supervisor:
         os._exit(127)
 
     def apply_limits(self) -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core files with what was in memory
         if self.request["nproc"]:
             hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
             limit = self.request["nproc"]

@@ -25,6 +25,7 @@ ScreenName = Literal[
     "prompt",  # a text for the user to edit
     "queue",
     "quit",
+    "review",  # the changes of a scope (change_review.py), by file and hunk
     "session",  # another one: see `resume` and `fork`
     "settings",  # they have changed
     "theme",
@@ -45,7 +46,8 @@ class Question(msgspec.Struct, frozen=True):
     files that the choice is about: a host where the user can mark files one by one calls
     `restore` (`restore_label`) with the marked ones instead, or `then` with one of `beside_files`;
     `included` are marked at first. `default`: what a host may take without asking. `preview`: lines
-    about an option. `by_user`: the user opened it. `closed`: what closing it means. `expires`
+    about an option. `by_user`: the user opened it. `takes_text`: a text that the user sends answers
+    it, too. `closed`: what closing it means. `expires`
     returns when the question has lost its sense, with a note about it.
     """
 
@@ -56,6 +58,7 @@ class Question(msgspec.Struct, frozen=True):
     current: str = ""
     is_filterable: bool = False
     by_user: bool = True
+    takes_text: bool = False
     default: str = ""
     closed: str | None = None
     changes: Sequence[FileChange] = ()

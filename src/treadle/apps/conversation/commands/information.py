@@ -8,7 +8,6 @@ from pathlib import Path
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.commands.review import NO_REPOSITORY, read_git, run_git
 from treadle.apps.conversation.context_usage import format_context_usage
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
@@ -42,14 +41,19 @@ async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:
-    if await read_git(session, "rev-parse --git-dir") is None:
-        return CommandAnswer(NO_REPOSITORY, "warning")
-    # Programs that the folder names for diffs are not run: it may not be trusted.
-    result = await run_git(session, "diff --no-color --no-ext-diff --no-textconv HEAD")
-    output = result.output.strip()
-    if result.exit_code != 0:
-        return CommandAnswer(output or f"git diff failed: exit code {result.exit_code}", "warning")
-    return CommandAnswer(output or "no changes since the last commit", is_table=bool(output))
+    from treadle.apps.conversation.change_review import SCOPES, build_review, find_review
+
+    scopes = {str(scope): scope for scope in SCOPES}
+    if arguments and arguments not in scopes:
+        return CommandAnswer(f"/diff {'|'.join(scopes)}: which changes are shown", "warning")
+    if arguments:
+        review = await build_review(session, scopes[arguments])
+    else:
+        review = await find_review(session)
+    if not review.files:
+        return CommandAnswer("no changes since the last commit" if not arguments else "no changes")
+    note = f"{review.title}\n\n{review.format_text()}"
+    return CommandAnswer(note, is_table=True, screen=ScreenChange("review", review.scope))
 
 
 async def run_plan(session: HostedSession, arguments: str) -> CommandAnswer:

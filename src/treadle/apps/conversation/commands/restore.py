@@ -13,7 +13,7 @@ from treadle.apps.conversation.commands.answers import CommandAnswer, Question, 
 from treadle.apps.conversation.session.file_undo import RestoreAction, normalize_paths
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.saved_sessions import TurnLine
-from treadle.apps.conversation.undo import FileChange, describe_changes
+from treadle.apps.conversation.undo import FileChange, describe_changes, join_paths
 from treadle.core.errors import SessionNotFound, TreadleError
 from treadle.lib.text.text import format_age, plural
 
@@ -59,7 +59,7 @@ async def _restore(session: HostedSession, action: RestoreAction, path: str) -> 
     options = _list_restore_options(action, unnamed)
     is_skippable = not named and all(one.author in ("both", "user") for one in changes)
     if asked:
-        title = f"{title}: some are yours or may be yours"
+        title = f"{title}: {_name_authors(asked)}"
     else:
         label = _capitalize(describe_changes([one for one in changes if one.author != "user"]))
         options = [ChoiceOption("agent", label, key="y"), ChoiceOption("", "No", key="n")]
@@ -100,6 +100,15 @@ def _list_restore_options(
         label = _capitalize(_name_users_changes(both))
         options.append(ChoiceOption("agent unknown both", label, key="a"))
     return options
+
+
+def _name_authors(changes: Sequence[FileChange]) -> str:
+    """`you changed a.txt since; who changed b.txt is not known`."""
+    both = [change.path for change in changes if change.author == "both"]
+    doubtful = [change.path for change in changes if change.is_doubtful]
+    parts = [f"you changed {join_paths(both)} since"] if both else []
+    parts += [f"who changed {join_paths(doubtful)} is not known"] if doubtful else []
+    return "; ".join(parts)
 
 
 def _name_users_changes(changes: Sequence[FileChange]) -> str:

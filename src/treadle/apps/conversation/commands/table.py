@@ -126,7 +126,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
         "also this file, which you changed",
         False,
     ),
-    SlashCommand("diff", "show the changes since the last commit", information.run_diff),
+    SlashCommand("diff", "show the changes: turn, session or git", information.run_diff),
     SlashCommand("todo", "show the todo list", information.run_todo),
     SlashCommand("plan", "show the plan that you accepted", information.run_plan),
     SlashCommand(

@@ -25,7 +25,11 @@ class SessionModel:
         from treadle.models import registry
 
         aliases = self._session.load_settings().aliases
-        await registry.model(name, aliases=aliases).aclose()  # raises if the name is unknown
+        chosen = registry.model(name, aliases=aliases)  # raises if the name is unknown
+        try:
+            registry.check_keys(chosen)
+        finally:
+            await chosen.aclose()
         await self._change_flag("model", name)
 
     @property

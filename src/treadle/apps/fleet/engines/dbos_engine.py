@@ -16,7 +16,7 @@ import sqlalchemy
 from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import SQLAlchemyError
 
-from treadle.core.contracts.run_engine import Deliver, Job, JobRecord, JobState
+from treadle.core.contracts.run_engine import Deliver, JobRecord, JobState, RunJob
 from treadle.core.errors import ConfigError, StoreError
 from treadle.lib.logger import logger
 from treadle.sessions.postgres_pool import describe_address
@@ -45,14 +45,13 @@ class DbosEngine:
         self._address = describe_address(url)
         self._url = url.replace("postgres://", "postgresql://", 1)
         self._opening = asyncio.Lock()
-        self._sql: sqlalchemy.Engine | None = None
-        self._client: DBOSClient | None = None
+        self._client: tuple[DBOSClient, sqlalchemy.Engine] | None = None
         self._worker = ""
         self._deliver: Deliver | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._jobs: dict[str, asyncio.Task[Any]] = {}  # delivered here, and not ended
 
-    async def submit(self, jobs: Sequence[Job]) -> None:
+    async def submit(self, jobs: Sequence[RunJob]) -> None:
         def enqueue(client: DBOSClient, sql: sqlalchemy.Engine) -> None:
             with sql.begin() as transaction:
                 for job in jobs:
@@ -154,10 +153,10 @@ class DbosEngine:
     async def aclose(self) -> None:
         await self.stop()
         async with self._opening:
-            client, sql, self._client, self._sql = self._client, self._sql, None, None
-        if client is not None and sql is not None:
-            await asyncio.to_thread(client.destroy)
-            await asyncio.to_thread(sql.dispose)
+            opened, self._client = self._client, None
+        if opened is not None:
+            await asyncio.to_thread(opened[0].destroy)
+            await asyncio.to_thread(opened[1].dispose)
 
     # --- deliveries ------------------------------------------------------------------------
 
@@ -203,9 +202,9 @@ class DbosEngine:
         """In a thread. StoreError if the database cannot be used."""
         try:
             async with self._opening:
-                if self._client is None or self._sql is None:
-                    self._client, self._sql = await asyncio.to_thread(self._open)
-                client, sql = self._client, self._sql
+                if self._client is None:
+                    self._client = await asyncio.to_thread(self._open)
+                client, sql = self._client
             return await asyncio.to_thread(work, client, sql)
         except SQLAlchemyError as error:
             text = " ".join(str(getattr(error, "orig", None) or error).split())
@@ -230,7 +229,7 @@ async def _receive_job(job_id: str) -> None:
     await _started.receive(job_id)
 
 
-def _make_options(job: Job) -> Any:
+def _make_options(job: RunJob) -> Any:
     options: dict[str, object] = {
         "workflow_name": WORKFLOW,
         "queue_name": QUEUE,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from treadle.apps.fleet.sql.sql_connection import SqlConnection, make_placeholders
-from treadle.core.contracts.run_engine import Deliver, Job, JobRecord
+from treadle.core.contracts.run_engine import Deliver, JobRecord, RunJob
 from treadle.core.errors import StoreError
 from treadle.lib.logger import logger
 
@@ -27,7 +27,7 @@ class LocalEngine:
         self._claiming: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def submit(self, jobs: Sequence[Job]) -> None:
+    async def submit(self, jobs: Sequence[RunJob]) -> None:
         sql = "INSERT INTO fleet_jobs (id, due) VALUES (?, {now} + ?) ON CONFLICT (id) DO NOTHING"
         if jobs:
             await self._connection.execute_all([(sql, [job.id, job.delay]) for job in jobs])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -21,7 +20,6 @@ from treadle.apps.fleet.run_record import (
     FleetApproval,
     FleetLimits,
     FleetRun,
-    FleetSchedule,
     FleetTotals,
     RunState,
     WorkerRecord,
@@ -29,9 +27,10 @@ from treadle.apps.fleet.run_record import (
 )
 from treadle.apps.fleet.sql.run_rows import RUN_COLUMNS, make_version_number, read_run, write_json
 from treadle.apps.fleet.sql.sql_connection import SqlConnection, Statement, make_placeholders
+from treadle.apps.fleet.sql.sql_schedules import SqlSchedules
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask, reject_conflicts
-from treadle.core.contracts.run_engine import Job, RunEngine
+from treadle.core.contracts.run_engine import RunEngine, RunJob
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.lib.logger import logger
@@ -46,13 +45,13 @@ _FORGET_APPROVALS = (  # a retry asks again
 )
 
 
-class SqlDatabase:
+class SqlDatabase(SqlSchedules):
     """A fleet in a SQL database; made by `open_database`."""
 
     def __init__(self, url: str, connection: SqlConnection) -> None:
         self.url = url
         self.fleet_id = self.engine_name = ""
-        self.connection = connection
+        super().__init__(connection)
         self._engine: RunEngine | None = None
 
     @classmethod
@@ -108,7 +107,7 @@ class SqlDatabase:
         while rows := await self.connection.execute(due, parameters):
             if await self._is_money_spent():
                 return
-            jobs = [Job(make_job_id(run, job), max(0.0, delay)) for run, job, delay in rows]
+            jobs = [RunJob(make_job_id(run, job), max(0.0, delay)) for run, job, delay in rows]
             await self.engine.submit(jobs)
             await self.connection.execute_all([(sent, [job, run, job]) for run, job, _ in rows])
 
@@ -290,7 +289,7 @@ class SqlDatabase:
         await self.dispatch()
         return bool(results[1])
 
-    # --- workers, limits, schedules, blobs -------------------------------------------------
+    # --- workers, limits, blobs -------------------------------------------------
 
     async def workers(self) -> list[WorkerRecord]:
         sql = (
@@ -330,29 +329,6 @@ class SqlDatabase:
     async def get_blob(self, key: str) -> bytes | None:
         rows = await self.connection.execute("SELECT data FROM fleet_blobs WHERE id = ?", [key])
         return bytes(rows[0][0]) if rows else None
-
-    async def schedules(self) -> list[FleetSchedule]:
-        sql = "SELECT name, cron, task, next, zone FROM fleet_schedules ORDER BY name"
-        rows = await self.connection.execute(sql)
-        return [_read_schedule(row) for row in rows]
-
-    async def set_schedule(self, schedule: FleetSchedule) -> None:
-        sql = (
-            "INSERT INTO fleet_schedules (name, cron, task, next, zone) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, task = excluded.task, "
-            "next = excluded.next, zone = excluded.zone"
-        )
-        one, task = schedule, write_json(schedule.task)
-        await self.connection.execute(sql, [one.name, one.cron, task, one.next, one.zone])
-
-    async def remove_schedule(self, name: str) -> bool:
-        sql = "DELETE FROM fleet_schedules WHERE name = ? RETURNING name"
-        return bool(await self.connection.execute(sql, [name]))
-
-    async def advance_schedule(self, schedule: FleetSchedule, following: float) -> bool:
-        sql = "UPDATE fleet_schedules SET next = ? WHERE name = ? AND next = ? RETURNING name"
-        parameters = [following, schedule.name, schedule.next]
-        return bool(await self.connection.execute(sql, parameters))
 
     # --- details ---------------------------------------------------------------------------
 
@@ -408,8 +384,3 @@ WAKE_ANSWERED = (
 
 def _split(values: Sequence[str]) -> list[Sequence[str]]:
     return [values[start : start + BATCH] for start in range(0, len(values), BATCH)]
-
-
-def _read_schedule(row: tuple[Any, ...]) -> FleetSchedule:
-    name, cron, task, following, zone = row
-    return FleetSchedule(name, cron, msgspec.json.decode(task, type=FleetTask), following, zone)

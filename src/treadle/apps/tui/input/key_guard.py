@@ -18,7 +18,7 @@ class KeyGuard:
 
     A dialog that the user opened takes keys at once. Any other takes them when the prompt is empty
     and no key came for PAUSE_SECONDS; with a draft only an arrow key selects it. Text that is no
-    answer goes to the prompt. Enter counts only after PAUSE_SECONDS, or after an arrow or a number.
+    answer goes to the prompt. Enter counts only after PAUSE_SECONDS, or after a key that marks.
     """
 
     def __init__(self) -> None:
@@ -39,6 +39,10 @@ class KeyGuard:
     @property
     def is_drawn(self) -> bool:
         return self._drawn_at != float("inf")
+
+    def is_read(self, now: float) -> bool:
+        """Whether a person can have read the dialog."""
+        return now - self._drawn_at >= PAUSE_SECONDS
 
     def touch(self) -> None:
         """The user selects the dialog, with an arrow key or the mouse."""
@@ -67,9 +71,8 @@ class KeyGuard:
         if is_refusal or (self._is_touched and is_answer):
             self._was_for_dialog = True
             return "dialog"
-        is_new = now - self._drawn_at < PAUSE_SECONDS
-        is_meant = is_answer or self._is_by_user
-        if not (is_meant and self.is_ready(now, has_draft=has_draft)):
+        is_new = not self.is_read(now)
+        if not (is_answer and self.is_ready(now, has_draft=has_draft)):
             if self._was_for_dialog and is_new:
                 return "dropped"  # meant for the dialog before this one
             self.note_typing(now)
@@ -78,5 +81,5 @@ class KeyGuard:
         self._was_for_dialog = True
         if key == "enter":
             return "dropped" if is_new else "dialog"
-        self._is_touched = self._is_by_user or key.isdigit()
+        self._is_touched = True
         return "dialog"

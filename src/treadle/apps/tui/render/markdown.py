@@ -37,9 +37,12 @@ def render_markdown(source: str, width: int, palette: Palette) -> list[Text]:
     room = max(width - indent, MIN_WIDTH)
     tree = _parse("\n".join(line[indent:] for line in source.split("\n")))
     lines: list[Text] = []
-    for number, node in enumerate(tree.children):
-        if number and node.type not in _TIGHT_BLOCKS:
+    before = ""
+    for node in tree.children:
+        is_tight = node.type in _TIGHT_BLOCKS and not (before == "heading" and node.type == "table")
+        if before and not is_tight:
             lines.append(Text())
+        before = node.type
         lines += _render_block(node, room, palette)
     return _add_prefix(lines, " " * indent) if indent else lines
 
@@ -82,6 +85,8 @@ def _render_block(node: SyntaxTreeNode, width: int, palette: Palette) -> list[Te
             return wrap_text(_render_inline(node, palette), width)
         case "heading":
             style = palette.accent + palette.bold if node.tag in ("h1", "h2") else palette.bold
+            if node.tag == "h1":
+                style += Style(underline=True)
             text = _render_inline(node, palette)
             text.stylize(style)
             return wrap_text(text, width)

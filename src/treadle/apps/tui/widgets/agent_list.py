@@ -72,6 +72,9 @@ class AgentList(Choices):
     def has_answer(self, character: str) -> bool:
         return character in ACTIONS or super().has_answer(character)
 
+    def mark(self, character: str) -> bool:
+        return character not in ACTIONS and super().mark(character)
+
 
 class WatchLine(Widget, can_focus=True):
     """A line about the watched agent, in place of the prompt; the transcript above is the agent's.

@@ -1,7 +1,7 @@
 """A list of options at the bottom of the screen, with a title and lines above it.
 
-Used by every dialog that offers options. Arrow keys and numbers move the cursor, a letter selects;
-in a filterable list typing filters. The caller handles the answer.
+Used by every dialog that offers options. Arrow keys, numbers and letters only mark an option, enter
+takes it; in a filterable list typing filters. The caller handles the answer.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ MAX_FILTER_CHARS = 200  # of a paste
 MAX_NUMBER = 9  # of an option that a single digit selects
 OTHER_BODY_KEY = "w"
 MARK_ALL_KEY = "*"
-MIN_BODY_ROWS = 3  # that the options leave to the body: two lines, and how many follow
+MIN_BODY_ROWS = 4  # that the options leave to the body: three lines, and how many follow
 
 
 class Choices(Widget, can_focus=True):
     """Posts Selected with the value of an option, or with None on escape. With `multiple` the value
     is the positions of the marked options, separated by commas; without a mark enter does nothing.
-    With `actions`, names by their keys, the value is `NAME POSITIONS`: such a key is for the marked
-    options, or the one at the cursor if none is marked, enter (`open`) for the one at the cursor,
-    and `*` marks all or none. `other_body` is
-    shown in place of the body, and back, by the key OTHER_BODY_KEY; then `other_hint` is the hint.
+    With `actions`, names by their keys, the value is `NAME POSITIONS`: enter after such a key is
+    for the marked options, or the one at the cursor if none is marked, enter alone (`open`) for the
+    one at the cursor, and `*` marks all or none. `other_body` is shown in place of the body, and
+    back, by the key OTHER_BODY_KEY; then `other_hint` is the hint. `typed` are the characters that
+    marked something: if the next one cannot, they are text, and the caller takes them
+    (`take_typed`).
     """
 
     DEFAULT_CSS = "Choices { height: auto; max-height: 80vh; }"
@@ -81,6 +83,9 @@ class Choices(Widget, can_focus=True):
         self.mode_answer = ""  # the value of the option that the key of the mode selects, too
         self.find_start: Callable[[Sequence[Text]], int] | None = None  # of a body that is cut
         self.is_waiting = False  # it takes no keys yet
+        self.shows_enter = False  # the hint begins with what enter would do
+        self.typed = ""
+        self._before_typed: tuple[int, frozenset[int], bool] = (0, frozenset(), False)
         self._is_hint_shown = True
         self._reserved_rows = 0
         self._palette = palette
@@ -89,6 +94,7 @@ class Choices(Widget, can_focus=True):
         self._is_multiple = multiple
         self._actions = actions or {}
         self._other_body = other_body
+        self._is_other_shown = False
         self.marked = set(marked)
         self._hint = hint
         self._other_hint = other_hint
@@ -116,16 +122,26 @@ class Choices(Widget, can_focus=True):
             head.append(sign.append(self.filter_text or "type to filter", style))
         foot: list[Text] = []
         if self._hint and self._is_hint_shown:
-            foot = wrap_text(Text(self._hint, palette.faint), width)[:1]
+            foot = wrap_text(Text(self._hint + self._describe_enter(), palette.faint), width)[:1]
         room = max(height - len(head) - len(foot), 1)
         body = self._body(width) if self._body is not None else []
         reserved = min(len(body), MIN_BODY_ROWS)
-        option_room = max(room - reserved, min(len(self.options), room - 2), 1) if body else room
+        option_room = max(room - reserved, min(len(self.options), room - 3), 1) if body else room
         rows = self._option_rows(width, min(option_room, MAX_ROWS))
         if body and not self._is_filterable and not self._is_multiple:
             body = [*body, *self._list_truncated(rows, width)]
         visible = self._visible_body(body, max(room - len(rows), 0), width)
         return [*head, *visible, *rows, *foot][:height]
+
+    def _describe_enter(self) -> str:
+        """What enter would do, after a key that marked something else than it does by itself."""
+        if self._action_key in self._actions:
+            count = len(self.marked) or 1
+            verb = "allows" if self._actions[self._action_key] == "once" else "denies"
+            return f" · enter {verb} {plural(count, 'call')}"
+        if self._is_multiple or self._is_filterable or not self.shows_enter:
+            return ""
+        return f" · enter: {self.matching_options[self.cursor].label.partition(':')[0]}"
 
     def _visible_body(self, body: list[Text], room: int, width: int) -> list[Text]:
         """The part of the body that fits, from the scroll offset on."""
@@ -205,19 +221,22 @@ class Choices(Widget, can_focus=True):
                 last = len(self.matching_options) - 1
                 self._move_cursor((0 if event.key == "home" else last) - self.cursor)
             case "enter" if self._actions:
-                self.post_message(self.Selected(f"open {self.cursor}"))
+                name = self._actions.get(self._action_key)
+                places = (self._selected_value() if name else "") or str(self.cursor)
+                self.post_message(self.Selected(f"{name or 'open'} {places}"))
             case "enter":
                 if self.matching_options and (self.marked or not self._is_multiple):
                     self.post_message(self.Selected(self._selected_value()))
-            case "space" if self._is_multiple:
-                self.marked ^= {self.cursor}
-                self.refresh()
             case "escape":
                 self.post_message(self.Selected(None))
             case "backspace" if self._is_filterable:
                 self._apply_filter(self.filter_text[:-1])
+            case "backspace" if self.typed:
+                self.take_typed()
+            case _ if self._is_filterable and event.is_printable and event.character is not None:
+                self._apply_filter(self.filter_text + event.character)
             case _:
-                return self._handle_character(event)
+                return False
         return True
 
     def _selected_value(self) -> str:
@@ -225,43 +244,54 @@ class Choices(Widget, can_focus=True):
             return ",".join(map(str, sorted(self.marked)))
         return self.matching_options[self.cursor].value
 
-    def _handle_character(self, event: events.Key) -> bool:
-        if not event.is_printable or event.character is None:
-            return False
-        if self._is_filterable:
-            self._apply_filter(self.filter_text + event.character)
-            return True
-        if not self.has_answer(event.character):
-            return False
-        if self._handle_extra_key(event.character.lower()):
-            return True
-        for option in self.matching_options:
-            if option.key == event.character.lower():
-                self.post_message(self.Selected(option.value))
-                return True
-        self._move_cursor(int(event.character) - 1 - self.cursor)
-        return True
-
-    def _handle_extra_key(self, key: str) -> bool:
-        """A key that is for no option: for the marked ones, for all marks, or for the body."""
-        if key in self._actions:
-            positions = self._selected_value() or str(self.cursor)
-            self.post_message(self.Selected(f"{self._actions[key]} {positions}"))
+    def mark(self, character: str) -> bool:
+        """The user typed a character that the list has a use for (`has_answer`); False if it does
+        more than to mark something."""
+        if not self.typed:
+            self._before_typed = self.cursor, frozenset(self.marked), self._is_other_shown
+        key, typed = character.lower(), self.typed + character
+        keys = [option.key for option in self.matching_options]
+        if key == " ":
+            self.marked ^= {self.cursor}
         elif key == MARK_ALL_KEY and self._is_multiple:
             is_complete = len(self.marked) == len(self.options)
             self.marked = set() if is_complete else set(range(len(self.options)))
-            self.refresh()
         elif key == OTHER_BODY_KEY and self._other_body is not None:
-            self._body, self._other_body = self._other_body, self._body
-            self._hint, self._other_hint = self._other_hint, self._hint
-            self._offset, self.find_start = 0, None
-            self.refresh(layout=True)
-        else:
-            return False
+            self._show_other_body()
+        elif key not in self._actions:
+            self._set_cursor(keys.index(key) if key in keys else int(key) - 1)
+        self.typed = typed
+        self.refresh()
         return True
 
+    def take_typed(self) -> str:
+        """What marked something is text: the list is as it was before."""
+        typed, self.typed = self.typed, ""
+        self.cursor, marked, is_other_shown = self._before_typed
+        self.marked = set(marked)
+        if is_other_shown != self._is_other_shown:
+            self._show_other_body()
+        self._set_cursor(self.cursor)
+        return typed
+
+    def _show_other_body(self) -> None:
+        assert self._other_body is not None, "the caller has checked it"
+        self._body, self._other_body = self._other_body, self._body
+        self._hint, self._other_hint = self._other_hint, self._hint
+        self._offset, self.find_start = 0, None
+        self._is_other_shown = not self._is_other_shown
+        self.refresh(layout=True)
+
+    @property
+    def _action_key(self) -> str:
+        return self.typed[-1:].lower()
+
     def has_answer(self, character: str) -> bool:
-        """Whether the list has a use for this character: the key or the number of an option."""
+        """Whether the list has a use for this character: the key or the number of an option. After
+        one that marked an option there is none: the two are a word."""
+        moves = OTHER_BODY_KEY if not self._is_multiple else " 123456789" + MARK_ALL_KEY
+        if self.typed.lower().strip(moves):
+            return False
         if self._is_multiple and (character in (" ", MARK_ALL_KEY)):
             return True
         if character.lower() in self._actions:
@@ -289,8 +319,13 @@ class Choices(Widget, can_focus=True):
         self.refresh()
 
     def _move_cursor(self, by: int) -> None:
+        self.typed = ""
         if self.matching_options:
-            self.cursor = (self.cursor + by) % len(self.matching_options)
+            self._set_cursor((self.cursor + by) % len(self.matching_options))
+
+    def _set_cursor(self, place: int) -> None:
+        if self.matching_options:
+            self.cursor = place
             self.post_message(self.Highlighted(self.matching_options[self.cursor].value))
             self.refresh(layout=True)
 

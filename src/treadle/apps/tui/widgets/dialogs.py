@@ -25,6 +25,7 @@ from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.undo import FileChange
 from treadle.apps.tui.dialog_lock import DialogLock
+from treadle.apps.tui.questions import ApprovalQuestion
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import (
     highlight_code,
@@ -39,7 +40,7 @@ from treadle.core.steps import PendingApproval
 from treadle.lib.text.sanitize import escape_invisible
 
 BACK_HINT = " · esc goes back"  # to the question that opened the text
-QUESTION_HINT = "↑ ↓ or a number move, enter answers, esc: no answer"
+QUESTION_HINT = "↑ ↓ or a number mark, enter answers, or type an answer · esc: none"
 MENU_HINT = "↑ ↓ move, enter selects, esc closes"
 MAX_PREVIEW_ROWS = 12
 
@@ -100,14 +101,14 @@ class Dialogs:
         def highlight(widget: Choices, value: str) -> None:
             self._dialog_host.start_task(show_preview(widget, value))
 
-        menu_hint = "" if message else QUESTION_HINT
+        question_hint = QUESTION_HINT if question.takes_text else ""
         return await self.show_choices(
             question.title,
             question.options,
             filterable=question.is_filterable,
             current=question.current,
             body=body,
-            hint=MENU_HINT if question.by_user else menu_hint,
+            hint=MENU_HINT if question.by_user or question.is_filterable else question_hint,
             on_highlight=highlight if question.preview is not None else None,
             by_user=question.by_user,
         )
@@ -120,6 +121,7 @@ class Dialogs:
         filterable: bool = False,
         body: BodyRenderer | None = None,
         hint: str = "",
+        shows_enter: bool = False,
         current: str = "",
         on_highlight: Callable[[Choices, str], None] | None = None,
         other_body: BodyRenderer | None = None,
@@ -129,7 +131,8 @@ class Dialogs:
         find_start: Callable[[Sequence[Text]], int] | None = None,
     ) -> str | None:
         """The value of the chosen option, or None if the user closes the dialog. `by_user`: the
-        user has just opened it. `mode_answer`: the option that the key of the mode selects.
+        user has just opened it. `shows_enter`: the hint begins with what enter would do.
+        `mode_answer`: the option that the key of the mode selects.
         `find_start`: the first line of a body that does not fit."""
         palette = self._dialog_host.palette
         widget = Choices(
@@ -144,6 +147,7 @@ class Dialogs:
             other_hint=other_hint,
         )
         widget.mode_answer, widget.find_start = mode_answer, find_start
+        widget.shows_enter = shows_enter
         async with self._open_dialog(widget, by_user=by_user) as answer:
             if on_highlight is not None and options:
                 self._on_highlight = lambda value: on_highlight(widget, value)
@@ -151,7 +155,7 @@ class Dialogs:
             return await answer
 
     async def choose_several(self, title: str, options: Sequence[ChoiceOption]) -> list[int] | None:
-        hint = "space marks an answer, enter sends the marked ones, esc: no answer"
+        hint = "space marks, enter sends the marked ones, or type an answer · esc: none"
         widget = Choices(title, options, self._dialog_host.palette, hint=hint, multiple=True)
         async with self._open_dialog(widget, by_user=False) as answer:
             chosen = await answer
@@ -188,9 +192,12 @@ class Dialogs:
                     self._drafts[draft] = entry.full_text
             return typed
 
-    async def show_widget(self, widget: Widget) -> str | None:
+    async def show_widget(
+        self, widget: Widget, on_highlight: Callable[[str], None] | None = None
+    ) -> str | None:
         """The answer of a widget that posts Choices.Selected, and that the user has opened."""
         async with self._open_dialog(widget, by_user=True) as answer:
+            self._on_highlight = on_highlight
             return await answer
 
     @asynccontextmanager
@@ -221,19 +228,13 @@ class Dialogs:
 
     # --- approvals -----------------------------------------------------------------------
 
-    async def choose_approval(
-        self,
-        title: str,
-        approval: PendingApproval,
-        options: Sequence[ChoiceOption],
-        *,
-        is_in_list: bool = False,
-    ) -> str | None:
+    async def choose_approval(self, question: ApprovalQuestion) -> str | None:
+        approval, options = question.approval, question.options
         preview = approval.preview
         whole = (
             msgspec.structs.replace(preview, text=preview.whole) if preview is not None else None
         )
-        hint = "esc returns to the list" if is_in_list else "esc stops the turn"
+        hint = "esc returns to the list" if question.is_in_list else "esc stops the turn"
         other_hint, other_body = "", None
         if has_whole_file(approval):
             hint, other_hint = f"{hint} · w: whole file", f"{hint} · w: changed lines"
@@ -241,10 +242,11 @@ class Dialogs:
         body = self._make_body(approval)
         can_widen = approval.wider_mode and any(one.value == "session" for one in options)
         return await self.show_choices(
-            title,
+            question.title,
             options,
             body=body,
             hint=hint,
+            shows_enter=True,
             other_body=other_body,
             other_hint=other_hint,
             by_user=False,
@@ -272,7 +274,7 @@ class Dialogs:
     async def choose_calls(
         self, title: str, approvals: Sequence[PendingApproval], options: Sequence[ChoiceOption]
     ) -> tuple[str, list[int]] | None:
-        hint = "space/* mark · y/n answer · enter opens"
+        hint = "space/* mark · y/n, then enter: answer · enter alone opens"
         ids = [approval.call.id for approval in approvals]
         opened, marked = self._opened_call, self._marked_calls
         widget = Choices(
@@ -317,6 +319,7 @@ class Dialogs:
             lines += diffs.render_diff(shown, width, palette, highlights=True, wraps=True)
         elif preview is not None and preview.kind == "command":
             for row in highlight_code(shown, "bash", palette):
+                row.stylize(palette.bold)  # the clearest lines of the dialog
                 lines += wrap_text(row, width)
         elif shown:
             lines += wrap_text(Text(shown), width)
@@ -327,7 +330,7 @@ class Dialogs:
             style = palette.error if risk.is_marked else palette.plain
             lines += wrap_text(sign + Text(risk.text, style), width)
         if approval.reason:
-            lines += wrap_text(Text(escape_invisible(approval.reason), palette.warning), width)
+            lines += wrap_text(Text(escape_invisible(approval.reason), palette.faint), width)
         return [*lines, Text()]
 
     def _describe_arguments(self, approval: PendingApproval, shown: str, width: int) -> list[Text]:

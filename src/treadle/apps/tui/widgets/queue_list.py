@@ -52,6 +52,9 @@ class QueueList(Choices):
     def has_answer(self, character: str) -> bool:
         return character in ("e", "r") or super().has_answer(character)
 
+    def mark(self, character: str) -> bool:
+        return character not in ("e", "r") and super().mark(character)
+
     def _handle_key(self, event: events.Key) -> bool:
         if event.key in ("e", "enter"):
             self.post_message(self.Selected(EDIT))

@@ -189,6 +189,11 @@ class Viewport:
         self._top = (0, 0)
         self._repaint()
 
+    def show_block(self, index: int) -> None:
+        """Scroll so that a block begins in the first row, unless all after it fits."""
+        self._top, self.is_following = (index, 0), False
+        self._repaint()
+
     def follow_end(self) -> None:
         self.is_following = True
         self._repaint()

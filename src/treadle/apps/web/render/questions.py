@@ -62,16 +62,16 @@ _DIFF_SWITCH = (
 
 
 def _render_stake(approval: PendingApproval, *, is_child: bool) -> str:
-    risks = "; ".join(line.text for line in list_risk_lines(approval))
-    rows = [("What it does", _describe_effect(approval)), ("Risks", risks)]
-    rows.append(("Why it asks", approval.reason))
+    rows = [("What it does", [_describe_effect(approval)])]
+    rows.append(("Risks", [line.text for line in list_risk_lines(approval)]))
+    rows.append(("Why it asks", [approval.reason]))
     if is_child:
-        rows.insert(0, ("Who asks", "a child agent"))
-    cells = [
-        f"<div><dt>{name}</dt><dd>{escape_html(escape_invisible(text))}</dd></div>"
-        for name, text in rows
-        if text
-    ]
+        rows.insert(0, ("Who asks", ["a child agent"]))
+    cells = []
+    for name, texts in rows:
+        shown = "".join(f"<dd>{escape_html(escape_invisible(text))}</dd>" for text in texts if text)
+        if shown:
+            cells.append(f"<div><dt>{name}</dt>{shown}</div>")
     return f'<dl class="stake">{"".join(cells)}</dl>' if cells else ""
 
 
@@ -168,7 +168,7 @@ def _render_model_question(name: str, number: int, question: ModelQuestion) -> s
         f"{plan}"
         f'<form class="answers">{"".join(choices)}<div class="row"><label class="field deny">'
         '<span class="hidden">Your own answer</span><input type="text" data-own '
-        'placeholder="Your own answer"></label>'
+        'placeholder="Your own answer, here or as a message"></label>'
         f"{_render_button('answer', 'Answer', 'first')}{_render_button('none', 'No answer')}"
         "</div></form></section>"
     )

@@ -13,6 +13,7 @@ from treadle.lib.text.word_set import word_set
 SEARCH_PROGRAMS = word_set("grep egrep fgrep")
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_ALTERNATIVES = frozenset({"-o", "-or", ",", "!", "-not", "("})
+_PLAIN_TESTS = word_set("-name -type -maxdepth -mindepth -mtime -mmin -size -empty -depth -print")
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
 _FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile", "-files0-from"})
 _FIND_VALUES = word_set(
@@ -122,4 +123,16 @@ def analyze_find(words: Sequence[Word]) -> Effects:
         writes=tuple(writes),
         doubts=tuple(doubts),
         reads_cwd=not reads,
+        removed_name=_find_removed_name(words) if doubts else "",
     )
+
+
+def _find_removed_name(words: Sequence[Word]) -> str:
+    """The pattern of `find PATHS -name PATTERN -delete` or `… -exec rm -rf {} +`; "" for others."""
+    texts = [word.text or "?" for word in words]
+    end = next((i for i, t in enumerate(texts) if t in ("-delete", *_FIND_RUNS)), len(texts))
+    tests = [text for text in texts[:end] if text[:1] in ("-", "(", ")", "!", ",")]
+    is_rm = re.fullmatch(r"-exec rm( -[rf]+)? \{\} [;+]", " ".join(texts[end:])) is not None
+    if not (is_rm or texts[end:] == ["-delete"]) or not _PLAIN_TESTS.issuperset(tests):
+        return ""
+    return texts[texts.index("-name") + 1] if "-name" in tests else ""

@@ -25,10 +25,20 @@ _GRAMMARS = {
     "stash": OptionGrammar("m", word_set("--message")),
     "restore": OptionGrammar("sU", word_set("--source --conflict")),
     "checkout": OptionGrammar("bB", word_set("--conflict --orphan")),
+    "clone": OptionGrammar(
+        "obujc",
+        word_set(
+            "--origin --branch --reference --reference-if-able --depth --jobs "
+            "--shallow-since --shallow-exclude --filter --separate-git-dir --server-option --config"
+        ),
+    ),
+    "init": OptionGrammar("b", word_set("--initial-branch --object-format --shared")),
+    "worktree": OptionGrammar("bB", word_set("--reason --expire")),
+    "submodule": OptionGrammar("b", word_set("--branch --name --depth --reference")),
 }
 # What they put into the index, a stash or another name, a later command can print.
 _READING = word_set("mv add stash archive")
-_WRITING = word_set("mv rm clean restore checkout stash")
+_WRITING = word_set("mv rm clean restore checkout stash clone init worktree submodule")
 _SAMPLES = (".env", ".envrc", ".env.local", ".npmrc", ".vscode", "x.pem", "x.key", "id_rsa")
 
 
@@ -48,6 +58,8 @@ def analyze_git_files(name: str, arguments: Sequence[Word], folders: Sequence[Wo
         operands, has_source = _split_checkout(arguments, operands)
     elif name in ("stash", "archive"):
         operands = operands[1:]  # the first one is `push`, or a commit
+    elif name in ("clone", "init", "worktree", "submodule"):
+        operands = _list_new_folders(name, operands)
     files = tuple(_join_folders(word, folders) for word in operands)
     return Effects(
         reads=files if name in _READING else (),
@@ -63,6 +75,21 @@ def list_searched_paths(arguments: Sequence[Word], folders: Sequence[Word]) -> l
     paths = arguments[at + 1 :]
     is_plain = all(w.text and not any(c in w.text for c in ":*?[") for w in paths)
     return [_join_folders(word, folders) for word in paths] if is_plain else []
+
+
+def _list_new_folders(name: str, operands: Sequence[Word]) -> list[Word]:
+    """The folder that a clone, a worktree or a submodule is made in; without one it has the name of
+    the repository."""
+    if name in ("worktree", "submodule"):
+        if not operands or operands[0].text != "add":
+            return []
+        operands = operands[1:]
+    if name in ("init", "worktree"):
+        return [*operands[:1]]
+    if len(operands) > 1 or not operands or operands[0].text is None:
+        return [*operands[1:2]]
+    made = operands[0].text.rstrip("/").removesuffix("/.git").removesuffix(".git")
+    return [replace(operands[0], text=re.split("[/:]", made)[-1], is_glob=False)]
 
 
 def _split_checkout(arguments: Sequence[Word], operands: list[Word]) -> tuple[list[Word], bool]:

@@ -38,20 +38,15 @@ _CLUSTER_OPTIONS = (
     "--helm-command --env --mount --network --load-restrictor --profile"
 )
 _OPTION_LINES: dict[str, str] = {
-    "make gmake": "--directory --file --makefile --eval --include-dir -C -f -I -E "
-    "--environment-overrides -e",
+    "make gmake": "--directory --file --makefile -C -f",
     "npm pnpm yarn npx pnpx bunx": f"{_PACKAGE_MANAGER_OPTIONS} {_NODE_TEST_OPTIONS}",
     "bun": f"{_PACKAGE_MANAGER_OPTIONS} {_NODE_TEST_OPTIONS} -r -e -p --eval --print --define",
-    "jest vitest mocha ava tap nyc c8 cypress playwright karma":
-        f"{_NODE_TEST_OPTIONS} -c -r -R? -n --project? --config-file --node-arg --file",
-    "eslint stylelint prettier biome":
-        f"{_NODE_TEST_OPTIONS} -c --format? -f? --formatter? --custom-formatter --custom-syntax "
-        "--plugin-search-dir --config-basedir --config-path",
+    "biome": "--config-path",
     "webpack vite rollup esbuild parcel gulp grunt next nuxt astro babel swc tsup nx turbo lerna":
         f"{_NODE_TEST_OPTIONS} -c --gulpfile --gruntfile -f --cwd --base --tasks "
         "--inject --tsconfig --api --token --team -r",
-    "cargo": "--manifest-path --config -Z -C --path --git --registry --index --root --token",
-    "go": "-C -exec -toolexec -vettool -overlay -modfile -gccgoflags -compiler -pkgdir -w",
+    "cargo": "--manifest-path -C",
+    "go": "-C",
     "docker podman nerdctl finch docker-compose podman-compose buildah": _CONTAINER_OPTIONS,
     "kubectl oc kustomize stern": _CLUSTER_OPTIONS,
     "helm helmfile":
@@ -63,16 +58,6 @@ _OPTION_LINES: dict[str, str] = {
         "-chdir -var-file -plugin-dir -state -state-out -backup -out -backend-config -from-module "
         "-destroy -replace -generate-config-out -test-directory --terragrunt-tfpath "
         "--terragrunt-config --terragrunt-working-dir --terragrunt-source",
-    "pytest py.test": "-p --rootdir -c --config-file --confcutdir -o --override-ini --basetemp "
-    "--pdbcls --pyargs --cov-config --pastebin --import-mode --ds --dc --tx -d --rsyncdir",
-    "tox nox": "-c --conf --workdir --root --override -x -f --noxfile --installpkg --runner "
-    "--default-venv-backend --force-venv-backend --result-json --script-mode -i --index-url",
-    "mypy dmypy": "--config-file --python-executable --shadow-file --install-types --status-file",
-    "flake8 pylint pycodestyle pydocstyle bandit":
-        "--config --append-config --rcfile --init-hook --load-plugins --enable-extensions "
-        "--format? --require-plugins -c --configfile --ini",
-    "isort": "--formatter --settings-path --sp",
-    "coverage": "--rcfile",
     "uv uvx": "--with --with-editable --with-requirements --project --directory --index "
     "--index-url -i --extra-index-url --default-index --find-links -f --env-file --python? -p? "
     "--script -s --config-file --from --target -t --prefix --root --no-project "
@@ -98,11 +83,8 @@ _OPTION_LINES: dict[str, str] = {
     "--configfile --source -p: /p: /property: -property: "
     "--tool-path --add-source --packages -logger: /logger: -l: /l: -t: /t: -target: /target: "
     "--additionalprobingpath --additional-deps --runtimeconfig --depsfile -e --environment",
-    "cmake": "-C -P -E --toolchain --install --debugger-pipe --install-prefix --open",
-    "ninja samu": "-f -t",
+    "ninja samu": "-f",
     "meson": "--native-file --cross-file --wrapper --gdb-path --gdb --setup --destdir --prefix",
-    "ctest": "-S -SP -D -T --script --script-new-process --build-and-test --build-makeprogram "
-    "--test-command --build-generator --overwrite --dashboard --build-options",
     "bazel bazelisk": "--run_under --script_path --override_repository --override_module "
     "--inject_repository --bazelrc --action_env --host_action_env --test_env --shell_executable "
     "--workspace_status_command --crosstool_top --package_path --host_jvm_args --repo_env "
@@ -149,7 +131,6 @@ _OPTION_LINES: dict[str, str] = {
     "--project-dir --stack-yaml --exec --ghc-options --config-file --test-wrapper "
     "--stack-root --extra-prog-path --with-ld --with-ar",
     "mix": "--require -r --eval -e --formatter",
-    "pre-commit": "-c --config",
     "mysql mysqldump mariadb psql redis-cli mongosh":
         "--defaults-file --defaults-extra-file --init-command --pager --plugin-dir --tee --eval "
         "-e --file -f --command -c --variable -v --set --log-file -L",
@@ -200,7 +181,6 @@ _WORD_LINES: dict[str, str] = {
     "gem bundle": r"config|env|plugin|server|console|open",
     "composer": r"config|exec|global",
     "pytest py.test": r"@.*",
-    "ps": r"[a-zA-Z]*e[a-zA-Z]*",  # without a dash, `e` shows the variables of each process
     "hyperfine nodemon watchexec": r".+",
     "go": r"generate|tool|.*@.*",
     "mvn mvnw ./mvnw mvnd": r"exec:.*|antrun:.*|[^-].*:.*:.*",

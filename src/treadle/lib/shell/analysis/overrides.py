@@ -20,10 +20,15 @@ from treadle.lib.shell.analysis.override_options import (
     TARGET_PROGRAMS,
     WORD_OPTION_PROGRAMS,
 )
+from treadle.lib.shell.analysis.safe_options import (
+    MAY_BE_PATH,
+    SAFE_PROGRAMS,
+    SafeOptions,
+    find_safe_options,
+)
 from treadle.lib.shell.ast import Word, strip_version
 
 _MAX_SUBCOMMANDS = 4  # with the values of options before them: `kubectl -n prod get secret`
-_MAY_BE_PATH = re.compile(r"/|\\|\.[a-z]{2,4}$")
 _ASSIGNMENT = re.compile(r"([\w.%+-]+?)[:+?!]*=(.*)", re.DOTALL)
 _DATA_VARIABLES = re.compile(r"V|VERBOSE|DEBUG|TESTS?|TESTNAME|FILES?|PKGS?|PACKAGES?|CI|Q|K|NAME")
 _SWITCH = re.compile(r"\d*|true|false|yes|no|on|off|y|n", re.IGNORECASE)
@@ -33,6 +38,7 @@ _CMAKE_PROGRAM_VARIABLE = re.compile(
     r"EMULATOR|TOOL|TIDY|CPPCHECK|CPPLINT|FETCHCONTENT|SHELL|SCRIPT|"
     r"_(?:AR|RANLIB|STRIP|LD|RC|EXE|BIN|DIR|ROOT|URL)$|MAKE$"
 )
+_CMAKE_LIST = "CMAKE_EXPORT_COMPILE_COMMANDS"  # writes a list, and runs nothing
 _SAFE_MAVEN_PROPERTY = re.compile(
     r"-D(?:(?:it\.)?test|\w*[sS]kip[\w.]*|maven\.test\.\w+|failIfNoTests|revision|style\.color|"
     r"checkstyle\.skip|surefire\.\w*[fF]ail\w*)(?:=[\w.#*,$+!-]*)?"
@@ -42,12 +48,25 @@ _REMOTE_REQUIREMENT = re.compile(
 )
 
 
+_NOTHING_KNOWN = SafeOptions("")
+# After `--`, or after their first operand, follow the words of a program of the project.
+_SCRIPT_SUBCOMMANDS = frozenset({"test", "run", "bench", "t", "r"})
+_SCRIPT_COMMANDS = frozenset({("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")})
+_SAFE_VALUES = {
+    ("go", "-ldflags"): re.compile(r"(?:-[sw]|-X [\w./-]+=[\w.+-]*|\s)*"),
+    ("go", "-gcflags"): re.compile(r"(?:all=)?(?:-[NlmBS]|\s)*"),
+    ("pytest", "-p"): re.compile(r"no:\w+"),
+}
+
+
 class Overrides(msgspec.Struct, frozen=True):
     """The words of a command that a prefix rule has to contain."""
 
     words: tuple[Word, ...] = ()
     # A rule that names only the program (`make:*`) covers these: targets, and other projects.
     targets: tuple[Word, ...] = ()
+    # The same: options of a program of which nothing is known.
+    unknown: tuple[Word, ...] = ()
 
 
 def find_overrides(name: str, words: Sequence[Word]) -> Overrides:
@@ -56,15 +75,63 @@ def find_overrides(name: str, words: Sequence[Word]) -> Overrides:
     inner = _find_inner_program(name, words)
     own = words if inner is None else words[:inner]
     check = _CHECKS.get(name)
+    projects = (*_find_words(name, own, is_project=True),)
     overrides = (*_find_words(name, own, is_project=False), *_find_subcommands(name, own))
+    unknown = tuple(_list_unknown_options(name, own))
+    if name in SAFE_PROGRAMS or name in OVERRIDE_OPTIONS:
+        overrides += tuple(w for w in unknown if not any(w is other for other in projects))
+        unknown = ()
     found = Overrides(
         (*overrides, *(check(own) if check is not None else ())),
-        (*_find_words(name, own, is_project=True), *_list_targets(name, own)),
+        (*projects, *_list_targets(name, own)),
+        unknown,
     )
     if inner is None:
         return found
     others = find_overrides(words[inner].text or "", words[inner + 1 :])
-    return Overrides((*found.words, *others.words), (*found.targets, *others.targets))
+    words_of_both = (*found.words, *others.words)
+    return Overrides(words_of_both, (*found.targets, *others.targets), others.unknown)
+
+
+def _list_unknown_options(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    """The options that are not known to be harmless, up to the words of a script or a program."""
+    texts = [w.text or "" for w in words]
+    if name == "node" and "--test" not in texts:
+        return  # it runs a script
+    is_word = name in WORD_OPTION_PROGRAMS and name not in ("cmake", "ctest")  # `-DX=1`, `-j4`
+    operands = ["--test"] if name == "node" else [t for t in texts if t[:1] not in ("-", "+", "")]
+    safe = find_safe_options(name, operands, is_word=is_word)
+    if safe is None and name in OVERRIDE_OPTIONS:
+        return  # only what is dangerous is known
+    safe = safe or _NOTHING_KNOWN
+    is_value = has_script = False
+    for word, text, following in _pair_words(words):
+        if is_value:
+            is_value = False
+            continue
+        if text == "--" and (name != "cargo" or _SCRIPT_SUBCOMMANDS.intersection(operands[:1])):
+            return
+        if text[:1] == "-" and len(text) > 1 and text != "--":
+            if has_script:
+                return
+            is_value = safe.takes_next(text)
+            if not safe.covers(text, following):
+                is_value = _is_safe_value(name, text, following)
+                if not is_value:
+                    yield word
+                is_value = is_value and "=" not in text
+        else:
+            is_first = text == operands[0] if operands else True
+            has_script = name == "node" or (
+                not is_first and (name, operands[0]) in _SCRIPT_COMMANDS
+            )
+
+
+def _is_safe_value(name: str, text: str, following: str) -> bool:
+    """Whether the value of an option that can do more is a harmless one."""
+    head, equals, value = text.partition("=")
+    pattern = _SAFE_VALUES.get((name, head))
+    return pattern is not None and bool(pattern.fullmatch(value if equals else following))
 
 
 def drop_script_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
@@ -76,7 +143,8 @@ def drop_script_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
 def _normalize_name(name: str) -> str:
     base = name if name.startswith("./") else name.rpartition("/")[2]
     plain = strip_version(base)
-    return plain if plain in OVERRIDE_OPTIONS or plain == "python" else base
+    is_known = plain in OVERRIDE_OPTIONS or plain in SAFE_PROGRAMS or plain == "python"
+    return plain if is_known else base
 
 
 def _find_inner_program(name: str, words: Sequence[Word]) -> int | None:
@@ -89,9 +157,8 @@ def _find_inner_program(name: str, words: Sequence[Word]) -> int | None:
     runner_words = RUNNER_WORDS[name]
     first = next((at for at, t in enumerate(texts, 1) if t in runner_words), len(texts))
     start = first if runner_words else 0
-    known = (
-        at for at in range(start, len(texts)) if _normalize_name(texts[at]) in OVERRIDE_OPTIONS
-    )
+    names = (_normalize_name(text) for text in texts[start:])
+    known = (at for at, n in enumerate(names, start) if n in OVERRIDE_OPTIONS or n in SAFE_PROGRAMS)
     return next(known, None)
 
 
@@ -138,7 +205,7 @@ def _is_option(name: str, option: str, text: str, following: str, needs_path: bo
         is_joined = letters is not None and option[1] in letters[0]
         is_same = not text.startswith("--") and (text[:2] == option or is_joined)
         value = text.partition(option[1])[2] or following
-    return is_same and (not needs_path or bool(_MAY_BE_PATH.search(value)))
+    return is_same and (not needs_path or bool(MAY_BE_PATH.search(value)))
 
 
 def _list_targets(name: str, words: Sequence[Word]) -> Iterator[Word]:
@@ -175,7 +242,8 @@ def _check_cmake(words: Sequence[Word]) -> Iterator[Word]:
     for word, text, following in _pair_words(words):
         if text.startswith("-D"):
             variable, _, value = (text[2:] or following).partition("=")
-            is_program = _CMAKE_PROGRAM_VARIABLE.search(variable.partition(":")[0].upper())
+            name = variable.partition(":")[0].upper()
+            is_program = name != _CMAKE_LIST and _CMAKE_PROGRAM_VARIABLE.search(name)
             if is_program or not value.replace("_", "").isalnum():
                 yield word
 

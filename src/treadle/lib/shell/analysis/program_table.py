@@ -109,11 +109,16 @@ PROGRAMS: dict[str, ProgramSpec] = {
     ),
     **dict.fromkeys(
         word_set(
-            "tr dirname pwd sleep nproc arch uname which type uptime cal tty expr factor printenv"
+            "tr dirname pwd sleep nproc arch uname which type uptime cal tty expr factor printenv "
+            "whoami id groups logname free lscpu locale getconf pidof lsb_release"
         ),
         _make_printer(),
     ),
     "seq": _make_printer("fs"),
+    "ss": _make_printer("fFDANM", "-F --filter -D --diag -K --kill -N --net"),
+    "netstat": _make_printer("A"),
+    "lsof": _make_printer("ipucdgsTFr", "-D -m -k -A"),
+    "pgrep": _make_printer("dgGPstuUF", "-F --pidfile"),
     "basename": _make_printer("s"),
     **dict.fromkeys(word_set("true false : exit return"), ProgramSpec("text", is_print_only=True)),
     **dict.fromkeys(word_set("break continue shift"), ProgramSpec("text")),

@@ -58,6 +58,13 @@ _PLAIN_TYPES = word_set(
 )
 _VARIABLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PRINTF_COUNT = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
+_SPECIAL_MODE = re.compile(r"^[ugoa]*[+=][rwxXt]*s|^[0-7]*[2467][0-7]{3}$")
+_HOST_OPTION = re.compile(r"-[fsiIdA]+|--(?:fqdn|short|ip-address|all-ip-addresses|domain)")
+# One substitution without code, variables, delimiters of its own or embedded expressions.
+_SUBSTITUTION = re.compile(
+    r"s(?P<mark>[/|#,])(?:(?!(?P=mark))[^$@`\\\n{}(]|\\[.\w/])*(?P=mark)"
+    r"(?:(?!(?P=mark))[^$@`\\\n{}]|\\[.n/]|\$[1-9])*(?P=mark)[gimx]*;?"
+)
 _INTEGER = re.compile(r"-?[0-9]+")
 _STATE_BUILTINS = word_set(
     "source . alias unalias hash enable trap bind complete compgen compopt fc history let "
@@ -96,6 +103,35 @@ def _analyze_date(words: Sequence[Word]) -> Effects:
     return Effects(is_read_only=True, reads=tuple(reads), doubts=doubts)
 
 
+def _analyze_ps(words: Sequence[Word]) -> Effects:
+    """`ps`: without a dash, `e` shows the variables of each process, and so do some formats."""
+    texts = [w.text or "e" for w in words]
+    shows_variables = any(
+        "env" in text or (text[0] != "-" and "e" in text) for text in texts if text
+    )
+    doubts = ("shows the variables of other processes",) if shows_variables else ()
+    return Effects(is_read_only=True, doubts=doubts)
+
+
+def _analyze_hostname(words: Sequence[Word]) -> Effects:
+    """`hostname NAME` changes it."""
+    is_printed = all(_HOST_OPTION.fullmatch(w.text or "") for w in words)
+    return Effects(is_read_only=is_printed, doubts=() if is_printed else ("sets the host's name",))
+
+
+def _analyze_perl(words: Sequence[Word]) -> Effects:
+    """`perl -pi -e 's/x/y/' FILE` writes the files; any other code is not known."""
+    texts = [w.text or "" for w in words]
+    if len(texts) > 2 and texts[0] in ("-pi", "-i") and texts[1] in ("-e", "-pe"):
+        is_print_loop = "p" in texts[0] + texts[1]
+        names = words[3:]
+        if is_print_loop and _SUBSTITUTION.fullmatch(texts[2]) and all(
+            text[:1] not in ("-", "") for text in texts[3:]
+        ):  # fmt: skip
+            return Effects(primary_writes=tuple(names), reads=tuple(names))
+    return _analyze_interpreter("perl", words)
+
+
 _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     "git": analyze_git,
     **dict.fromkeys(("find", "gfind"), analyze_find),
@@ -103,6 +139,9 @@ _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), analyze_awk),
     **dict.fromkeys(("tar", "bsdtar"), analyze_tar),
     "date": _analyze_date,
+    "ps": _analyze_ps,
+    "hostname": _analyze_hostname,
+    "perl": _analyze_perl,
     "uniq": partial(_analyze_input_output, value="fsw"),
     "xxd": partial(_analyze_input_output, value="cglosR"),
     **FILE_TRANSFER_PROGRAMS,
@@ -142,6 +181,8 @@ def _analyze(name: str, words: Sequence[Word]) -> Effects:
     if risky is not None and any(risky.match(w.text or "") for w in words):
         doubt = "an option that runs a program or opens a file"
         return replace(_analyze_interpreter(name, words), doubts=(doubt,))
+    if name == "chmod" and any(map(_SPECIAL_MODE.search, (w.text or "" for w in words))):
+        return Effects(mentions=tuple(words), doubts=("sets the set-uid bit of a file",))
     spec = PROGRAMS.get(name)
     if spec is not None:
         effects = analyze_by_spec(spec, words)

@@ -46,7 +46,8 @@ def build_answer_template(turn: CurrentTurn, tools: Sequence[SmallTool]) -> Answ
     continues = False
     for call, result in zip(turn.calls, turn.results, strict=False):
         if result.is_error:
-            sentences.append(f"That did not work: {_first_line(result.text)}")
+            problem = _first_line(result.text).removeprefix("error: ")
+            sentences.append(f"That did not work: {problem}")
             continue
         name, arguments = _match_tool(call, tools)
         shown, sentence, is_open = _summarize_result(name, arguments, result.text)

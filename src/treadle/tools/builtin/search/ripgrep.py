@@ -84,7 +84,8 @@ async def _run_in_folder(
 async def find_left_out(
     site: CallSite, filters: Sequence[str], given_path: str
 ) -> tuple[list[str], str]:
-    """Options that leave out the files that a rule denies, and a note that names them.
+    """Options that leave out the files that a rule denies and those that may contain secrets, and
+    a note that names them. A secret that the call itself names was asked about, and is searched.
 
     Found before the search: whether a denied file matches must not be told either."""
     get = site.sessions.get_find_denied
@@ -96,13 +97,16 @@ async def find_left_out(
         raise ToolError("there are too many files to check which may be read; narrow the path")
     names = [name.removeprefix(b"./") for name in listed.stdout.split(b"\0")[:-1]]
     paths = {f"{top}/{name.decode(errors='surrogateescape')}": name for name in names}
-    denied = sorted(path[len(str(top)) + 1 :] for path in find_denied(list(paths)))
+    named, _ = site.resolve_readable(given_path)
+    searched = [path for path in paths if path != str(named)]
+    denied = sorted(path[len(str(top)) + 1 :] for path in find_denied(searched))
     if not denied:
         return [], ""
     format_path = make_formatter(top, site)
     shown = [format_path(name.encode(errors="surrogateescape")) for name in denied[:MAX_LEFT_OUT]]
     more = f" and {len(denied) - len(shown)} more" if len(denied) > len(shown) else ""
-    note = f"\n(not searched, because a rule denies reading: {', '.join(shown)}{more})"
+    listed_names = f"{', '.join(shown)}{more}"
+    note = f"\n(not searched, because a rule denies it or it may contain secrets: {listed_names})"
     return [f"--glob=!/{re.sub(_GLOB_CHARACTER, _QUOTE, name)}" for name in denied], note
 
 

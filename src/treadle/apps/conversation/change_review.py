@@ -1,0 +1,225 @@
+"""The changes of the last turn, of the session, or against git, as files with their diffs.
+
+One value for all hosts (`/diff`): the terminal draws it as a screen (tui/review_view.py), others
+show its text. `drop_hunk` takes one hunk back. What an undo would do is undo.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+from treadle.apps.conversation.commands.review import NO_REPOSITORY, read_git, run_git
+from treadle.apps.conversation.diff_rows import DiffRow, count_changes, parse_diff
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.core.errors import ConfigError, SessionNotFound
+from treadle.lib.text.text import plural
+
+if TYPE_CHECKING:
+    from treadle.sessions.file_history import WorkSpan
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+
+ReviewScope = Literal["turn", "session", "git"]
+SCOPES: tuple[ReviewScope, ...] = get_args(ReviewScope)
+_TITLES = {"turn": "the last turn", "session": "this session", "git": "the last commit"}
+# Programs that the folder names for diffs are not run: it may not be trusted.
+_GIT_DIFF = "diff --no-color --no-ext-diff --no-textconv --find-renames HEAD"
+_MAX_NEW_FILES = 200  # that git does not know, with their contents
+
+
+class ReviewFile(msgspec.Struct, frozen=True):
+    """A changed file; `diff` is unified, "" for one that is no text. `old_path`: it was renamed."""
+
+    path: str
+    kind: Literal["added", "removed", "changed", "renamed"]
+    diff: str = ""
+    old_path: str = ""
+
+    @property
+    def sign(self) -> str:
+        return {"added": "A", "removed": "D", "changed": "M", "renamed": "R"}[self.kind]
+
+    @property
+    def title(self) -> str:
+        return f"{self.old_path} → {self.path}" if self.old_path else self.path
+
+    @property
+    def counts(self) -> str:
+        added, removed = count_changes(self.diff)
+        return f"+{added} −{removed}" if self.diff else "no text"
+
+    def list_hunks(self) -> list[list[DiffRow]]:
+        """The rows of each hunk, without its heading."""
+        hunks: list[list[DiffRow]] = []
+        for row in parse_diff(self.diff):
+            if row.kind == "hunk":
+                hunks.append([])
+            elif hunks and row.kind in ("add", "del", "same"):
+                hunks[-1].append(row)
+        return hunks
+
+
+class ChangeReview(msgspec.Struct, frozen=True):
+    scope: ReviewScope
+    files: tuple[ReviewFile, ...] = ()
+
+    @property
+    def title(self) -> str:
+        since = "since" if self.scope == "git" else "of"
+        counts = [count_changes(file.diff) for file in self.files]
+        lines = f"+{sum(one[0] for one in counts)} −{sum(one[1] for one in counts)}"
+        files = plural(len(self.files), "file")
+        return f"Changes {since} {_TITLES[self.scope]}: {files}, {lines}"
+
+    def format_text(self) -> str:
+        """All of it as one unified diff."""
+        return "\n".join(
+            file.diff.rstrip("\n") or f"{file.sign} {file.title} (no text)" for file in self.files
+        )
+
+
+async def build_review(session: HostedSession, scope: ReviewScope) -> ChangeReview:
+    if scope == "git":
+        return ChangeReview(scope, tuple(await _read_git_files(session)))
+    return ChangeReview(scope, tuple(await _read_own_files(session, scope)))
+
+
+async def find_review(session: HostedSession) -> ChangeReview:
+    """The changes of the last turn, else of the session, else against git: the first that has
+    some."""
+    for scope in SCOPES[:2]:
+        review = await build_review(session, scope)
+        if review.files:
+            return review
+    return await build_review(session, "git")
+
+
+# --- files of the agent ----------------------------------------------------------------------
+
+
+async def _read_own_files(session: HostedSession, scope: ReviewScope) -> list[ReviewFile]:
+    from treadle.apps.conversation.undo import open_checkpoints
+    from treadle.sessions.file_history import read_file_history
+
+    try:
+        history = read_file_history(await session.flush())
+    except SessionNotFound:  # it is on disk from its first message on
+        return []
+    spans = [one for one in history.list_spans(0) if one.after]
+    if scope == "turn":
+        spans = [one for one in spans if one.seq == spans[-1].seq]
+    if not spans:
+        return []
+    checkpoints = open_checkpoints(session.library, session.folder)
+    return await _compare_spans(checkpoints, spans)
+
+
+async def _compare_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> list[ReviewFile]:
+    """What the spans changed, each file from its first state to its last one."""
+    trees: dict[str, tuple[str, str]] = {}
+    for span in spans:
+        for change in await checkpoints.diff(span.before, span.after):
+            first = trees.get(change.path, (span.before, ""))[0]
+            trees[change.path] = first, span.after
+    files = []
+    for path, (before, after) in sorted(trees.items()):
+        old, new = await checkpoints.find_file([before, after], path)
+        if old == new:
+            continue
+        kind: Literal["added", "removed", "changed"] = "changed"
+        if old is None or new is None:
+            kind = "added" if old is None else "removed"
+        contents = [
+            b"" if one is None else await checkpoints.read_content(one) for one in (old, new)
+        ]
+        files.append(ReviewFile(path, kind, _make_diff(path, *contents)))
+    return files
+
+
+def _make_diff(path: str, old: bytes, new: bytes) -> str:
+    if b"\0" in old + new:
+        return ""
+    before, after = (side.decode(errors="replace").splitlines() for side in (old, new))
+    old_name = f"a/{path}" if old else "/dev/null"
+    new_name = f"b/{path}" if new else "/dev/null"
+    return "\n".join(unified_diff(before, after, old_name, new_name, lineterm=""))
+
+
+# --- git -------------------------------------------------------------------------------------
+
+
+async def _read_git_files(session: HostedSession) -> list[ReviewFile]:
+    if await read_git(session, "rev-parse --git-dir") is None:
+        raise ConfigError(NO_REPOSITORY)
+    result = await run_git(session, _GIT_DIFF)
+    if result.exit_code != 0:
+        raise ConfigError(result.output.strip() or f"git diff failed: {result.exit_code}")
+    files = [_parse_git_file(part) for part in f"\n{result.output}".split("\ndiff --git ")[1:]]
+    listed = await read_git(session, "-c core.quotePath=off ls-files --others --exclude-standard")
+    for path in (listed or "").split("\n")[:_MAX_NEW_FILES]:
+        try:
+            content = (session.folder / path).read_bytes()
+        except OSError:
+            continue  # none, gone, or a symlink that leads nowhere
+        files.append(ReviewFile(path, "added", _make_diff(path, b"", content)))
+    return files
+
+
+def _parse_git_file(part: str) -> ReviewFile:
+    """One file of the output of git, without the words `diff --git`."""
+    head, _, hunks = part.partition("\n@@ ")
+    lines = dict(line.split(" ", 1) for line in head.split("\n")[1:] if " " in line)
+    path = head.split("\n")[0].rpartition(" b/")[2]
+    diff = f"diff --git {part}" if hunks else ""
+    if "rename" in lines:
+        old = next((one for one in head.split("\n") if one.startswith("rename from ")), "")
+        return ReviewFile(path, "renamed", diff, old.removeprefix("rename from "))
+    if "new" in lines:
+        return ReviewFile(path, "added", diff)
+    return ReviewFile(path, "removed" if "deleted" in lines else "changed", diff)
+
+
+# --- hunks -----------------------------------------------------------------------------------
+
+
+def drop_hunk(folder: Path, file: ReviewFile, number: int) -> str:
+    """Take back one hunk of a file on the disk, counted from 0; a line about it. Raises ConfigError
+    if the lines are not there any more."""
+    place = folder / file.path
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{file.path} is outside of the folder")
+    hunk = file.list_hunks()[number]
+    old = [row.text for row in hunk if row.kind != "add"]
+    new = [row.text for row in hunk if row.kind != "del"]
+    try:
+        lines = place.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        lines = [""] if file.kind == "removed" else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file.path} cannot be read: {error}") from error
+    expected = next((row.new for row in hunk if row.new), 1) - 1
+    at = _find_lines(lines, new, expected)
+    if at is None:
+        raise ConfigError(f"{file.path} has changed since: /diff shows it as it is")
+    rest = [*lines[:at], *old, *lines[at + len(new) :]]
+    if file.kind == "added" and not any(rest):
+        place.unlink()
+        return f"removed {file.path}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes("\n".join(rest).encode())
+    return f"dropped hunk {number + 1} of {file.path}"
+
+
+def _find_lines(lines: Sequence[str], wanted: Sequence[str], expected: int) -> int | None:
+    """Where these lines are: at the expected place, else at the only other one."""
+    size = len(wanted)
+    if list(lines[expected : expected + size]) == list(wanted):
+        return expected
+    places = [
+        at for at in range(len(lines) - size + 1) if list(lines[at : at + size]) == list(wanted)
+    ]
+    return places[0] if len(places) == 1 else None

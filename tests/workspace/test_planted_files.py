@@ -1,0 +1,136 @@
+"""Ways in which one command could plant code that the user runs later, or read secrets."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.helpers import inside, needs_bubblewrap, opened
+from treadle.core.errors import WorkspaceError
+from treadle.lib.files.protected_paths import find_read_only_part
+from treadle.workspace.local import LocalWorkspace
+from treadle.workspace.options import WorkspaceOptions
+from treadle.workspace.sandbox import line_kinds, mounts
+
+pytestmark = needs_bubblewrap
+
+PLANTED = ("tasks.json", "settings.json", "pre-commit", "config.toml")
+PLANT_HOOK = (
+    "echo evil > .git/hooks/pre-commit; git config core.fsmonitor ./evil; "
+    "printf '[core]\\n\\tfsmonitor = ./evil\\n' >> .git/config"
+)
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    for name in PLANTED:
+        (folder / name).write_text("evil")
+    (folder / ".npmrc").write_text("ours")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one")):
+        subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+async def test_more_protected_paths_than_the_sandbox_can_mount_leave_no_sandbox(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "MAX_MOUNTS", 30)
+    for number in range(40):
+        (repository / f",{number}.code-workspace").write_text("{}")
+    workspace = await LocalWorkspace.open(repository, WorkspaceOptions(sandbox="auto"))
+    try:
+        assert not workspace.sandboxed
+        assert "the sandbox can protect 30" in workspace.sandbox_problem
+    finally:
+        await workspace.aclose()
+
+
+async def test_a_command_is_refused_if_protected_paths_no_longer_fit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "MAX_MOUNTS", 30)
+    config = (repository / ".git/config").read_bytes()
+    async with opened(repository, sandbox=True) as workspace:
+        for number in range(40):
+            # A tool writes it: no command made it.
+            await workspace.write(f",{number}.code-workspace", b"{}")
+        with pytest.raises(WorkspaceError, match="the sandbox can protect 30"):
+            await workspace.run(PLANT_HOOK)
+    assert (repository / ".git/config").read_bytes() == config
+    assert not (repository / ".git/hooks/pre-commit").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("git clone -q . .vscode", ".vscode"),
+        ("git clone -q . x; mv x .claude", ".claude"),
+        ("git worktree add -q --detach .treadle", ".treadle"),
+        ("git worktree add -q --detach wt; git -C wt worktree add -q --detach .vscode",
+         "wt/.vscode"),
+        ("git clone -q . .cargo", ".cargo"),
+        ("git clone -q . a; git clone -q a a/.husky", "a/.husky"),
+        ("git init -q .cursor; git -C .cursor pull -q ..", ".cursor"),
+        ("git clone -q . .Vscode/deep", ".Vscode"),
+        ("git -c protocol.file.allow=always submodule add -q ./ .zed", ".zed"),
+    ],
+)  # fmt: skip
+async def test_a_work_tree_in_a_protected_folder_brings_nothing(
+    repository: Path, command: str, place: str
+) -> None:
+    done = await inside(repository, command)
+    left = [path for path in (repository / place).rglob("*") if path.name in PLANTED]
+    names = [str(path.relative_to(repository)) for path in left if ".git" not in path.parts]
+    assert [name for name in names if find_read_only_part(name)] == [], done.note
+
+
+async def test_what_a_clone_brings_stays_only_where_its_repository_has_it_and_is_named(
+    repository: Path,
+) -> None:
+    done = await inside(repository, "git clone -q . inner")
+    assert (repository / "inner/.npmrc").read_text() == "ours"
+    assert "inner/.npmrc came with a checkout or clone" in done.note
+
+
+SEARCHES = [
+    "grep -rh '' .", "rg -uu ''", "rg --hidden -g .env ''", "grep -r KEY . | head",
+    "git grep --untracked ''", "cd src && grep -r KEY ..",
+]  # fmt: skip
+
+
+async def test_a_search_in_the_sandbox_sees_no_secrets_and_names_them(folder: Path) -> None:
+    (folder / "src").mkdir()
+    for name in (".env", "id_rsa", "src/server.pem", ".npmrc"):
+        (folder / name).write_text("KEY=topsecret")
+    (folder / "a.txt").write_text("KEY=plain")
+    async with opened(folder, sandbox=True) as workspace:
+        await workspace.run("git init -q")
+        found = [await workspace.run(line) for line in SEARCHES]
+        named = await workspace.run("cat .env && grep -r KEY id_rsa")
+    assert [done.output for done in found if "topsecret" in done.output] == []
+    assert all("may contain secrets: .env, .npmrc, id_rsa" in done.note for done in found)
+    assert "KEY=plain" in found[0].output
+    assert named.output.count("topsecret") == 2  # the policy asked about these
+
+
+async def test_a_folder_with_very_many_keys_is_hidden_from_a_search_as_a_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_kinds, "MAX_DENIED", 5)
+    (folder / "certs").mkdir()
+    for number in range(10):
+        (folder / f"certs/{number}.pem").write_text("topsecret")
+    done = await inside(folder, "grep -r topsecret .")
+    assert "topsecret" not in done.output
+    assert "may contain secrets: certs" in done.note
+
+
+async def test_nothing_is_writable_for_a_line_that_only_reads(folder: Path) -> None:
+    done = await inside(folder, "mount | grep ' /' >/dev/null; cat /proc/mounts")
+    assert f" {folder} " in done.output
+    reading = await inside(folder, "cat /proc/self/mounts")
+    line = next(line for line in reading.output.splitlines() if f" {folder} " in line)
+    assert " ro," in line
