@@ -14,11 +14,11 @@ from tests.apps.fleet.processes import (
     POLL,
     PlayedWorker,
     kill,
-    until,
     until_marked,
     until_state,
     worker_process,
 )
+from tests.patience import until
 from treadle import Agent
 from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
