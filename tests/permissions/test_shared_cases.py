@@ -78,6 +78,8 @@ OTHER_CODE = """
     npx eslint --parser ./x .
     npx jest --some-new-option ./x
     pytest --some-plugin-option=x
+    pytest -k -p evil
+    cargo build --target ./evil.json
     cargo test --config x
     cargo clippy -- -C linker=./x
     go test -exec ./x
@@ -94,6 +96,8 @@ OTHER_CODE = """
     gh pr view 1 --web
     gh pr view 1 -t '{{.x}}'
     ps eww
+    ps -E
+    ls -R /etc
     ps -o pid,environ
     ss -K dst x
     hostname evil
@@ -154,6 +158,7 @@ REMOVALS = {
     "rm -rf ../x": "ask",
     "perl -pi -e 's/a/b/g' src/a.py": "allow",
     "perl -pi -e 's/a/`id`/e' src/a.py": "ask",
+    "perl -pi -e 's/a/b/' 'id|'": "ask",
     "perl -pi -e 's/a/@{[system(1)]}/' src/a.py": "ask",
     "perl -pi -e 's/a/b/; system(1)' src/a.py": "ask",
 }

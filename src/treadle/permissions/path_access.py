@@ -166,8 +166,8 @@ class PathAccess:
                 continue
             if effects.shows_names_only and self._names_files_only(command, word):
                 continue
-            if command.program == "ls" and word.text in _PUBLIC_FOLDERS:
-                continue  # `ls -R` shows names only, too
+            if command.program == "ls" and word.text in _PUBLIC_FOLDERS and not _recurses(command):
+                continue
             found += self._evaluate_word(
                 command, word, "read", is_exact, effects.is_recursive, effects.search
             )
@@ -421,6 +421,10 @@ class PathAccess:
             self._left_names -= len(names or ())
             self._globs[pattern, cwd] = names if self._left_names >= 0 else None
         return self._globs[pattern, cwd]
+
+
+def _recurses(command: SimpleCommand) -> bool:
+    return any(re.match(r"-\w*R|--r", word.text or "") for word in command.argv)
 
 
 def _find_glob_folder(text: str) -> str:

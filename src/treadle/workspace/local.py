@@ -233,7 +233,14 @@ class LocalWorkspace(WorkspaceFiles):
                 stack.callback(given.close)
                 descriptors, terminal = {0: given.read_fd}, given.terminal
                 spec = msgspec.structs.replace(spec, descriptors=descriptors, terminal=terminal)
-            wrapped = stack.enter_context(self._wrap_in_sandbox(spec, inside, network))
+            reading = None
+            if inside:
+                from treadle.workspace.sandbox.line_kinds import parse_read_only_line
+
+                reading = parse_read_only_line(command, spec.cwd)
+            wrapped = stack.enter_context(
+                self._wrap_in_sandbox(spec, inside, network, reading=reading)
+            )
             process = await self._fork_server.start(wrapped)
             if given is not None:
                 given.close_read_end()

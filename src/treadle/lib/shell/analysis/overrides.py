@@ -114,7 +114,8 @@ def _list_unknown_options(name: str, words: Sequence[Word]) -> Iterator[Word]:
         if text[:1] == "-" and len(text) > 1 and text != "--":
             if has_script:
                 return
-            is_value = safe.takes_next(text)
+            # A value never begins with a dash: pytest loads `-p x` wherever it stands.
+            is_value = safe.takes_next(text) and following[:1] != "-"
             if not safe.covers(text, following):
                 is_value = _is_safe_value(name, text, following)
                 if not is_value:

@@ -58,6 +58,7 @@ _PLAIN_TYPES = word_set(
 )
 _VARIABLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PRINTF_COUNT = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
+_PLAIN_FILE = re.compile(r"[\w./][\w./+-]*")  # perl runs what is in a name with a `|`
 _SPECIAL_MODE = re.compile(r"^[ugoa]*[+=][rwxXt]*s|^[0-7]*[2467][0-7]{3}$")
 _HOST_OPTION = re.compile(r"-[fsiIdA]+|--(?:fqdn|short|ip-address|all-ip-addresses|domain)")
 # One substitution without code, variables, delimiters of its own or embedded expressions.
@@ -107,7 +108,9 @@ def _analyze_ps(words: Sequence[Word]) -> Effects:
     """`ps`: without a dash, `e` shows the variables of each process, and so do some formats."""
     texts = [w.text or "e" for w in words]
     shows_variables = any(
-        "env" in text or (text[0] != "-" and "e" in text) for text in texts if text
+        "env" in text or ("e" in text and text[0] != "-") or (text[0] == "-" and "E" in text)
+        for text in texts
+        if text
     )
     doubts = ("shows the variables of other processes",) if shows_variables else ()
     return Effects(is_read_only=True, doubts=doubts)
@@ -126,7 +129,7 @@ def _analyze_perl(words: Sequence[Word]) -> Effects:
         is_print_loop = "p" in texts[0] + texts[1]
         names = words[3:]
         if is_print_loop and _SUBSTITUTION.fullmatch(texts[2]) and all(
-            text[:1] not in ("-", "") for text in texts[3:]
+            _PLAIN_FILE.fullmatch(text) for text in texts[3:]
         ):  # fmt: skip
             return Effects(primary_writes=tuple(names), reads=tuple(names))
     return _analyze_interpreter("perl", words)

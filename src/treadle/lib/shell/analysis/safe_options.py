@@ -167,7 +167,7 @@ _LINES: dict[str, str] = {
         "--target-dir "
         "-p= --package --workspace --all --exclude --lib --bin --bins --example --examples "
         "--test --tests --bench --benches --all-targets --doc --features -F= --all-features "
-        "--no-default-features --release -r --profile --target -j= --jobs --keep-going "
+        "--no-default-features --release -r --profile --target? -j= --jobs --keep-going "
         "--no-fail-fast --no-run --message-format --locked --frozen --offline -v -vv -q "
         "--ignore-rust-version --timings --future-incompat-report --open --no-deps "
         "--document-private-items --check --fix --allow-dirty --allow-staged -e= --edges -i= "
