@@ -27,7 +27,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:1] = [str(ROOT), str(ROOT / "src")]  # not this folder: it has a module `http`
@@ -90,7 +90,8 @@ def program(*arguments: str) -> list[str]:
 
 def answer(request: ReceivedRequest) -> FakeReply:
     """A command for a message `go N`, and then the answer `Done N.`"""
-    last = request.json["messages"][-1]["content"]
+    messages: Any = request.json["messages"]
+    last = messages[-1]["content"]
     texts = [last] if isinstance(last, str) else [part.get("text", "") for part in last]
     number = next((text[3:] for text in texts if text.startswith("go ")), "")
     if number:

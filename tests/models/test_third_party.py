@@ -92,6 +92,7 @@ async def test_a_model_of_a_third_party_server_keeps_the_promises(llama: str):
 
 
 async def test_a_text_and_a_call_are_read(model: Model):
+    assert ASKED.call is not None
     for request in (ASKED.text, ASKED.call):
         events = [event async for event in model.stream(request)]
         assert isinstance(events[-1], Reply)

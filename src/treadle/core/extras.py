@@ -22,7 +22,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "acp": "editors",
     "embedded": "embedded models",
     "otel": "telemetry",
-    "fleet": "PostgreSQL, DBOS",
+    "fleet": "PostgreSQL",
     "images": "smaller pictures",
 }
 _TOOL_INSTALLERS = {

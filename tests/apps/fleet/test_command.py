@@ -204,6 +204,7 @@ async def test_submitted_runs_are_worked_on_by_a_worker_that_joins(tmp_path):
         assert [line.split()[:2] for line in status.out.splitlines()[1:]] == [
             ["good", "queued"],
             ["lazy", "queued"],
+            ["engine", "local,"],
         ]
         assert "1 run cancelled" in (await cli("cancel", "lazy")).out
         worker = await cli("worker", "--until-idle")

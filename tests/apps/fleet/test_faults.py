@@ -62,7 +62,7 @@ async def test_fault_93_a_worker_killed_in_a_model_call_is_replaced(store: str) 
             kill(process)
         async with working(database):
             run = await until_state(database, "r", "done")
-        assert (run.attempts, run.epoch) == (1, 2)  # the second worker has completed a step
+        assert (run.attempts, run.epoch > 1) == (1, True)  # the second one has completed a step
         assert run.result is not None
         assert run.result.usage.requests == 4  # of the replies that there were
         assert run.result.cost == pytest.approx(0.04)

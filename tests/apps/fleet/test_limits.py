@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import PlayedWorker, until, until_state
+from tests.apps.fleet.processes import PlayedWorker, until_state
+from tests.patience import until
 from tests.postgres import PostgresServer
 from treadle import Agent, Usage
 from treadle.apps.fleet.database import FleetDatabase, open_database

@@ -9,7 +9,8 @@ import pytest
 
 from tests.apps.fleet.agents import mark, read_marks
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import POLL, until, until_marked, until_state
+from tests.apps.fleet.processes import POLL, until_marked, until_state
+from tests.patience import until
 from treadle import Agent, tool
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.folders.workspaces import get_default_folder

@@ -14,11 +14,11 @@ from tests.apps.fleet.processes import (
     POLL,
     PlayedWorker,
     kill,
-    until,
     until_marked,
     until_state,
     worker_process,
 )
+from tests.patience import until
 from treadle import Agent
 from treadle.apps.fleet import limits
 from treadle.apps.fleet.database import open_database
@@ -219,7 +219,7 @@ async def test_runs_of_a_worker_that_was_killed_on_purpose_go_on_at_once(store: 
     async with working(database, lease=3600.0):
         run = await until_state(database, "r", "done")
     await database.aclose()
-    assert (run.attempts, run.epoch) == (1, 2)
+    assert (run.attempts, run.epoch > 1) == (1, True)
 
 
 async def make_first_version(database: SqlDatabase) -> None:

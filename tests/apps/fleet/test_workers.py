@@ -356,7 +356,7 @@ async def test_a_session_in_postgresql_goes_on_in_another_program(postgres_url: 
     first = Agent(Scripted(["One."]), store=postgres_url)
     async with first.session("s") as session:
         await session.run("Say one")
-        with pytest.raises(SessionBusy, match="is open in another process or run"):
+        with pytest.raises(SessionBusy, match="is open in another run of this process"):
             async with first.session("s"):
                 pass
     second = Agent(Scripted(["Two."]), store=postgres_url)

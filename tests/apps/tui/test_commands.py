@@ -442,6 +442,9 @@ async def test_the_status_line_shows_the_new_model_at_once(monkeypatch):
         await on.idle()
         use(monkeypatch, Scripted(["x"], card=ModelCard("another", window=1_000)))
         await on.send("/model claude-sonnet-4-5")
+        await on.sees("needs a key: set ANTHROPIC_API_KEY")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        await on.send("/model claude-sonnet-4-5")
         await on.until(lambda: "another" in on.screen().split("\n")[-1], "the new name")
 
 

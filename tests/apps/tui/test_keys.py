@@ -555,7 +555,7 @@ async def test_the_model_can_ask_and_is_answered(monkeypatch):
     model = scripted([Say(calls=[("ask", ask)]), "thanks"])
     async with running_app(monkeypatch, model) as on:
         await on.send("go")
-        await on.sees("Which one?")
+        await on.sees("or type an answer")
         await on.press("down", "enter")
         await on.sees("thanks")
         assert "blue" in model.requests[-1].transcript[-1].text

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from itertools import count
 
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal
+from tests.patience import PATIENCE
 from treadle.testing.provider.http import ReceivedRequest
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
@@ -55,18 +57,13 @@ def type_sentences(
     on.send("go")
     for place, batch in enumerate(_batches(sentences)):
         on.sees(f"made-{2 * place}")
-        for sentence in batch[:AT_AN_APPROVAL]:
+        for sentence in batch[:-1]:
             if chosen.random() < 0.5:  # when the dialog takes keys, or as soon as it is there
                 on.sees("Allow, 1 to" if is_plain else "▸ ")
             _send(on, sentence, is_plain)
-        if is_plain:
-            on.sees("Allow, 1 to")
-            on.send("n")
-        else:
-            on.answer("n", "Enter")
-        on.sees(f"Which of {2 * place + 1}?")
+        _deny(on, is_plain, f"Which of {2 * place + 1}?")
         body = server.generation_requests[-1].body.decode()
-        lost = [one for one in batch[:AT_AN_APPROVAL] if json.dumps(one)[1:-1] not in body]
+        lost = [one for one in batch[:-1] if json.dumps(one)[1:-1] not in body]
         assert lost == [], f"lost at an approval: {lost}\n{on.screen()}"
         assert len(server.generation_requests) - first == 2 * place + 2
         answer = batch[-1]
@@ -89,6 +86,20 @@ def _send(on: Terminal, sentence: str, is_plain: bool) -> None:
     on.press("Enter")
     if not is_plain:
         on.sees(f"› {sentence}\n", gone=True)
+
+
+def _deny(on: Terminal, is_plain: bool, then: str) -> None:
+    """Deny the call; `then` is shown. A line that comes before the prompt is there is a message."""
+    if not is_plain:
+        on.answer("n", "Enter")
+        on.sees(then)
+        return
+    deadline = time.monotonic() + PATIENCE
+    while then not in (screen := on.screen()):
+        assert time.monotonic() < deadline, screen
+        if screen.rstrip().endswith("Allow, 1 to 6:"):
+            on.send("n")
+        time.sleep(0.5)
 
 
 def _batches(sentences: list[str]) -> list[list[str]]:

@@ -24,5 +24,6 @@ def test_an_approval_names_its_risks_and_offers_edits_for_the_session():
     risks = (Risk("outside", "/opt/<b>"), Risk("recursive_delete", "build"))
     approval = PendingApproval(call, "[edit]", "", risks=risks, wider_mode="accept-edits")
     card = render_question(1, PendingQuestion(approval))
-    assert "deletes with all that is in it: build; outside of the folder: /opt/&lt;b&gt;" in card
+    assert "<dd>deletes with all that is in it: build</dd>" in card  # a line for each risk
+    assert "<dd>outside of the folder: /opt/&lt;b&gt;</dd>" in card
     assert "Edits, this session" in card

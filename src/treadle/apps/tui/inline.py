@@ -92,6 +92,7 @@ class InlineApp(TerminalApp):
     """
     )
     INLINE_PADDING = 0
+    busy_frame_seconds = 1 / 5  # each frame is written whole
 
     _printed_count = 0
 

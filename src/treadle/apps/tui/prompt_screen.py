@@ -26,7 +26,6 @@ from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
 from treadle.apps.tui.prompt_panel import PromptPanel
 from treadle.apps.tui.render.markdown import render_markdown, wrap_text
 from treadle.apps.tui.render.status_area import render_completions
-from treadle.apps.tui.review_view import ReviewView
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.apps.tui.widgets.prompt import (
@@ -35,6 +34,7 @@ from treadle.apps.tui.widgets.prompt import (
     PromptWidget,
 )
 from treadle.apps.tui.widgets.queue_list import CHANGED, EDIT, QueueList
+from treadle.apps.tui.widgets.review_view import ReviewView
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.core.transcript.items import UserItem
 

@@ -49,7 +49,6 @@ from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.lib.git.repository import read_branch
 
 FRAME_SECONDS = 1 / 30
-BUSY_FRAME_SECONDS = 1 / 12  # while a reply streams: a frame costs bytes on a slow link
 RESIZE_SETTLE_SECONDS = 0.15  # until the terminal has its new size
 FOOTER_ROWS = 5  # of an empty prompt, with the lines around it
 
@@ -60,6 +59,7 @@ class FullScreen(TerminalScreen):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "#prompt"  # from the first key on, also one typed before the screen was there
     kind = "screen"
+    busy_frame_seconds = 1 / 12  # while a reply streams: a frame costs bytes on a slow link
     CSS = """
     Screen { background: transparent; }
     #footer { height: auto; max-height: 90vh; }
@@ -201,7 +201,7 @@ class FullScreen(TerminalScreen):
             # Not `set_timer`: on a busy machine Textual may skip a timer that is late.
             loop = asyncio.get_running_loop()
             is_busy = self._conversation is not None and self._conversation.view.is_busy
-            seconds = BUSY_FRAME_SECONDS if is_busy else FRAME_SECONDS
+            seconds = self.busy_frame_seconds if is_busy else FRAME_SECONDS
             loop.call_later(seconds, self.call_later, self._draw_frame)
 
     mark_changed = schedule_frame
@@ -247,10 +247,11 @@ class FullScreen(TerminalScreen):
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Textual's frames are painted with fewer bytes; an inline screen knows no rows."""
+        frame: Any = renderable
         is_own = self._driver is not None and not self._driver.is_inline
-        if is_own and isinstance(renderable, CompositorUpdate) and screen is self.screen:
-            renderable = PaintedFrame(self._painter, screen)
-        super()._display(screen, renderable)
+        if is_own and isinstance(frame, CompositorUpdate) and screen is self.screen:
+            frame = PaintedFrame(self._painter, screen)
+        super()._display(screen, frame)
 
     def action_redraw(self) -> None:
         self._painter.reset()

@@ -41,7 +41,7 @@ async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:
-    from treadle.apps.conversation.change_review import SCOPES, build_review, find_review
+    from treadle.apps.conversation.commands.change_review import SCOPES, build_review, find_review
 
     scopes = {str(scope): scope for scope in SCOPES}
     if arguments and arguments not in scopes:

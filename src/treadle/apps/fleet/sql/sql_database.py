@@ -300,8 +300,9 @@ class SqlDatabase(SqlSchedules):
 
     async def forget_workers(self, ids: Collection[str]) -> None:
         for worker in ids:
-            await self.engine.abandon(worker)  # first: without the row nobody would do it again
+            await self.engine.abandon(worker)  # first: without its row no other worker would do it
             await self.connection.execute_all(make_leave_statements(worker))
+        await self.dispatch()
 
     async def set_limits(self, limits: FleetLimits) -> None:
         await self._set("limits", write_json(limits))
@@ -355,7 +356,7 @@ def make_leave_statements(worker: str) -> list[Statement]:
     open_calls = "fleet_calls WHERE worker = ? AND ended IS NULL"
     return [
         (
-            "UPDATE fleet_runs SET state = 'queued', worker = '', epoch = epoch + 1 "
+            f"UPDATE fleet_runs SET {QUEUE_AGAIN}, worker = '' "
             "WHERE worker = ? AND state = 'running'",
             [worker],
         ),

@@ -1,7 +1,7 @@
 """The changes of the last turn, of the session, or against git, as files with their diffs.
 
-One value for all hosts (`/diff`): the terminal draws it as a screen (tui/review_view.py), others
-show its text. `drop_hunk` takes one hunk back. What an undo would do is undo.py.
+One value for all hosts (`/diff`): the terminal draws it (tui/widgets/review_view.py), others show
+its text. `drop_hunk` takes one hunk back. What an undo would do is undo.py.
 """
 
 from __future__ import annotations

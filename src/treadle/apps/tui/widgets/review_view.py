@@ -1,7 +1,7 @@
 """The screen of `/diff`: the changed files with their coloured diffs, and the hunks of one.
 
 Drawn with lists (widgets/choices.py): the diff of the marked file or hunk is above them. What has
-changed, and how a hunk is dropped, is conversation/change_review.py.
+changed, and how a hunk is dropped, is commands/change_review.py.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from functools import lru_cache
 from rich.text import Text
 from textual import events
 
-from treadle.apps.conversation.change_review import (
+from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.commands.change_review import (
     SCOPES,
     ChangeReview,
     ReviewFile,
     build_review,
     drop_hunk,
 )
-from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.tui.widgets.choices import BodyRenderer, Choices
