@@ -22,7 +22,9 @@ from tests.patience import PATIENCE
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
-LONG = "".join(f"Sentence {place} of a long reply.\n\n" for place in range(400))
+# Only cells that differ are drawn: the last line begins like no other.
+LAST = "QQZZXX"
+LONG = "".join(f"Sentence {place} of a long reply.\n\n" for place in range(400)) + LAST
 
 
 def make_replies(seconds: int) -> list[FakeReply]:
@@ -104,7 +106,7 @@ class ClosableTerminal:
         """The trust question, a long reply, a command that runs."""
         self.trust()
         self.send("tell me")
-        self.sees("Sentence 399")
+        self.sees(LAST)
         self.send("run it")
         self.wait(Path("begun").exists)
 
