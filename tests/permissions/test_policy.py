@@ -1,6 +1,8 @@
 import json
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
@@ -26,7 +28,7 @@ def make_request(tool: str, effect: str = "irreversible", **arguments: object) -
 
 def policy(**given) -> RulePolicy:
     ruled = given.pop("rules", RuleSet())
-    return RulePolicy(PolicyContext("/r", "/h", ruled), **given)
+    return RulePolicy(PolicyContext("/r", "/h", ruled, has_checkpoints=True), **given)
 
 
 async def test_the_contract_gets_its_three_answers():
@@ -295,3 +297,30 @@ def test_reasons_use_no_words_of_the_parser(command):
 def test_the_reason_says_where_the_code_of_a_python_command_is(command: str, reason: str):
     ruling = policy().evaluate(PolicyCall("bash", Access(command=command, cwd="/r")))
     assert reason in " ".join(f"{finding.reason}" for finding in ruling.findings)
+
+
+@pytest.mark.parametrize(
+    ("line", "has_checkpoints", "answer"),
+    [
+        ("rm a.py", True, Allow),
+        ("rm a.py", False, Ask),
+        ("rm data.db", True, Ask),  # git ignores it, so no checkpoint has it
+        ("rm -r src", True, Ask),  # there is an ignored file in it
+        ("rm -rf node_modules", True, Allow),
+        ("find . -name '*.db' -delete", True, Ask),
+        ("truncate -s 0 data.db", True, Ask),
+    ],
+)
+async def test_edits_remove_only_what_a_checkpoint_has(
+    tmp_path: Path, line: str, has_checkpoints: bool, answer: type
+):
+    for name in ("a.py", "data.db", "src/b.py", "src/c.log", "node_modules/x.js"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("x")
+    (tmp_path / ".gitignore").write_text("*.db\nnode_modules/\n")
+    (tmp_path / "src/.gitignore").write_text("*.log\n")
+    context = replace(build_policy_context(tmp_path), has_checkpoints=has_checkpoints)
+    subject = RulePolicy(context, mode="accept-edits")
+    request = make_request("bash", command=line)
+    assert type(await subject.decide(request)) is answer

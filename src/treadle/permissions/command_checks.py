@@ -21,7 +21,7 @@ _SAFE_VARIABLES = word_set(
 )
 # A checkpoint is behind what they change or remove inside the folder.
 _EDIT_PROGRAMS = word_set("mkdir touch cp mv tee sed rm rmdir unlink chmod ln truncate tar perl")
-_REMOVERS = word_set("rm rmdir unlink truncate")
+REMOVERS = word_set("rm rmdir unlink truncate")
 _LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
@@ -73,7 +73,7 @@ def is_edit(command: SimpleCommand) -> bool:
         return False
     if command.program == "tar":
         return effects.is_recursive  # makes an archive; what one contains is not known
-    return command.program not in _REMOVERS or not any(w.may_split for w in command.argv)
+    return command.program not in REMOVERS or not any(w.may_split for w in command.argv)
 
 
 def find_malformation(text: str) -> str:

@@ -32,10 +32,16 @@ class PolicyContext(msgspec.Struct, frozen=True):
     extra_roots: tuple[str, ...] = ()
     file_system: FileSystemView = FileSystemView()
     accept_edits: bool = False  # writing inside the roots needs no rule
+    has_checkpoints: bool = False  # removed files can be brought back, unless git ignores them
     tools_skip_denied: bool = False  # the search tools leave out files that a rule denies
     sandbox_hides_denied: bool = False  # commands run where files that a rule denies are hidden
     sandbox_has_network: bool = True
     readable: tuple[str, ...] = ()  # folders outside the roots that may be read
+
+    @property
+    def may_remove(self) -> bool:
+        """Whether removing inside the roots needs no rule, if a checkpoint has it."""
+        return self.accept_edits and self.has_checkpoints
 
     def with_allow_rules(self, texts: Iterable[str], scope: str) -> "PolicyContext":
         """With these allow rules in addition; InvalidRule if one is wrong."""

@@ -23,6 +23,7 @@ from treadle.lib.shell.ast import (
     SimpleCommand,
     Word,
 )
+from treadle.permissions.command_checks import REMOVERS
 from treadle.permissions.file_evaluator import AccessMode, FileEvaluator
 from treadle.permissions.findings import PolicyFinding
 from treadle.permissions.git_evaluator import GitEvaluator
@@ -142,6 +143,17 @@ class PathAccess:
             for word in words
             for cwd in self._list_folders(command.cd_paths)
         )
+
+    def has_copies(self, command: SimpleCommand) -> bool:
+        """Whether a checkpoint has what the command removes, if it does."""
+        if command.program not in REMOVERS:
+            return True
+        paths = [self.expand_glob(command, word) for word in command.effects.primary_writes]
+        if command.cd_paths is None or None in paths or not self._files.context.may_remove:
+            return False
+        named = [path for one in paths for path in one or ()]
+        folders = self._list_folders(command.cd_paths)
+        return all(self._removals.has_copy(path, cwd) for path in named for cwd in folders)
 
     def find_symlink_out(self, command: SimpleCommand) -> PolicyFinding | None:
         """The finding on a symlink below the folder that names what may not be read, if any."""

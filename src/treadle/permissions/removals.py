@@ -4,14 +4,17 @@ Used by `path_access.py` for `rm` and `find -delete`. Uses `file_evaluator.py`.
 """
 
 from fnmatch import fnmatchcase
+from stat import S_ISDIR
 
-from treadle.lib.files.file_view import is_inside
+from treadle.lib.files.file_view import FileSystemView, is_inside
 from treadle.lib.files.protected_paths import GENERATED_FOLDERS, describe_use, find_kept_part
+from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.permissions.file_evaluator import FileEvaluator, make_finding
 from treadle.permissions.findings import PolicyFinding
 
 _MAX_SCANNED_FILES = 50_000
 _MAX_REMOVED_FILES = 5000
+_MAX_GITIGNORE_BYTES = 1 << 20
 
 
 class Removals:
@@ -28,10 +31,42 @@ class Removals:
             return False
         matches = [path for path in found if fnmatchcase(path.rpartition("/")[2], pattern)]
         return len(matches) <= _MAX_REMOVED_FILES and all(
-            self._files.evaluate(path, "write", cwd).outcome == "allow"
+            self.has_copy(path, cwd)
+            and self._files.evaluate(path, "write", cwd).outcome == "allow"
             and self.evaluate(path, cwd).outcome == "allow"
             for path in matches
         )
+
+    def has_copy(self, path: str, cwd: str) -> bool:
+        """Whether a checkpoint has all that goes with a path: git ignores nothing of it. What tools
+        fill can be made again."""
+        view, top = self._files.file_system, self._files.resolve(path, cwd).path
+        root = next((one for one in self._files.roots if is_inside(top, (one,))), "")
+        if not root or top == root:
+            return False
+        paths = [top, *view.scan_tree(top, _MAX_SCANNED_FILES)]
+        if len(paths) > _MAX_REMOVED_FILES:
+            return False
+        known: dict[str, IgnoreRules] = {root: self._read_rules(IgnoreRules(), root, "")}
+        return not any(self._is_ignored(one[len(root) + 1 :], root, known) for one in paths)
+
+    def _is_ignored(self, path: str, root: str, known: dict[str, IgnoreRules]) -> bool:
+        folder, parts = root, path.split("/")
+        if not GENERATED_FOLDERS.isdisjoint(parts):
+            return False
+        for number, name in enumerate(parts, start=1):
+            is_folder = number < len(parts) or _is_folder(self._files.file_system, f"{root}/{path}")
+            below = "/".join(parts[:number])
+            if known[folder].is_ignored(below, is_folder):
+                return True
+            rules, folder = known[folder], f"{folder}/{name}"
+            if is_folder and folder not in known:
+                known[folder] = self._read_rules(rules, folder, below)
+        return False
+
+    def _read_rules(self, rules: IgnoreRules, folder: str, below: str) -> IgnoreRules:
+        found = self._files.file_system.read(f"{folder}/{GITIGNORE}", _MAX_GITIGNORE_BYTES)
+        return rules.with_gitignore(below, (found or b"").decode(errors="replace"))
 
     def evaluate(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a path that `rm` removes, with everything below it, if it is protected."""
@@ -61,3 +96,8 @@ class Removals:
         is_generated = not GENERATED_FOLDERS.isdisjoint(folder.split("/"))
         is_cut = len(found) >= _MAX_SCANNED_FILES and not is_generated
         return "more than can be checked" if is_cut else ""
+
+
+def _is_folder(view: FileSystemView, path: str) -> bool:
+    status = view.lstat(path)
+    return status is not None and S_ISDIR(status.st_mode)

@@ -148,6 +148,7 @@ def _evaluate_case(
         HOME,
         rules,
         file_system=view,
+        has_checkpoints=True,
         tools_skip_denied=True,
         sandbox_hides_denied=bool(case.setup.sandboxed),
     )

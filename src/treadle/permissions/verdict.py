@@ -249,7 +249,7 @@ class _LineEvaluator:
                 asked = finding
         if denied is not None:
             return _wrap_finding(command, denied, inner)
-        is_removal = self._context.accept_edits and bool(command.effects.removed_name)
+        is_removal = bool(command.effects.removed_name) and self._context.may_remove
         if is_removal and not (asked and _must_ask(asked)) and self._paths.may_remove(command):
             return PolicyFinding(command.source, "allow", _EDITS_ACCEPTED, inner=inner)
         doubt = self._find_doubt(command, pattern, is_exact, listed)
@@ -279,7 +279,7 @@ class _LineEvaluator:
         if is_covered:
             reason = "the rule for the command around it names it"
             return PolicyFinding(command.source, "allow", reason, inner=inner)
-        if self._context.accept_edits and is_edit(command):
+        if self._context.accept_edits and is_edit(command) and self._paths.has_copies(command):
             return PolicyFinding(command.source, "allow", _EDITS_ACCEPTED)
         return PolicyFinding(command.source, "ask", "no rule allows it", inner=inner)
 

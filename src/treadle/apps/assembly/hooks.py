@@ -142,6 +142,7 @@ def add_session_hooks(parts: AgentParts) -> None:
         parts.hooks.append(goal)
     if options.checkpoints or (options.checkpoints is None and not parts.is_interactive):
         parts.checkpoints = LazyCheckpoints(parts.folder)
+        parts.policy.has_checkpoints = parts.checkpoints.is_possible
         recorder = CheckpointRecorder(parts.checkpoints, parts.store.append, parts.notify)
         parts.record_merge = recorder.record
         parts.hooks.append(recorder.hook)

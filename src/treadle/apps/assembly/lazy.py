@@ -208,6 +208,7 @@ class LazyPolicy:
         self._save_rules = save_rules
         self._session_rules: tuple[str, ...] = ()
         self._granted: tuple[str, ...] = ()
+        self.has_checkpoints = False  # before the first decision
         self._policy = Lazy(self._make_policy)
 
     @property
@@ -260,6 +261,7 @@ class LazyPolicy:
             # The search tools and the sandbox leave out what a rule denies: see toolset.py.
             msgspec.structs.replace(
                 context,
+                has_checkpoints=self.has_checkpoints,
                 tools_skip_denied=True,
                 sandbox_hides_denied=has_sandbox and not options.is_contained,
                 sandbox_has_network=options.has_network,
@@ -429,10 +431,11 @@ class LazyCheckpoints:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.is_possible = not Path.home().resolve().is_relative_to(folder)
         self._checkpoints = Lazy(self._make)
 
     async def take(self) -> FileSnapshot:
-        if Path.home().resolve().is_relative_to(self._folder):
+        if not self.is_possible:
             raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
         return await self._checkpoints.get().take()
 
