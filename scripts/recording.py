@@ -94,6 +94,7 @@ class Recorder:
         self.terminal.sees("▸ ")
         self.keep(seconds)
         self.terminal.type(key)
+        self.terminal.press("Enter")
         self.terminal.sees("▸ ", gone=True)
 
 

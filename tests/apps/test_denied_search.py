@@ -26,7 +26,7 @@ async def test_the_grep_tool_searches_a_folder_with_a_denied_file_and_says_what_
     assert ran.code == 0
     result = server.requests[-1].body.decode()
     assert "a.py:1:KEY = 1" in result
-    assert "not searched, because a rule denies reading: .env" in result
+    assert "not searched, because a rule denies it or it may contain secrets: .env" in result
     assert "hunter2" not in result
 
 

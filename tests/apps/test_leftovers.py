@@ -126,7 +126,7 @@ async def test_what_was_always_allowed_is_not_asked_about_in_the_next_process():
     async with ProviderServer([make, LAST] * 3) as server:
         before = await run(server, "-p", "go", "--sandbox", "off")
         assert (before.code, Path("made.txt").exists()) == (exit_codes.APPROVAL_NEEDED, False)
-        trust_then_always = b"1\nmake it\n3\n"
+        trust_then_always = b"1\nmake it\n3\n1\n"
         await run(server, "--plain", "--sandbox", "off", said=trust_then_always)
         Path("made.txt").unlink()
         after = await run(server, "-p", "go", "--sandbox", "off")

@@ -62,11 +62,13 @@ def check(said: str) -> None:
     assert not [sign for sign in OBEYED if sign in said]
 
 
-async def test_an_answer_is_shown_on_a_terminal_and_byte_for_byte_in_a_pipe():
-    async with ProviderServer([FakeReply(f"Hello {EVIL} end")] * 2) as server:
+async def test_an_answer_is_harmless_on_a_terminal_and_in_a_pipe_unless_it_is_raw():
+    async with ProviderServer([FakeReply(f"Hello {EVIL} end")] * 3) as server:
         check(await on_terminal(server, "-p", "go"))
         piped = await run(server, "-p", "go")
-    assert piped.out == f"Hello {EVIL} end\n"
+        raw = await run(server, "-p", "--raw", "go")
+    assert piped.out == "Hello EVIL\\u202eEVIL2␍ end\n"
+    assert raw.out == f"Hello {EVIL} end\n"
 
 
 async def test_text_appears_at_a_terminal_as_it_is_written_and_once():

@@ -7,9 +7,7 @@ is imported at the top, so that `--version` costs no more than the interpreter. 
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 
 from treadle._version import __version__, read_commit
 
@@ -64,7 +62,7 @@ usage: treadle [PROMPT] [OPTIONS]       work interactively in the terminal
 
 {commands}
 
-options (all: treadle help options; defaults can be set in ~/.treadle/config.toml)
+options (all: treadle help options; --version; defaults can be set in ~/.treadle/config.toml)
   --model NAME               --permission-mode plan|ask|accept-edits|auto|bypass
   --continue, --resume [ID]  --allow RULE, --deny RULE, --sandbox auto|required|off
   --until CMD, --suspend     --max-turns N, --max-cost USD, --max-time 10m
@@ -157,11 +155,12 @@ def _report_unknown_command(words: list[str], commands: dict[str, tuple[str, str
 def run_module(target: str, arguments: list[str]) -> int:
     """Import `module` or `module:function` and call it."""
     import gc
+    import os
     from importlib import import_module
 
     # Imports make many objects and no garbage: fewer collections save a tenth of a short run.
     gc.set_threshold(100_000, 20, 20)
-    if (Path.home() / ".treadle" / "keys.json").exists():
+    if os.path.exists(os.path.expanduser("~/.treadle/keys.json")):  # noqa: PTH110, PTH111 - quick
         from treadle.apps.settings.stored_keys import load_keys
 
         load_keys(os.environ)
@@ -178,8 +177,7 @@ def _discard_stdout() -> None:
 
 
 def format_help(commands: dict[str, tuple[str, str]]) -> str:
-    width = max(map(len, [*commands, "--version"]))
+    width = max(map(len, commands))
     rows = [(name, text) for name, (_, text) in commands.items() if name not in HIDDEN_COMMANDS]
-    rows.append(("--version", "print the version"))
     lines = [f"  {name:{width}}  {text}" for name, text in rows]
     return HELP_TEMPLATE.format(commands="\n".join(lines))

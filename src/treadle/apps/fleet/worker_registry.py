@@ -50,7 +50,14 @@ class WorkerRegistry:
         return dict(await execute(mine, [me.id]))
 
     async def find_dead(self, lease: float) -> list[str]:
-        """Dead workers that this one is to bury: of several that look, one gets each."""
+        """Dead workers that this one is to bury: of several that look, one gets each. A claim may
+        arrive at the server after its worker was buried, which is then to be buried again."""
+        orphans = (
+            "INSERT INTO fleet_workers SELECT DISTINCT worker, '', 0, '', {now}, 0 FROM fleet_runs "
+            "WHERE state = 'running' AND worker NOT IN (SELECT id FROM fleet_workers) "
+            "ON CONFLICT (id) DO NOTHING"
+        )
+        await self._connection.execute(orphans)
         rows = await self._connection.execute("SELECT id, beats FROM fleet_workers")
         now = time.monotonic()
         seen = self._seen

@@ -71,8 +71,8 @@ def find_embedded_default() -> DefaultModel:
     return DefaultModel(
         "embedded",
         reason,
-        "No model can run here: give a key (treadle login), start a local server, or "
-        f"{needed}. `treadle models` lists them all.",
+        "No model can run here: give a key (treadle login, or ANTHROPIC_API_KEY and its like), "
+        f"start a local server, or {needed}. `treadle models` lists them all.",
         is_available=False,
     )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _PROMPT = "a text of yours"
 _THINKING = "/config changes this session and is saved for later ones; the flag is for one run"
-_NO_KEYS = "keys are variables of the environment; nothing is stored"
+_NO_KEYS = "treadle login keeps a key, or the variables of the environment have it"
 _NO_ACCOUNT = "there is no account, and nothing is sent"
 _TWO_DECISIONS = "two decisions; deny rules still hold"
 _CD_FIRST = "cd first: the folder decides about trust"
@@ -130,7 +130,7 @@ PEER_SUBCOMMANDS = _make_table(
     ("agents", ("/agents",), "definitions are files"),
     ("app-server", ("treadle acp",), "the editor runs Treadle"),
     ("apply cloud", (), "there are no tasks in a cloud; changes are made in your folder"),
-    ("auth login logout setup-token", (), _NO_KEYS),
+    ("auth logout setup-token", (), _NO_KEYS),
     ("completion", ("treadle completions",), ""),
     ("e exec", ("-p", "--print"), ""),
     ("features", (), "a feature is there, or it is not"),
