@@ -222,6 +222,22 @@ async def test_runs_of_a_worker_that_was_killed_on_purpose_go_on_at_once(store: 
     assert (run.attempts, run.epoch > 1) == (1, True)
 
 
+async def test_a_claim_that_arrives_after_its_worker_was_buried_is_not_lost(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="look")])
+    late, other = PlayedWorker(database, "late"), PlayedWorker(database, "other")
+    await late.registry.beat()
+    await database.forget_workers(["late"])
+    assert len(await late.claim()) == 1  # its last statement, which the server had received
+    await other.registry.beat()
+    dead = await other.registry.find_dead(0.0)
+    assert dead == ["late"]
+    await database.forget_workers(dead)
+    [run] = await database.runs()
+    await database.aclose()
+    assert (run.state, run.worker) == ("queued", "")
+
+
 async def make_first_version(database: SqlDatabase) -> None:
     for table, column, _ in ADDED_COLUMNS:
         await database.connection.execute("DROP INDEX IF EXISTS fleet_runs_unsubmitted")
