@@ -375,7 +375,10 @@ async def _wait_signal(program: subprocess.Popen[bytes]) -> None:
         while program.poll() is None and loop.time() < deadline:  # noqa: ASYNC110 - as above
             await asyncio.sleep(EXIT_INTERVAL)
         return
-    fd = os.pidfd_open(program.pid)
+    try:
+        fd = os.pidfd_open(program.pid)
+    except ProcessLookupError:
+        return  # it ended, and a poll has noticed
     loop.add_reader(fd, over.set)
     try:
         with contextlib.suppress(TimeoutError):
