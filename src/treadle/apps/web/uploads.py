@@ -19,11 +19,15 @@ class Uploads:
         self._contents: OrderedDict[str, tuple[UserContent, int]] = OrderedDict()
 
     async def receive(self, name: str, chunks: AsyncIterator[bytes]) -> str:
-        """Read a file, at most as much as a message may have; its id."""
-        data = bytearray()
+        """Read a file, at most as much as a message may have; its id. More is read and dropped, to a
+        limit: a browser that still sends would not see the answer."""
+        data, dropped = bytearray(), 0
         async for chunk in chunks:
-            data += chunk
-            if len(data) > MAX_FILE_BYTES:
+            if len(data) <= MAX_FILE_BYTES:
+                data += chunk
+                continue
+            dropped += len(chunk)
+            if dropped > MAX_BYTES:
                 break
         content = make_attachment(name, bytes(data))
         upload = secrets.token_hex(8)
