@@ -19,8 +19,8 @@ class Uploads:
         self._contents: OrderedDict[str, tuple[UserContent, int]] = OrderedDict()
 
     async def receive(self, name: str, chunks: AsyncIterator[bytes]) -> str:
-        """Read a file, at most as much as a message may have; its id. More is read and dropped, to a
-        limit: a browser that still sends would not see the answer."""
+        """Read a file, at most as much as a message may have; its id. More is read and dropped:
+        a browser that still sends would not see the answer."""
         data, dropped = bytearray(), 0
         async for chunk in chunks:
             if len(data) <= MAX_FILE_BYTES:
