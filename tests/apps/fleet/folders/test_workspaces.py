@@ -182,6 +182,21 @@ async def test_the_folder_of_a_run_that_went_on_elsewhere_is_removed(tmp_path, m
     assert [path.name for path in (tmp_path / "machine2").iterdir()] == ["lost"]
 
 
+async def test_a_worker_that_begins_removes_no_folder_that_another_one_is_making(tmp_path):
+    class WatchedSnapshots(FolderSnapshots):
+        async def put_blob(self, key: str, data: bytes) -> None:
+            await other.remove_all_lost()
+            await super().put_blob(key, data)
+            await other.remove_all_lost()
+
+    other = RunWorkspaces(tmp_path / "machine", FolderSnapshots(tmp_path / "store"))
+    one = RunWorkspaces(tmp_path / "machine", WatchedSnapshots(tmp_path / "store"))
+    for _ in range(2):
+        folder = await one.prepare(FleetTask(prompt="x"), "r1")
+        await other.remove_all_lost()
+        assert folder.is_dir()
+
+
 async def test_a_repository_without_a_commit_is_cloned_as_it_is_now(tmp_path, machines):
     make_repository(tmp_path / "origin")
     task = FleetTask(prompt="x", repository=str(tmp_path / "origin"))

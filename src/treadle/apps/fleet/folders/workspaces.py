@@ -19,7 +19,8 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +46,7 @@ from treadle.apps.fleet.folders.workspace_snapshot import (
 from treadle.apps.fleet.folders.workspace_source import fill_folder
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.flock import wait_for_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.run import GitError
 from treadle.lib.text.text import plural
@@ -193,11 +195,12 @@ class RunWorkspaces:
     async def remove_lost(self, run_id: str) -> None:
         """Delete the folder of a run that went on elsewhere, or was deleted. A folder without a
         state stays: another worker of this machine may be filling it."""
-        state = await asyncio.to_thread(self._read_state, run_id)
-        if state is None:
-            return
-        if await self._snapshots.get_blob(_place_key(run_id)) != state.place.encode():
-            await self.remove(run_id)
+        async with self._lock():
+            state = await asyncio.to_thread(self._read_state, run_id)
+            if state is None:
+                return
+            if await self._snapshots.get_blob(_place_key(run_id)) != state.place.encode():
+                await self.remove(run_id)
 
     async def remove_all_lost(self) -> None:
         """The same for all runs that have a folder on this machine."""
@@ -231,8 +234,9 @@ class RunWorkspaces:
     ) -> Path:
         """A folder that was begun and not completed, or is out of date, is made anew."""
         folder, files = self._folder(run_id), self._files(run_id)
-        await self.remove(run_id)
         try:
+            async with self._lock():
+                await self.remove(run_id)
             await asyncio.to_thread(make_private_folder, folder)
             commit = snapshot.commit if snapshot is not None else ""
             commit = await fill_folder(task, files, self._root / "mirrors", commit)
@@ -247,10 +251,19 @@ class RunWorkspaces:
             message = f"the folder of the run {run_id} cannot be made: {error}"
             raise WorkspaceError(message) from error
         state = _RunFolderState(uuid.uuid4().hex, commit, baseline, roots)
-        await asyncio.to_thread(self._write_state, run_id, state)
-        # Before the first effect: from now on no other folder of this run is the newest one.
+        # Before the first effect: from now on no other folder of this run is the newest one. And
+        # before the state: with it, a folder that is not the newest one is removed.
         await self._snapshots.put_blob(_place_key(run_id), state.place.encode())
+        await asyncio.to_thread(self._write_state, run_id, state)
         return files
+
+    @asynccontextmanager
+    async def _lock(self) -> AsyncIterator[None]:
+        """Nobody else on this machine removes a folder of this fleet."""
+        root = self._root / self._snapshots.fleet_id
+        await asyncio.to_thread(make_private_folder, root)
+        async with wait_for_lock(root):
+            yield
 
     def _capture(
         self, run_id: str, baseline: Baseline, leave_out: Sequence[bytes]
