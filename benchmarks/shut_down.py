@@ -34,7 +34,7 @@ async def run_once(number: int) -> tuple[float, bool]:
     async with ProviderServer(make_replies(seconds), strict=False) as server:
         given = ["--allow=Bash", *(["--inline"] if number % 4 > 1 else [])]
         on = ClosableTerminal(server, *given, has_signal=number % 2 == 0)
-        await asyncio.to_thread(on.work)
+        await asyncio.to_thread(on.work, seconds)
         began = time.monotonic()
         await asyncio.to_thread(on.close)
         while is_running(seconds) and time.monotonic() - began < 2 * LIMIT:

@@ -13,6 +13,7 @@ import asyncio
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,8 +55,11 @@ async def measure(size: tuple[int, int], mode: str, seconds: float) -> int:
             before = len(on.shown)
             on.send("go")
             on.wait(lambda: LAST.split()[-1].encode() in on.shown[before:])
-            on.rest()
-            return len(on.shown) - before
+            size = -1
+            while len(on.shown) != size:  # until nothing is written for a second
+                size = len(on.shown)
+                time.sleep(1)
+            return size - before
 
         used = await asyncio.to_thread(work)
         await asyncio.to_thread(on.close)

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.apps.tui.tmux import PROGRAM
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until_in_thread
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
 
@@ -29,7 +29,7 @@ LONG = "".join(f"Sentence {place} of a long reply.\n\n" for place in range(400))
 
 def make_replies(seconds: int) -> list[FakeReply]:
     """A long reply, then a command that runs for so many seconds, which also name it."""
-    command = FakeCall("bash", {"command": f"touch begun; sleep {seconds}"})
+    command = FakeCall("bash", {"command": f"sleep {seconds}"})
     return [FakeReply(LONG), FakeReply(calls=(command,))]
 
 
@@ -76,10 +76,7 @@ class ClosableTerminal:
         os.write(self._master, keys.encode())
 
     def wait(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < deadline, self.shown[-3000:].decode(errors="replace")
-            time.sleep(0.02)
+        until_in_thread(holds, lambda: self.shown[-3000:].decode(errors="replace"))
 
     def _is_longer(self, size: int) -> bool:
         return len(self.shown) > size
@@ -95,20 +92,13 @@ class ClosableTerminal:
         self.type("\r")
         self.sees("sandbox")
 
-    def rest(self) -> None:
-        """Wait until nothing is written for a second."""
-        size = -1
-        while len(self.shown) != size:
-            size = len(self.shown)
-            time.sleep(1)
-
-    def work(self) -> None:
-        """The trust question, a long reply, a command that runs."""
+    def work(self, seconds: int) -> None:
+        """The trust question, a long reply, the command of `make_replies` that runs."""
         self.trust()
         self.send("tell me")
         self.sees(LAST)
         self.send("run it")
-        self.wait(Path("begun").exists)
+        self.wait(partial(is_running, seconds))
 
     def send(self, text: str) -> None:
         """Each key when the one before is on the screen, as a person types."""

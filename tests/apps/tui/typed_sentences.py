@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from itertools import count
 
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal
-from tests.patience import PATIENCE
+from tests.patience import until_in_thread
 from treadle.testing.provider.http import ReceivedRequest
 from treadle.testing.provider.script import FakeCall, FakeReply
 from treadle.testing.provider.server import ProviderServer
@@ -94,12 +93,15 @@ def _deny(on: Terminal, is_plain: bool, then: str) -> None:
         on.answer("n", "Enter")
         on.sees(then)
         return
-    deadline = time.monotonic() + PATIENCE
-    while then not in (screen := on.screen()):
-        assert time.monotonic() < deadline, screen
+
+    def is_denied() -> bool:
+        screen = on.screen()
         if screen.rstrip().endswith("Allow, 1 to 6:"):
             on.send("n")
-        time.sleep(0.5)
+            until_in_thread(lambda: on.screen() != screen)
+        return then in screen
+
+    until_in_thread(is_denied, on.screen)
 
 
 def _batches(sentences: list[str]) -> list[list[str]]:
