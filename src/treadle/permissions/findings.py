@@ -37,6 +37,7 @@ class PolicyContext(msgspec.Struct, frozen=True):
     sandbox_hides_denied: bool = False  # commands run where files that a rule denies are hidden
     sandbox_has_network: bool = True
     readable: tuple[str, ...] = ()  # folders outside the roots that may be read
+    accepts_rules: bool = True  # the managed policy does not forbid allow rules
 
     @property
     def may_remove(self) -> bool:
@@ -44,9 +45,11 @@ class PolicyContext(msgspec.Struct, frozen=True):
         return self.accept_edits and self.has_checkpoints
 
     def with_allow_rules(self, texts: Iterable[str], scope: str) -> "PolicyContext":
-        """With these allow rules in addition; InvalidRule if one is wrong."""
+        """With these allow rules in addition, if there may be any; InvalidRule if one is wrong."""
         origin = RuleOrigin(scope)
         parsed = tuple(parse_rule(text, self.root, self.home, origin) for text in texts)
+        if not self.accepts_rules:
+            return self
         return msgspec.structs.replace(self, rules=self.rules + RuleSet(allow=parsed))
 
 

@@ -37,7 +37,8 @@ SaveRules = Callable[[tuple[str, ...]], Awaitable[None]]
 class RulePolicy:
     """Decides by rules. Implements `core.contracts.policy.Policy`.
 
-    `sandboxed` means that commands run inside the sandbox. `is_tool_changed` tells whether a tool's
+    `widest_mode` is the widest that the mode can be changed to. `sandboxed` means that commands run
+    inside the sandbox. `is_tool_changed` tells whether a tool's
     definition differs from the approved one.
     """
 
@@ -46,6 +47,7 @@ class RulePolicy:
         context: PolicyContext,
         *,
         mode: PermissionMode = "ask",
+        widest_mode: PermissionMode = "bypass",
         interactive: bool = True,
         sandboxed: bool = False,
         is_tool_changed: Callable[[str], bool] | None = None,
@@ -56,7 +58,8 @@ class RulePolicy:
         self._sandboxed = sandboxed
         self._is_tool_changed = is_tool_changed
         self._save_rules = save_rules
-        self._mode: PermissionMode = mode
+        self._widest_mode = widest_mode
+        self._mode = choose_narrower(mode, widest_mode)
         self._granted: tuple[str, ...] = ()
         self._make_evaluators()
 
@@ -73,8 +76,19 @@ class RulePolicy:
         ruling = self._evaluator.evaluate(call, view)
         if self._mode == "ask":
             return ruling
+        if self._mode == "bypass" and self._is_asked_by_owner(call, view):
+            return ruling
         has_command_rules = bool(self._evaluator.command_rules.forbidding)
         return apply_mode(ruling, call, self._mode, has_command_rules=has_command_rules)
+
+    def _is_asked_by_owner(self, call: PolicyCall, view: CachedFileSystemView | None) -> bool:
+        """Whether an ask rule of the managed policy is about the call."""
+        managed = tuple(rule for rule in self._context.rules.ask if rule.origin.is_managed)
+        if not managed:
+            return False
+        context = replace(self._context, rules=RuleSet(ask=managed))
+        found = PermissionEvaluator(context).evaluate(call, view).findings
+        return any(finding.outcome == "ask" and finding.rule for finding in found)
 
     def _make_call(self, request: PermissionRequest) -> PolicyCall:
         name = request.tool.name
@@ -101,7 +115,7 @@ class RulePolicy:
         is_sandboxed = stays_sandboxed(call)
         return Ask(
             ruling.reason,
-            suggest_rules(call, self._plain_evaluator, own, view),
+            suggest_rules(call, self._plain_evaluator, own, view) if self.accepts_rules else (),
             risks=list_risks(call.access, self._context, is_sandboxed=is_sandboxed, view=view),
             wider_mode=self._find_wider_mode(call) if call.access.files else "",
         )
@@ -109,7 +123,8 @@ class RulePolicy:
     def _find_wider_mode(self, call: PolicyCall) -> str:
         """`accept-edits`, if that mode would allow this change of files."""
         is_change = any(file.mode == "write" for file in call.access.files)
-        if self._mode != "ask" or not is_change:
+        is_forbidden = choose_narrower("accept-edits", self._widest_mode) != "accept-edits"
+        if self._mode != "ask" or not is_change or is_forbidden:
             return ""
         context = replace(self._evaluator.context, accept_edits=True)
         ruling = PermissionEvaluator(context).evaluate(call)
@@ -123,7 +138,7 @@ class RulePolicy:
 
     def change_mode(self, mode: PermissionMode) -> None:
         """The user chose another mode."""
-        self._mode = mode
+        self._mode = choose_narrower(mode, self._widest_mode)
         self._make_evaluators()
 
     def grant(self, rules: tuple[str, ...]) -> None:
@@ -167,10 +182,14 @@ class RulePolicy:
     def rules(self) -> RuleSet:
         return self._context.rules
 
+    @property
+    def accepts_rules(self) -> bool:
+        return self._context.accepts_rules
+
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         """Add and save rules that the user was shown and accepted."""
         context = self._context.with_allow_rules(rules, "always allow")
-        if self._save_rules is not None:
+        if self._save_rules is not None and self.accepts_rules:
             await self._save_rules(rules)
         self._context = context
         self._make_evaluators()

@@ -31,6 +31,7 @@ from treadle.apps.assembly.stages import assemble
 from treadle.apps.settings.extensions import approve_extensions
 from treadle.apps.settings.folder_rules import FolderTrust, choose_trust, load_rules
 from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, format_unknown_setting
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
@@ -128,6 +129,7 @@ def read_arguments(arguments: dict[str, Any]) -> AgentParts:
     settings = arguments["settings"]
     if not isinstance(settings, Settings):
         settings = _load_settings(folder, arguments, trust)
+    settings = apply_policy(settings)  # also to those that a program made
     given = _read_given_parts(arguments, settings)
     rules = load_rules(
         folder,

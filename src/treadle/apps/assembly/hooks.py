@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from treadle.apps.assembly.lazy import LazyCheckpoints, LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display
-from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.assembly.sessions import LazyCheckpoints, get_session_dir
 from treadle.apps.settings.extensions import make_approval_check
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Parts that are made at first use: workspace, policy, reminders, checkpoints.
+"""Parts that are made at first use: workspace, policy, reminders.
 
 A run that makes no tool call pays for none of them. They behave like the real objects; only the
 first call is slower. `LazyWorkspace.preload` starts early, while the model still writes a call.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from treadle.apps.settings.managed_policy import ManagedPolicy
 from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from treadle.permissions.policy import RulePolicy
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
-    from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
     from treadle.workspace.command_limits import FileDenials
     from treadle.workspace.container import ContainerOptions
     from treadle.workspace.local import LocalWorkspace
@@ -188,6 +188,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     readable: tuple[str, ...] = ()
     is_contained: bool = False
     has_network: bool = True
+    policy: ManagedPolicy = ManagedPolicy()
 
 
 class LazyPolicy:
@@ -216,7 +217,9 @@ class LazyPolicy:
         return self._mode
 
     def change_mode(self, mode: PermissionMode) -> None:
-        self._mode = mode
+        from treadle.permissions.modes import choose_narrower
+
+        self._mode = mode = choose_narrower(mode, self._options.policy.widest_mode)
         if self._policy.is_made:
             self._policy.get().change_mode(mode)
 
@@ -265,8 +268,10 @@ class LazyPolicy:
                 tools_skip_denied=True,
                 sandbox_hides_denied=has_sandbox and not options.is_contained,
                 sandbox_has_network=options.has_network,
+                accepts_rules=not options.policy.managed_rules_only,
             ),
             mode=self._mode,
+            widest_mode=options.policy.widest_mode,
             interactive=options.interactive,
             sandboxed=has_sandbox or options.is_contained,
             save_rules=save,
@@ -421,30 +426,3 @@ class Containers:
         """Close what is open; it opens again when it is used."""
         for client in self._clients:
             await client.release()
-
-
-# ------------------------------------------------------------------ checkpoints
-
-
-class LazyCheckpoints:
-    """Takes checkpoints of a folder, unless it is the home folder or above it: too much to copy."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.is_possible = not Path.home().resolve().is_relative_to(folder)
-        self._checkpoints = Lazy(self._make)
-
-    async def take(self) -> FileSnapshot:
-        if not self.is_possible:
-            raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
-        return await self._checkpoints.get().take()
-
-    def close(self) -> None:
-        if self._checkpoints.is_made:
-            self._checkpoints.get().close()
-
-    def _make(self) -> Checkpoints:
-        from treadle.sessions.library import Library
-        from treadle.workspace.checkpoints.checkpoints import Checkpoints
-
-        return Checkpoints(self._folder, Library().checkpoint_dir(self._folder))

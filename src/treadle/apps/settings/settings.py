@@ -7,6 +7,7 @@ their sources. Not permission rules: those are in permissions/ruleset/rules_file
 
 # Without `from __future__ import annotations`: the table is read from the annotations.
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -210,6 +211,30 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
 def treadle_home() -> Path:
     """The user's folder for settings, rules and trust: ~/.treadle."""
     return Path.home() / ".treadle"
+
+
+# ------------------------------------------------------------------ files
+
+
+def parse_toml(file: Path, text: str) -> dict[str, Any]:
+    """The table in a file; a ConfigError names the line that is wrong."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        problem = str(error)
+        at = re.search(r"\(at line (\d+), column (\d+)\)", problem)
+        line = at.group(1) if at else str(text.count("\n") + 1)
+        message = re.sub(r" \(at .*\)$", "", problem)
+        raise ConfigError(f"{file}:{line}: not TOML: {message}") from error
+
+
+def find_key_line(text: str, name: str) -> int:
+    """The line of a key in the text of a TOML file; 1 if it is not found."""
+    spelled = re.escape(name)
+    at = re.search(rf"^[ \t]*(\[+[ \t]*)?[\"']?{spelled}[\"']?[ \t]*[=.\]]", text, re.MULTILINE)
+    return text.count("\n", 0, at.start()) + 1 if at else 1
 
 
 # ------------------------------------------------------------------ values

@@ -39,6 +39,7 @@ class RuleOrigin(msgspec.Struct, frozen=True):
     scope: str = "given"
     file: str = ""
     line: int = 0
+    is_managed: bool = False  # by the owner of the machine: no mode changes what it says
 
     def __str__(self) -> str:
         return f"{self.scope}: {self.file}:{self.line}" if self.file else self.scope

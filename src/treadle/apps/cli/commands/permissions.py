@@ -124,16 +124,19 @@ async def _check_sandbox(folder: Path, options: WorkspaceOptions) -> bool:
 
 def _list(options: argparse.Namespace) -> int:
     from treadle.apps.settings.folder_rules import load_rules
+    from treadle.apps.settings.managed_policy import SCOPE, read_policy
 
     get_rules, notes, warnings = load_rules(options.folder)
-    rules = get_rules()
+    rules, policy = get_rules(), read_policy()
+    for name, value, origin in policy.list_limits():
+        print_line(f"limit  {escape_invisible(f'{name}: {value}'):40}  {SCOPE}: {origin}")
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
             text, origin = escape_invisible(rule.text), escape_invisible(str(rule.origin))
             print_line(f"{name:5}  {text:40}  {origin}")
     if not (rules.allow or rules.ask or rules.deny):
         print("no rules: reading in the workspace is allowed, everything else needs approval")
-    for note in (*notes, *warnings):
+    for note in (*notes, *warnings, *policy.notes):
         print_error(f"note: {escape_invisible(note)}")
     return _OK
 
