@@ -296,6 +296,13 @@ class ChildEvent(Event, frozen=True, tag="child_event"):
     child: Event
 
 
+def unwrap(event: Event) -> Event:
+    """The event itself, also if it is of a child or of a child's child."""
+    while isinstance(event, ChildEvent):
+        event = event.child
+    return event
+
+
 class ToolsSummarized(Event, frozen=True, tag="tools_summarized"):
     """One line of a small model about the last calls (context/tool_summaries.py)."""
 

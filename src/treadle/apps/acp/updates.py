@@ -45,6 +45,7 @@ from treadle.core.events import (
     ToolStarted,
     UsageUpdated,
     WarningRaised,
+    unwrap,
 )
 from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
@@ -215,8 +216,7 @@ class SessionUpdates:
         self._child_calls.add(call_id)
 
     def _on_child_event(self, call_id: str, event: Event) -> None:
-        while isinstance(event, ChildEvent):
-            event = event.child
+        event = unwrap(event)
         if isinstance(event, ToolFinished):
             own_id = make_child_call_id(event.session_id, event.call_id)
             if own_id in self._child_calls:

@@ -244,9 +244,7 @@ def _child_event(view: ViewState, event: events.ChildEvent) -> ViewState:
         return _replace(call, child=_update_child(call.child, event.child))
 
     view = update_call(view, event.call_id, update)
-    inner = event.child
-    while isinstance(inner, events.ChildEvent):
-        inner = inner.child
+    inner = events.unwrap(event)
     if isinstance(inner, events.UsageUpdated):  # its cost is a cost of this session
         view = _replace(view, usage=view.usage + inner.last)
     return view
