@@ -34,12 +34,17 @@ HEADLESS_DENIAL = (
 SaveRules = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
+# Why the user should be asked about a call that would run; "" if there is no objection.
+AskJudge = Callable[[PermissionRequest], Awaitable[str]]
+
+
 class RulePolicy:
     """Decides by rules. Implements `core.contracts.policy.Policy`.
 
     `widest_mode` is the widest that the mode can be changed to. `sandboxed` means that commands run
     inside the sandbox. `is_tool_changed` tells whether a tool's
-    definition differs from the approved one.
+    definition differs from the approved one. `judge` may turn an allow of the mode `auto` into a
+    question.
     """
 
     def __init__(
@@ -52,8 +57,10 @@ class RulePolicy:
         sandboxed: bool = False,
         is_tool_changed: Callable[[str], bool] | None = None,
         save_rules: SaveRules | None = None,
+        judge: AskJudge | None = None,
     ) -> None:
         self._context = context
+        self._judge = judge
         self._interactive = interactive
         self._sandboxed = sandboxed
         self._is_tool_changed = is_tool_changed
@@ -67,7 +74,11 @@ class RulePolicy:
         try:
             call = self._make_call(request)
             view = CachedFileSystemView(self._context.file_system.mounts)
-            return self._make_verdict(call, self.evaluate(call, view), view)
+            ruling = self.evaluate(call, view)
+            is_judged = self._judge is not None and self._mode == "auto" and _needs_judge(ruling)
+            if is_judged and self._judge and (objection := await self._judge(request)):
+                return self._ask(replace(ruling, reason=f"the judge: {objection}"), call, view)
+            return self._make_verdict(call, ruling, view)
         except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
             return Deny(f"the policy could not evaluate the call: {error_text(error)}")
 
@@ -108,14 +119,25 @@ class RulePolicy:
             return Allow(ruling.reason)
         if ruling.outcome == "deny":
             return Deny(ruling.reason)
-        if not self._interactive:
-            return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
         # A suggestion is for the mode `ask`, and without what was granted for this turn.
         own = ruling if self._evaluator is self._plain_evaluator else None
+        is_used = self._interactive and self.accepts_rules
+        rules = suggest_rules(call, self._plain_evaluator, own, view) if is_used else ()
+        return self._ask(ruling, call, view, rules)
+
+    def _ask(
+        self,
+        ruling: PolicyRuling,
+        call: PolicyCall,
+        view: CachedFileSystemView,
+        rules: tuple[str, ...] = (),
+    ) -> Verdict:
+        if not self._interactive:
+            return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
         is_sandboxed = stays_sandboxed(call)
         return Ask(
             ruling.reason,
-            suggest_rules(call, self._plain_evaluator, own, view) if self.accepts_rules else (),
+            rules,
             risks=list_risks(call.access, self._context, is_sandboxed=is_sandboxed, view=view),
             wider_mode=self._find_wider_mode(call) if call.access.files else "",
         )
@@ -205,6 +227,12 @@ class RulePolicy:
             context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
             context = context.with_allow_rules(self._granted, "the command that you started")
             self._evaluator = PermissionEvaluator(context)
+
+
+def _needs_judge(ruling: PolicyRuling) -> bool:
+    """Whether the mode allows it, and not only rules of the user; what only reads is harmless."""
+    is_allowed = ruling.outcome == "allow"
+    return is_allowed and any(not (one.is_read_only or one.rule) for one in ruling.findings)
 
 
 def build_policy_context(

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ from treadle.apps.assembly.servers import make_servers
 from treadle.apps.cli.commands.permissions import run
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings import managed_policy
-from treadle.apps.settings.folder_rules import load_rules
+from treadle.apps.settings.extensions import approve_extensions, discover_extensions
+from treadle.apps.settings.folder_rules import load_rules, open_trust_store
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import Settings
 from treadle.core.errors import ConfigError
@@ -207,7 +209,6 @@ def test_it_is_listed_with_its_origin(policy: Write, own_place: Path, capsys):
         ["limit", "network:", "false"],
         ["limit", "models:", "anthropic/*"],
         ["deny", "Read(.env)", "managed"],
-        ["deny", "Sandbox(network)", "managed"],
     ]
     assert lines[0].endswith(f"managed policy: {file}:1")
     assert lines[2].endswith(f"managed policy: {file}:4")
@@ -300,4 +301,46 @@ def test_the_file_of_claude_code_narrows_as_well(policy: Write, own_place: Path)
     assert not rules.allow
     file.write_text('{"permissions": {"deny": "x"')
     with pytest.raises(ConfigError, match="not JSON"):
+        load_settings(own_place)
+
+
+def test_hosts_of_a_project_need_an_approval_and_stay_within_the_policy(
+    policy: Write, own_place: Path
+):
+    config = own_place / ".treadle" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('network = ["a.org", "x.b.org"]\n')
+
+    def network(**given: Any) -> object:
+        agent = treadle.coding_agent(own_place, model=Scripted(["x"]), **given)
+        assert agent.parts is not None
+        return agent.parts.settings.network
+
+    open_trust_store().trust(own_place)
+    assert network() is False
+    [waiting] = discover_extensions(own_place).unapproved
+    assert "the network of a.org; the network of x.b.org" in waiting.summary
+    approve_extensions(own_place)
+    assert network() == ("a.org", "x.b.org")
+    assert network(network=["c.org"]) == ("c.org", "a.org", "x.b.org")
+    policy('network = ["*.b.org", "a.org"]')
+    assert network() == ("a.org", "x.b.org")
+    assert network(network=True) == ("*.b.org", "a.org", "x.b.org")
+    policy('network = ["*.b.org"]')
+    assert network() == ("x.b.org",)
+    assert network(network=["c.org"]) == ("x.b.org",)
+    policy("network = false")
+    assert network() is False
+    config.write_text('network = ["evil.org"]\n')
+    policy("")
+    assert network() is False  # it changed since the approval
+
+
+def test_hosts_are_a_setting(own_place: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TREADLE_NETWORK", "a.org, *.b.org")
+    assert load_settings(own_place).network == ("a.org", "*.b.org")
+    monkeypatch.setenv("TREADLE_NETWORK", "on")
+    assert load_settings(own_place).network is True
+    monkeypatch.setenv("TREADLE_NETWORK", "10.0.0.1")
+    with pytest.raises(ConfigError, match="true, false, or a list of hosts"):
         load_settings(own_place)

@@ -62,7 +62,7 @@ def coding_agent(
     instructions: str = "",
     sandbox: Literal["required", "auto", "off"] | None = None,
     container: str | ContainerOptions | None = None,
-    network: bool | None = None,
+    network: bool | Sequence[str] | None = None,
     add_dir: Sequence[str | os.PathLike[str]] = (),
     max_turns: int | None = None,
     max_cost: float | None = None,
@@ -204,7 +204,7 @@ def _read_given_parts(arguments: Mapping[str, Any], settings: Settings) -> Given
         expected = "the name of an image, or ContainerOptions"
         _check_type(arguments, "container", (str, ContainerOptions), expected)
         if isinstance(container, str):
-            container = ContainerOptions(image=container, network=settings.network)
+            container = ContainerOptions(image=container, network=settings.network is True)
     return GivenParts(
         model=None if isinstance(model, str) else model,
         approve=arguments["approve"],

@@ -115,6 +115,20 @@ def add_hooks(parts: AgentParts) -> None:
         parts.hooks.append(Checkers(parts.workspace, read_checkers(settings.checkers)))
 
 
+def add_judge(parts: AgentParts) -> None:
+    """The judge of auto mode, if the settings name its model."""
+    name = parts.settings.judge
+    if not name:
+        return
+    from treadle.apps.assembly.judge import FILE_NAME, Judge, make_judge_model
+
+    model = parts.wrap_model(make_judge_model(parts.settings, parts.small_model or parts.model))
+    file = get_session_dir(parts.store) / FILE_NAME if parts.store is not None else None
+    judge = Judge(model, file, parts.state.transcript if parts.state is not None else ())
+    parts.policy.judge = judge
+    parts.hooks.append(judge)
+
+
 def _make_runners(parts: AgentParts) -> Mapping[str, RunHook]:
     """What runs the hooks that are no commands."""
     if all(one.kind == "command" for one in parts.extensions.hooks):

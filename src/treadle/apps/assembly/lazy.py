@@ -20,7 +20,7 @@ from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import PermissionRequest, Verdict
-from treadle.core.contracts.workspace import Workspace
+from treadle.core.contracts.workspace import NetworkAccess, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.text.redaction import redact
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from treadle.context.memory import Memory, MemoryFile
     from treadle.context.reminders import Reminders
     from treadle.permissions.modes import PermissionMode
-    from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.policy import AskJudge, RulePolicy
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.command_limits import FileDenials
@@ -179,15 +179,15 @@ def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the policies of an agent and of its children have in common.
 
-    `is_contained`: commands run in containers, not in the sandbox of the workspace. `has_network`:
-    so has the sandbox or the container.
+    `is_contained`: commands run in containers, not in the sandbox of the workspace. `network` is
+    that of the sandbox or the container.
     """
 
     interactive: bool
     added_folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     is_contained: bool = False
-    has_network: bool = True
+    network: NetworkAccess = True
     policy: ManagedPolicy = ManagedPolicy()
 
 
@@ -210,6 +210,7 @@ class LazyPolicy:
         self._session_rules: tuple[str, ...] = ()
         self._granted: tuple[str, ...] = ()
         self.has_checkpoints = False  # before the first decision
+        self.judge: AskJudge | None = None  # the same
         self._policy = Lazy(self._make_policy)
 
     @property
@@ -267,7 +268,8 @@ class LazyPolicy:
                 has_checkpoints=self.has_checkpoints,
                 tools_skip_denied=True,
                 sandbox_hides_denied=has_sandbox and not options.is_contained,
-                sandbox_has_network=options.has_network,
+                sandbox_network=options.network,
+                widest_network=options.policy.widest_network,
                 accepts_rules=not options.policy.managed_rules_only,
             ),
             mode=self._mode,
@@ -275,6 +277,7 @@ class LazyPolicy:
             interactive=options.interactive,
             sandboxed=has_sandbox or options.is_contained,
             save_rules=save,
+            judge=self.judge,
         )
         policy.allow_for_session(self._session_rules)
         policy.grant(self._granted)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from treadle.apps.assembly.children import add_children
-from treadle.apps.assembly.hooks import add_hooks, add_observers, add_session_hooks
+from treadle.apps.assembly.hooks import add_hooks, add_judge, add_observers, add_session_hooks
 from treadle.apps.assembly.lazy import Containers, LazyPolicy, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.limit_gates import add_limits
 from treadle.apps.assembly.model_choice import (
@@ -110,7 +110,7 @@ def make_policy(parts: AgentParts) -> None:
         # The results of earlier calls and the user's own skills name files in these folders.
         readable=(str(parts.outputs_dir), *map(str, list_user_skill_folders())),
         is_contained=parts.containers is not None,
-        has_network=parts.settings.network,
+        network=parts.settings.network,
         policy=parts.managed_policy,
     )
     parts.policy = LazyPolicy(
@@ -149,6 +149,7 @@ STAGES: tuple[Callable[[AgentParts], None], ...] = (
     add_servers,  # with their hooks
     write_prompt,
     add_hooks,
+    add_judge,
     add_reminders,
     add_session_hooks,  # what a session of a host adds: goal, checkpoints, output schema
     add_children,

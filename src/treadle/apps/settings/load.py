@@ -59,7 +59,7 @@ def load_settings(
     if user is not None:
         notes += user.notes
         values |= _list_claude_values(user, env)
-    values |= _read_file(treadle_home() / "config.toml")
+    values |= read_config_file(treadle_home() / "config.toml")
     _narrow_by_claude_files(values, folder, notes, is_trusted, env)
     _narrow_by_project_file(values, folder, notes, is_trusted)
     values |= _read_environment(env, notes)
@@ -88,7 +88,7 @@ def symlink_boundary(folder: Path) -> Path | None:
     return None if is_home else folder
 
 
-def _read_file(file: Path, within: Path | None = None) -> SettingValues:
+def read_config_file(file: Path, within: Path | None = None) -> SettingValues:
     """The values of a file, each with its origin `file:line`; empty if there is no file."""
     try:
         text = read_text(file, within=within)
@@ -163,7 +163,7 @@ def _narrow_by_project_file(
     if not is_trusted():
         notes.append(f"{file} is ignored: the folder is not trusted (run `treadle trust`)")
         return
-    for name, where in _narrow(values, _read_file(file, symlink_boundary(folder))):
+    for name, where in _narrow(values, read_config_file(file, symlink_boundary(folder))):
         notes.append(f"{where}: {name} is ignored: a project may only narrow settings")
 
 
@@ -175,6 +175,8 @@ def _narrow(values: SettingValues, project: SettingValues) -> list[tuple[str, st
         setting = SETTINGS_BY_NAME[name]
         if is_narrower(setting, value, values.get(name, (setting.default, ""))[0]):
             values[name] = value, where
+        elif name == "network" and value is not True:
+            continue  # hosts that it adds need an approval: see extensions.py
         else:
             ignored.append((name, where))
     return ignored

@@ -34,9 +34,11 @@ from treadle.apps.settings.settings import (
 )
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import find_line, read_settings_file, read_text
+from treadle.lib.http.hosts import is_within
 from treadle.lib.text.word_set import word_set
 
 if TYPE_CHECKING:
+    from treadle.core.contracts.workspace import NetworkAccess
     from treadle.permissions.modes import PermissionMode
     from treadle.permissions.ruleset.rules_file import FoundRules
 
@@ -103,6 +105,11 @@ class ManagedPolicy(msgspec.Struct, frozen=True):
         limit = self.limits.get("permission_mode")
         return limit.value if limit is not None else "bypass"
 
+    @property
+    def widest_network(self) -> NetworkAccess:
+        limit = self.limits.get("network")
+        return limit.value if limit is not None else True
+
     def check_model(self, name: str, host: str = "") -> None:
         """ConfigError if this model may not be used. `host`: where it is, if not at its maker's."""
         full = f"{name}@{host}" if host else name
@@ -164,11 +171,10 @@ def read_policy() -> ManagedPolicy:
 
 
 def _deny_requests(limits: Mapping[str, LimitedValue]) -> Iterator[PolicyRule]:
-    """What limits mean for commands that ask for more than their sandbox gives."""
-    for name, value, request in (("network", False, "network"), ("sandbox", "required", "off")):
-        if name in limits and limits[name].value == value:
-            file, _, line = limits[name].origin.rpartition(":")
-            yield PolicyRule("deny", f"Sandbox({request})", file, int(line))
+    """What limits mean for commands that ask to run outside of their sandbox."""
+    if "sandbox" in limits and limits["sandbox"].value == "required":
+        file, _, line = limits["sandbox"].origin.rpartition(":")
+        yield PolicyRule("deny", "Sandbox(off)", file, int(line))
 
 
 def apply_policy(settings: Settings) -> Settings:
@@ -184,6 +190,8 @@ def apply_policy(settings: Settings) -> Settings:
         if name in origins and origins[name] != origin:
             wide, narrow = format_value(before), format_value(value)
             notes.append(f"{origins[name]}: {name} {wide} is not allowed: {origin} says {narrow}")
+        if isinstance(before, tuple) and value:  # hosts: those of both
+            value = tuple(host for host in before if is_within([host], value)) or False
         changes[name], origins[name] = value, origin
     notes += [note for note in policy.notes if note not in notes]
     if not changes and len(notes) == len(settings.notes):

@@ -206,3 +206,10 @@ def _is_socket(path: str) -> bool:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def describe_refusals(refusals: Sequence[str]) -> list[str]:
+    """The note on hosts that a command could not reach."""
+    shown = "; ".join(refusals)
+    hint = 'a command with `sandbox: "network"` and `domains` asks the user for others'
+    return [f"its network is limited to some hosts: {shown}; {hint}"] if refusals else []
