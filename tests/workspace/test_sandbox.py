@@ -333,6 +333,18 @@ async def test_a_command_that_takes_too_much_memory_is_killed_and_told(
 
 
 @pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_command_that_fills_the_disk_is_killed_and_told(
+    folder: Path, sandbox: bool
+) -> None:
+    async with opened(folder, sandbox=sandbox, max_disk=64 << 20) as workspace:
+        done = await workspace.run("fallocate -l 1G large; sleep 600")
+        fine = await workspace.run("rm large && echo fine")
+    assert done.signal == "SIGKILL"
+    assert "more than 64 MB of the disk (setting command_disk)" in done.note
+    assert fine.output == "fine\n"
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
 @pytest.mark.parametrize(
     "fill",
     [

@@ -410,6 +410,7 @@ class LocalWorkspace(WorkspaceFiles):
             output_file=str(self.outputs_dir / next(self._output_names)),
             nproc=self._thread_limit,
             max_memory=self._max_memory,
+            disk=(str(self._root), self._options.max_disk),
             secrets=self._secrets,
         )
 
@@ -426,25 +427,24 @@ class LocalWorkspace(WorkspaceFiles):
         removal: Removal | None = None,
         reading: ReadOnlyLine | None = None,
     ) -> Iterator[CommandSpec]:
-        if not sandboxed or self._sandbox is None:
+        sandbox = self._sandbox
+        if not sandboxed or sandbox is None:
             yield command
             return
         if not Path(command.cwd).is_dir():
             problem = f"the working directory {command.cwd} does not exist; use another one"
             raise WorkspaceError(problem, kind="bad_cwd")
-        sandbox = self._sandbox
         with sandbox.wrap(command, network=network, removal=removal, reading=reading) as wrapped:
             yield wrapped
 
     def _make_result(
         self, ended: ProcessExit, timeout: float | None, inside: bool, network: NetworkAccess | None
     ) -> CommandResult:
-        used = self._options.network if network is None else network
         return make_command_result(
             ended,
             timeout,
             self._sandbox,
             inside=inside,
-            offline=inside and not used,
+            offline=inside and not (self._options.network if network is None else network),
             max_memory=self._max_memory,
         )

@@ -31,6 +31,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     outputs_dir      where long outputs are kept; by default only until closing
     max_processes    how many processes a command may have at once
     max_memory       bytes that a command may use; by default three quarters of the machine's
+    max_disk         bytes that a command may take of the disk; by default half of what is free
     grace            seconds between TERM and KILL for a command that timed out
     secrets          values that are redacted from the output of commands
     """
@@ -48,6 +49,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     outputs_dir: Path | None = None
     max_processes: int = command_limits.DEFAULT_MAX_PROCESSES
     max_memory: int | None = None
+    max_disk: int = 0
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
 

@@ -90,6 +90,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "x.org, *.x.org, x.org:8080", "off", "", kind="network")] = False
     command_memory: Annotated[int | None, Setting(
         "memory of a command in MB (default: three quarters of the machine's)", "smaller")] = None
+    command_disk: Annotated[int | None, Setting(
+        "MB that a command may take of the disk (default: half of what is free)", "smaller")] = None
     max_turns: Annotated[int, Setting("limit of tool rounds per turn", "smaller", "N")] = 200
     max_cost: Annotated[float | None, Setting(
         "limit of the cost of a session, in USD (the default is only for -p)",

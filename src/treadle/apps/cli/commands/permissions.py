@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="treadle permissions", description="Permission rules.")
     parser.add_argument("--folder", type=Path, default=Path(), help="workspace (default: .)")
     parser.set_defaults(do=_list)
-    commands = parser.add_subparsers()
+    commands = parser.add_subparsers(metavar="COMMAND")
     commands.add_parser("list", help="list all rules and their sources")
     explain = commands.add_parser("explain", help="explain the verdict on a command, part by part")
     explain.set_defaults(do=_explain)
