@@ -17,6 +17,7 @@ import msgspec
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
+from treadle.core.transcript.usage import REPLY_PURPOSES
 
 FILE_NAME = "timings.jsonl"
 MAX_PENDING = 200
@@ -85,6 +86,8 @@ class TimingRecorder(BaseObserver):
         self._first, self._attempts = 0.0, self._attempts + 1
 
     def _end_request(self, event: Event) -> None:
+        if isinstance(event, events.UsageUpdated) and event.purpose not in REPLY_PURPOSES:
+            return
         start, self._request = self._request, 0.0
         if start:
             self._pending.append(RequestTiming(start, self._clock(), self._first, self._attempts))

@@ -1,4 +1,4 @@
-"""Arguments are read as other JSON parsers read them, or refused; the short way differs in nothing."""
+"""Arguments are read as other JSON parsers read them, or are refused, in both ways of reading."""
 
 from __future__ import annotations
 
