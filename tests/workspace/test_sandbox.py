@@ -51,6 +51,21 @@ async def test_the_workspace_and_temp_are_writable_and_the_rest_is_not(folder: P
 
 
 @needs_bubblewrap
+async def test_the_copy_of_etc_shows_what_mounts_would_and_is_few_mounts(folder: Path) -> None:
+    show = "cd /etc; find -L . -maxdepth 2 | sort; md5sum passwd hosts; ls ssl/private; cat shadow"
+    async with opened(folder, sandbox=True) as workspace:
+        copied = await workspace.run(f"{show}; grep -c . /proc/self/mountinfo")
+        written = await workspace.run("touch /etc/x; echo x >> /etc/passwd; mv /etc/hosts /etc/y")
+        mounted = await workspace.run(f"{show}; rm -f x", network=True)
+    *lines, mounts = copied.output.splitlines()
+    more = ("./pip.conf", "./npmrc", "./wgetrc", "./yum.repos.d")
+    assert lines == [one for one in mounted.output.splitlines() if not one.startswith(more)]
+    assert "cat: shadow: No such file or directory" in lines
+    assert int(mounts) < 60
+    assert written.output.count("Read-only file system") == 3
+
+
+@needs_bubblewrap
 async def test_home_is_hidden_but_for_tools_and_the_settings_of_git(
     folder: Path, own_place: Path
 ) -> None:

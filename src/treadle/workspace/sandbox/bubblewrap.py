@@ -44,11 +44,11 @@ from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
 from treadle.workspace.sandbox.system_view import (
+    choose_system_options,
     describe_refusals,
     find_missing_folders,
     find_needed,
     list_host_sockets,
-    list_system_options,
     list_visible_tops,
     make_settings_options,
 )
@@ -95,7 +95,7 @@ class Bubblewrap:
     """Wraps commands for one confinement, and moves away what they may not make."""
 
     name, program_name = "bubblewrap", "bwrap"
-    has_domains = True  # it can limit the network to some hosts
+    has_namespaces = True  # mounts and a network of its own
     missing = "bubblewrap is not installed (package bubblewrap, program bwrap)"
 
     def __init__(self, confinement: Confinement, program: str) -> None:
@@ -157,7 +157,7 @@ class Bubblewrap:
         proxy = None
         try:
             mounts = self._mount_options(command, with_network, removal, reading)
-            if self.has_domains and isinstance(with_network, tuple) and with_network:
+            if self.has_namespaces and isinstance(with_network, tuple) and with_network:
                 proxy = self._proxy.serve(with_network)
                 fds.append(proxy.descriptor)
                 number = trailer_fd() - 1
@@ -287,7 +287,8 @@ class Bubblewrap:
         """In order: later mounts cover earlier ones."""
         confinement, self._hidden, self._read_only = self.confinement, [], []
         homes = _find_homes(command.env.get("HOME", ""))
-        options = [*list_system_options(bool(network)), *SYSTEM_OPTIONS.split()]
+        copy = confinement.copies_dir / "etc" if self.has_namespaces and not network else None
+        options = [*choose_system_options(copy, bool(network)), *SYSTEM_OPTIONS.split()]
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
         for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
             options += [*self._size_options(4), "--tmpfs", hidden]
