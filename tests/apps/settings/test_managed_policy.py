@@ -316,6 +316,10 @@ def test_hosts_of_a_project_need_an_approval_and_stay_within_the_policy(
         assert agent.parts is not None
         return agent.parts.settings.network
 
+    for wrong in ("network = ", 'network = ["10.0.0.1"]', "x = 1"):
+        config.write_text(wrong)
+        assert network() is False  # a folder that is not trusted does not stop the program
+    config.write_text('network = ["a.org", "x.b.org"]\n')
     open_trust_store().trust(own_place)
     assert network() is False
     [waiting] = discover_extensions(own_place).unapproved

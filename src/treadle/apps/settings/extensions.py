@@ -251,7 +251,10 @@ def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
     if symlink_boundary(folder) is None:
         return found
     config = project_config_file(folder)
-    network = read_config_file(config, folder).get("network", (False, ""))[0]
+    try:
+        network = read_config_file(config, folder).get("network", (False, ""))[0]
+    except ConfigError:
+        network = False  # load.py reports it, if the folder is trusted
     if isinstance(network, tuple):
         found[f"{config.parent.name}/{config.name}"] = {"network": list(network)}
     for file in project_settings_files(folder):
