@@ -90,6 +90,7 @@ attempts = {
     "origin form": lambda: get("/", host="good.internal"),
     "https without a tunnel": lambda: get("https://good.internal/"),
     "another version": lambda: get(good + "/", version="HTTP/2.0"),
+    "a head without an end": lambda: talk(b"GET " + b"a" * 200_000),
     "direct": lambda: direct(socket.AF_INET, ("127.0.0.1", plain)),
     "direct, public": lambda: direct(socket.AF_INET, ("93.184.216.34", 80)),
     "direct, IPv6": lambda: direct(socket.AF_INET6, ("2606:2800:220:1::1", 80)),
@@ -121,7 +122,7 @@ ADDRESSES = {
 
 @needs_bubblewrap
 async def test_a_program_reaches_the_listed_hosts_and_nothing_else(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     looked_up: list[str] = []
 
@@ -150,6 +151,7 @@ async def test_a_program_reaches_the_listed_hosts_and_nothing_else(
             result = await workspace.run(line, timeout=300)
         assert bare.connections == 0
     assert result.exit_code == 0, result.output
+    assert not caplog.records, "the proxy handles whatever it is sent"
     found: dict[str, str] = json.loads(result.output.splitlines()[-1])
     reached = {name: text for name, text in found.items() if "reached" in str(text)}
     assert reached.pop("plain") == "reached /a?b"

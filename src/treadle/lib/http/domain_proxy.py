@@ -171,7 +171,7 @@ class _HostGate:
             with contextlib.suppress(OSError):
                 writer.write(head.encode() + b"\r\n\r\n" + text)
                 await writer.drain()
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # one side ended, or sent what is no HTTP
         finally:
             self._tasks.discard(task)
