@@ -13,7 +13,7 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images"]
+Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images", "ray"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
@@ -24,6 +24,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "otel": "telemetry",
     "fleet": "PostgreSQL",
     "images": "smaller pictures",
+    "ray": "fleets on a cluster of Ray",
 }
 _TOOL_INSTALLERS = {
     "pipx_metadata.json": "pipx install --force",
@@ -39,6 +40,7 @@ _MODULES: Mapping[Extra, str] = {
     "otel": "opentelemetry",
     "fleet": "dbos",
     "images": "PIL",
+    "ray": "ray",
 }
 
 

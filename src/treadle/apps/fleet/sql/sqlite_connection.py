@@ -40,17 +40,9 @@ T = TypeVar("T")
 _WORDS = {
     "now": "fleet_now()",
     "for_update": "",  # a transaction that writes is alone
+    "skip_locked": "",
     "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
 }
-
-
-_JOBS = """;
-CREATE TABLE IF NOT EXISTS fleet_jobs (
-    number {serial}, id text NOT NULL UNIQUE, due float8 NOT NULL, worker text NOT NULL DEFAULT '',
-    delivery bigint NOT NULL DEFAULT 0
-);
-CREATE INDEX IF NOT EXISTS fleet_jobs_by_worker ON fleet_jobs (worker, number)
-"""
 
 
 class SqliteConnection:
@@ -110,7 +102,7 @@ class SqliteConnection:
     def _make_tables(self, database: sqlite3.Connection, *, create: bool) -> None:
         with database:
             database.execute("BEGIN IMMEDIATE" if create else "BEGIN")
-            for statement in fill_in(TABLES + _JOBS, _WORDS).split(";") if create else ():
+            for statement in fill_in(TABLES, _WORDS).split(";") if create else ():
                 database.execute(statement)
             row = database.execute(READ_VERSION).fetchone()
             found = row[0] if row is not None else None
