@@ -135,7 +135,6 @@ async def test_a_person_allows_a_call_in_a_browser(tmp_path: Path) -> None:
         await page.get_by_role("heading", name="2 calls wait for approval").wait_for()
         await page.get_by_role("button", name="Allow").first.click()
         await page.get_by_role("heading", name="1 call waits for approval").wait_for()
-        await page.screenshot(path=str(tmp_path / "fleet.png"), full_page=True)
         [left] = await database.approvals()
         name = "one" if left.run == "two" else "two"
         await until_state(database, name, "done")

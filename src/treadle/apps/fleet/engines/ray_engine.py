@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Awaitable
 
@@ -24,7 +25,7 @@ from treadle.lib.logger import logger
 ADDRESS = "RAY_ADDRESS"  # as Ray's own programs
 CONNECT_SECONDS = 90.0  # a head that restarts is waited for
 STOP_SECONDS = 40.0  # a run ends its step, or is given up, in less
-WAKE_SECONDS = 0.5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CPUS = 1.0  # of a job that does not say it
 
 
@@ -71,20 +72,22 @@ async def _until_ended(reference: Awaitable[object]) -> None:
 
 def _deliver_here(deliver: Deliver, job_id: str) -> None:
     """In a process of Ray."""
-    asyncio.run(_call(deliver, job_id))
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        asyncio.run(_call(deliver, job_id))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _call(deliver: Deliver, job_id: str) -> None:
-    work = asyncio.ensure_future(deliver(job_id))
-    try:
-        # `ray.cancel` interrupts Python, but wakes no loop that waits for something else.
-        while not (await asyncio.wait([work], timeout=WAKE_SECONDS))[0]:
-            pass
-    finally:
-        if not work.done():
-            work.cancel()
-            await asyncio.wait([work])
-    work.result()
+    """Ray interrupts its processes: at a cancellation, and when the owner of a task is dead. The
+    run then ends its step, and does not fail."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None, "this is one"
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, task.cancel)
+    await deliver(job_id)
 
 
 def _get_version() -> str:
