@@ -54,6 +54,8 @@ async def test_ray_keeps_the_promises_of_an_engine(
     from treadle.apps.fleet.sql.postgres_connection import PostgresConnection
 
     with ray_cluster() as cluster:
+        from ray import shutdown
+
         monkeypatch.setenv("RAY_ADDRESS", cluster.address)
 
         class ForwardingEngine(RayEngine):
@@ -79,7 +81,10 @@ async def test_ray_keeps_the_promises_of_an_engine(
             await connection.open(create=True)
             return ForwardingEngine(connection)
 
-        await check_run_engine(open_engine)
+        try:
+            await check_run_engine(open_engine)
+        finally:
+            shutdown()  # Ray ends a process whose node dies
 
 
 class ForgetfulEngine(LocalEngine):
