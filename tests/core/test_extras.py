@@ -9,6 +9,7 @@ import pytest
 
 from treadle.core.errors import ConfigError, MissingExtra
 from treadle.core.extras import (
+    ALL_EXTRAS,
     EXTRA_FEATURES,
     format_install_command,
     is_installed,
@@ -18,18 +19,15 @@ from treadle.core.extras import (
 ROOT = Path(__file__).resolve().parents[2]
 
 
-NOT_IN_ALL = ("ray",)  # too large for those who do not use it
-
-
 def test_the_project_defines_the_extras_and_all_brings_each_of_them():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert set(extras) == {*EXTRA_FEATURES, "all"}
-    brought = [extra for extra in EXTRA_FEATURES if extra not in NOT_IN_ALL]
-    assert extras["all"] == [f"treadle[{','.join(brought)}]"]
+    assert extras["all"] == [f"treadle[{','.join(ALL_EXTRAS)}]"]
+    assert set(EXTRA_FEATURES) - set(ALL_EXTRAS) == {"ray"}
 
 
-@pytest.mark.parametrize("extra", [one for one in EXTRA_FEATURES if one not in NOT_IN_ALL])
+@pytest.mark.parametrize("extra", ALL_EXTRAS)
 def test_an_installed_extra_is_found_without_an_import(extra: str):
     program = (
         "import sys; from treadle.core.extras import is_installed;"

@@ -26,6 +26,8 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "images": "smaller pictures",
     "ray": "fleets on a cluster of Ray",
 }
+# What the extra `all` brings: not what is too large for those who do not use it.
+ALL_EXTRAS: tuple[Extra, ...] = tuple(extra for extra in EXTRA_FEATURES if extra != "ray")
 _TOOL_INSTALLERS = {
     "pipx_metadata.json": "pipx install --force",
     "uv-receipt.toml": "uv tool install",
