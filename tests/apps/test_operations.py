@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]  # no stubs
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.apps.program import run
@@ -112,7 +115,9 @@ class Collector:
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value for name, _, value in (x.partition(": ") for x in lines)}
         body = await reader.readexactly(int(headers["content-length"]))
-        sent = MessageToDict(ExportTraceServiceRequest.FromString(body))
+        is_trace = first.split()[1] == "/v1/traces"
+        kind = ExportTraceServiceRequest if is_trace else ExportMetricsServiceRequest
+        sent = MessageToDict(kind.FromString(body))
         self.requests.append((first.split()[1], headers, sent))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
         await writer.drain()

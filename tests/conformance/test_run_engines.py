@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.ray_cluster import Forward, ray_cluster, serve_deliveries
 from treadle.apps.fleet.engines.local_engine import LocalEngine
 from treadle.apps.fleet.sql.sqlite_connection import SqliteConnection
-from treadle.core.contracts.run_engine import RunEngine
+from treadle.core.contracts.run_engine import Deliver, RunEngine
 from treadle.testing import check_run_engine
 from treadle.testing.conformance.run_engine import OpenEngine
 
@@ -41,6 +43,48 @@ async def test_dbos_keeps_the_promises_of_an_engine(postgres_url: str) -> None:
     from treadle.apps.fleet.engines.dbos_engine import DbosEngine
 
     await check_run_engine(lambda: DbosEngine(postgres_url))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_ray_keeps_the_promises_of_an_engine(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from treadle.apps.fleet.engines.ray_engine import RayEngine
+    from treadle.apps.fleet.sql.postgres_connection import PostgresConnection
+
+    with ray_cluster() as cluster:
+        from ray import shutdown
+
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+
+        class ForwardingEngine(RayEngine):
+            """Processes of Ray call the `deliver` of this one."""
+
+            server: asyncio.Server | None = None
+
+            async def start(
+                self, worker: str, concurrency: int, deliver: Deliver, *, poll: float = 1.0
+            ) -> None:
+                place = cluster.folder / worker
+                self.server = await serve_deliveries(place, deliver)
+                await super().start(worker, concurrency, Forward(place), poll=poll)
+
+            async def aclose(self) -> None:
+                await super().aclose()
+                await self._connection.aclose()
+                if self.server is not None:
+                    self.server.close()
+
+        async def open_engine() -> RunEngine:
+            connection = PostgresConnection(postgres_url)
+            await connection.open(create=True)
+            return ForwardingEngine(connection)
+
+        try:
+            await check_run_engine(open_engine)
+        finally:
+            shutdown()  # Ray ends a process whose node dies
 
 
 class ForgetfulEngine(LocalEngine):

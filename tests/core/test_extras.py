@@ -9,6 +9,7 @@ import pytest
 
 from treadle.core.errors import ConfigError, MissingExtra
 from treadle.core.extras import (
+    ALL_EXTRAS,
     EXTRA_FEATURES,
     format_install_command,
     is_installed,
@@ -22,10 +23,11 @@ def test_the_project_defines_the_extras_and_all_brings_each_of_them():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert set(extras) == {*EXTRA_FEATURES, "all"}
-    assert extras["all"] == [f"treadle[{','.join(EXTRA_FEATURES)}]"]
+    assert extras["all"] == [f"treadle[{','.join(ALL_EXTRAS)}]"]
+    assert set(EXTRA_FEATURES) - set(ALL_EXTRAS) == {"ray"}
 
 
-@pytest.mark.parametrize("extra", EXTRA_FEATURES)
+@pytest.mark.parametrize("extra", ALL_EXTRAS)
 def test_an_installed_extra_is_found_without_an_import(extra: str):
     program = (
         "import sys; from treadle.core.extras import is_installed;"

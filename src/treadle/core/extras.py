@@ -13,7 +13,7 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images"]
+Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images", "ray"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
@@ -24,7 +24,10 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "otel": "telemetry",
     "fleet": "PostgreSQL",
     "images": "smaller pictures",
+    "ray": "fleets on a cluster of Ray",
 }
+# What the extra `all` brings: not what is too large for those who do not use it.
+ALL_EXTRAS: tuple[Extra, ...] = tuple(extra for extra in EXTRA_FEATURES if extra != "ray")
 _TOOL_INSTALLERS = {
     "pipx_metadata.json": "pipx install --force",
     "uv-receipt.toml": "uv tool install",
@@ -39,6 +42,7 @@ _MODULES: Mapping[Extra, str] = {
     "otel": "opentelemetry",
     "fleet": "dbos",
     "images": "PIL",
+    "ray": "ray",
 }
 
 

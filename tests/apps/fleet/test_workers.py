@@ -29,6 +29,7 @@ from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.run_record import FleetSchedule
 from treadle.apps.fleet.sql.sql_database import SqlDatabase
+from treadle.apps.fleet.sql.sqlite_connection import SqliteConnection
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.schedule import start_due_schedules
 from treadle.apps.fleet.worker_processes import WorkerProcesses
@@ -340,6 +341,28 @@ async def test_a_read_only_database_is_named(
     shared_postgres.query(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with pytest.raises(StoreError, match="is read-only; use the primary server"):
         await open_database(postgres_url)
+
+
+async def test_a_transaction_whose_caller_was_cancelled_ends_before_its_database_is_closed(
+    own_place: Path,
+) -> None:
+    connection = SqliteConnection(own_place / "fleet.db")
+    await connection.open(create=True)
+    slow = (
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) "
+        "SELECT count(*) FROM n"
+    )
+    insert = "INSERT INTO fleet_settings VALUES ('cancelled', 'but complete')"
+    cancelled = asyncio.create_task(connection.execute_all([(insert, []), (slow, [])]))
+    await until(lambda: connection._lock.locked())
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    await connection.aclose()
+    again = SqliteConnection(own_place / "fleet.db")
+    await again.open(create=False)
+    rows = await again.execute("SELECT value FROM fleet_settings WHERE name = 'cancelled'")
+    await again.aclose()
+    assert rows == [("but complete",)]
 
 
 async def test_tables_of_a_newer_version_are_not_touched(store: str) -> None:

@@ -31,7 +31,8 @@ class WebServer:
     def __init__(self, process: asyncio.subprocess.Process, link: str) -> None:
         self.process = process
         self.link = link
-        self.address, _, self.token = link.partition("/?token=")
+        self.address = "/".join(link.split("/")[:3])
+        self.token = link.partition("?token=")[2]
         self.host = self.address.removeprefix("http://")  # a name that only browsers know
         self.port = int(self.host.rpartition(":")[2])
         self.local = f"http://127.0.0.1:{self.port}"

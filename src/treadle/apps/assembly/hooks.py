@@ -6,29 +6,25 @@ stages.py.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display
 from treadle.apps.assembly.sessions import LazyCheckpoints, get_session_dir
+from treadle.apps.assembly.telemetry_export import SEND_SECONDS, describe_service
 from treadle.apps.settings.extensions import make_approval_check
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.errors import ConfigError
 from treadle.core.events import Event, RunFailed, ToolCallBegan, TurnFinished
 from treadle.workspace.checkpoints.recorder import CheckpointRecorder
 
 if TYPE_CHECKING:
     from treadle.hooks.command_hook import RunHook
 
-# A collector that does not answer delays the end of the program by no more than this.
-SEND_SECONDS = 2.0
 SEARCH_PATH_VARIABLES = ("PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH")
 _NODE_LOAD = re.compile(r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)")
 _PYTHON_SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
@@ -47,38 +43,17 @@ def add_observers(parts: AgentParts) -> None:
 
 def _add_telemetry(parts: AgentParts) -> None:
     """Spans go to the collector of OTEL_EXPORTER_OTLP_ENDPOINT, by OpenTelemetry's exporter and its
-    variables. They hold names, counts, times and errors, no content of the conversation.
-    ConfigError if OpenTelemetry is not installed, or the address of the collector is wrong."""
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        raise ConfigError(
-            "the setting telemetry needs OpenTelemetry: pip install 'treadle[otel]'"
-        ) from error
+    variables. They hold names, counts, times and errors, no content of the conversation."""
+    resource = describe_service("TRACES")
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     from treadle.observe.telemetry import Telemetry
 
-    _check_endpoint(os.environ)
-    # Like our own logger: a lost span is no line on standard error.
-    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
-    detected = Resource.create()
-    if str(detected.attributes.get("service.name", "")).startswith("unknown_service"):
-        detected = detected.merge(Resource({"service.name": "treadle"}))
-    provider = parts.telemetry = TracerProvider(resource=detected, shutdown_on_exit=False)
+    provider = parts.telemetry = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=SEND_SECONDS)))
     parts.observers.append(Telemetry(provider))
-
-
-def _check_endpoint(environ: Mapping[str, str]) -> None:
-    for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
-        url = environ.get(variable, "").strip()
-        parts = urlsplit(url)
-        if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise ConfigError(
-                f"{variable} is {url!r}; telemetry needs an address such as http://localhost:4318"
-            )
 
 
 def add_hooks(parts: AgentParts) -> None:

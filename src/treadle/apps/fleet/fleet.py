@@ -48,6 +48,8 @@ class Fleet:
     poll          seconds between two looks at the queue
     max_attempts  how often a worker may die with a run before the run is set aside
     folder        where the folders of runs are made; by default beside the user's sessions
+    engine        what delivers the runs of a new fleet: local, dbos or ray; `ray` needs an agent of
+                  the form MODULE:FUNCTION, or none
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Fleet:
         poll: float = 0.5,
         max_attempts: int = 5,
         folder: str | os.PathLike[str] | None = None,
+        engine: str = "",
     ) -> None:
         if workers < 0 or concurrency < 1:
             raise ConfigError(f"Fleet(workers={workers}, concurrency={concurrency}): too few")
@@ -71,6 +74,7 @@ class Fleet:
         self._agent = agent
         self._lease, self._poll, self._max_attempts = lease, poll, max_attempts
         self._folder = Path(folder) if folder is not None else get_default_folder()
+        self._engine = engine
         self._database: FleetDatabase | None = None
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +89,7 @@ class Fleet:
         return self._database
 
     async def __aenter__(self) -> Self:
-        self._database = await open_database(self.store)
+        self._database = await open_database(self.store, engine=self._engine)
         try:
             if self._limits is not None:
                 await self._database.set_limits(self._limits)

@@ -61,6 +61,7 @@ class RunControl:
         self.run = run
         self.session: Session[Any, Any] | None = None
         self.usage: Usage | None = None  # of the session, after its last step
+        self.calls = 0  # of models, in this attempt
         self.is_stopping = False  # the worker stops: let go of the run at the next step
         self._began = time.monotonic()
         self._runs = runs

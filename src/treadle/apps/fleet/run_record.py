@@ -157,10 +157,12 @@ class FleetLimits(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FleetTotals(msgspec.Struct, frozen=True):
-    """How many runs are in each state, and what all runs cost so far (known prices only)."""
+    """How many runs are in each state (each state that there is), and what all runs cost so far
+    (known prices only). `queue_age` is for how many seconds the oldest queued run is there."""
 
     states: dict[str, int]
     cost: float = 0.0
+    queue_age: float = 0.0
 
     @property
     def runs(self) -> int:

@@ -116,7 +116,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         store = control.guard(await parts.runs.open_session(run))
         async with agent.session(run.session, store=store) as session:
             _check_kinds(run.session, store)
-            control.session = session
+            control.session, before = session, session.usage.requests
             attempt = _Attempt(run, parts, control, session)
             try:
                 outcome = await attempt.drive(losses)
@@ -124,6 +124,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
                     check = await control.run_check(_check(run.task, workspace, folder))
                     outcome = attempt.conclude(check)
             finally:
+                control.calls = session.usage.requests - before
                 control.usage, control.session = session.usage, None
         return outcome
     finally:

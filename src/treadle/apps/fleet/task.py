@@ -17,6 +17,7 @@ from treadle.core.errors import ConfigError
 from treadle.permissions.modes import PermissionMode
 
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
+NUMBERS = ("max_cost", "timeout", "cpus", "memory", "gpu")
 MAX_ID_LENGTH = 64
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 _IMAGE = re.compile(r"[0-9A-Za-z][^\s]*")
@@ -32,7 +33,8 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty folder. `commit` is one of the repository. `check` is a command line that decides whether
     the run passed: exit code 0. `max_cost` is in USD. `timeout` is in seconds of work of the agent
     on the run, whichever workers do it; a retry has the time again. `container` is an image: the
-    commands and the check run in containers of it.
+    commands and the check run in containers of it. `cpus`, `memory` (GiB) and `gpu` are what the
+    run needs of a machine, for an engine that chooses one.
     A wrong value raises ConfigError. `parse_task` checks also the types.
     """
 
@@ -50,6 +52,16 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     timeout: float | None = None
     container: str | None = None
+    cpus: float | None = None
+    memory: float | None = None
+    gpu: float | None = None
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """As an engine wants them (core/contracts/run_engine.py)."""
+        memory = None if self.memory is None else self.memory * (1 << 30)
+        found = {"cpus": self.cpus, "memory": memory, "gpus": self.gpu}
+        return {name: value for name, value in found.items() if value is not None}
 
     def __post_init__(self) -> None:
         try:
@@ -117,8 +129,8 @@ def _find_problems(task: FleetTask) -> list[str]:
         problems.append("a commit is given without a repository; give the repository too")
     problems += [
         f"{name} is {value!r}; it must be a number above 0"
-        for name, value in (("max_cost", task.max_cost), ("timeout", task.timeout))
-        if value is not None and not value > 0
+        for name in NUMBERS
+        if (value := getattr(task, name)) is not None and not 0 < value < float("inf")
     ]
     if task.max_turns is not None and task.max_turns < 1:
         problems.append(f"max_turns is {task.max_turns!r}; it must be 1 or more")

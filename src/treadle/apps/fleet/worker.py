@@ -27,6 +27,7 @@ import msgspec
 from treadle._version import __version__
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import CallLimiter
+from treadle.apps.fleet.metrics import FleetMetrics
 from treadle.apps.fleet.run_control import Lease, RunControl, cancel_tasks
 from treadle.apps.fleet.run_record import FleetResult, FleetRun, parse_job_id
 from treadle.apps.fleet.run_task import (
@@ -43,6 +44,7 @@ from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.tasks.schedule import start_due_schedules
 from treadle.apps.fleet.worker_registry import DEFAULT_LEASE, WorkerRegistry, WorkSoFar
 from treadle.apps.fleet.worker_runs import WorkerIdentity, WorkerRuns, make_worker_name
+from treadle.core.contracts.run_engine import Deliver
 from treadle.core.errors import (
     ConfigError,
     SessionBusy,
@@ -54,7 +56,6 @@ from treadle.core.errors import (
 )
 from treadle.lib.logger import logger
 
-DEFAULT_CONCURRENCY = 4
 DEFAULT_POLL = 1.0
 DEFAULT_ATTEMPTS = 5
 GRACE_SECONDS = 30.0  # for the steps of runs when the worker stops
@@ -71,7 +72,7 @@ class Worker:
         database: FleetDatabase,
         *,
         name: str = "",
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int = 0,
         lease: float = DEFAULT_LEASE,
         poll: float = DEFAULT_POLL,
         max_attempts: int = DEFAULT_ATTEMPTS,
@@ -83,19 +84,23 @@ class Worker:
         version: str = __version__,
         clock: Callable[[], float] = time.time,
         report: Callable[[str], None] = logger.warning,
+        elsewhere: Deliver | None = None,
+        has_metrics: bool = False,
     ) -> None:
         if not isinstance(database, SqlDatabase):
             raise ConfigError("a worker needs a database of `open_database`")
-        if concurrency < 1 or not lease > 0 or not poll > 0 or max_attempts < 1:
+        if concurrency < 0 or not lease > 0 or not poll > 0 or max_attempts < 1:
             raise ConfigError("a worker needs 1 run or more, and a lease and a poll above 0 s")
         name = name or make_worker_name()
         self.identity = WorkerIdentity(name, socket.gethostname(), os.getpid(), version)
         self._database = database
         self._concurrency, self._poll, self._grace = concurrency, poll, grace
+        self._elsewhere = elsewhere  # what an engine with processes of its own calls in those
         self._clock = clock  # for schedules
         self._report, self._reported = report, ""  # the last problem of the database
         self._max_attempts = max_attempts
         self._lease = Lease(lease)
+        self._metrics = FleetMetrics(database, name) if has_metrics else None
         self._registry = WorkerRegistry(database.connection, self.identity)
         self._runs = WorkerRuns(database.connection, self.identity)
         self._parts = RunParts(
@@ -120,15 +125,14 @@ class Worker:
         await self._beat()
         third = self._lease.seconds / 3
         helpers = [
-            asyncio.create_task(self._repeat(self._beat, min(third, BEAT_SECONDS))),
+            asyncio.create_task(self._repeat(self._beat, self._beat_seconds)),
             asyncio.create_task(self._repeat(self._sweep, min(self._poll, third))),
             asyncio.create_task(self._repeat(self._tidy, third)),
         ]
-        engine = self._database.engine
         try:
             await self._tolerate(self._tidy)
             await self._tolerate(self._parts.folders.remove_all_lost)
-            await engine.start(self.identity.id, self._concurrency, self._deliver, poll=self._poll)
+            await self._start_engine()
             while not self._is_stopping:
                 self._wake.clear()
                 if until_idle and not self._active and await self._is_idle():
@@ -141,6 +145,31 @@ class Worker:
         finally:
             await cancel_tasks(helpers)
             await self._drain()
+
+    async def _start_engine(self) -> None:
+        engine = self._database.engine
+        deliver = self._elsewhere if engine.is_remote else self._deliver
+        if deliver is None:
+            raise ConfigError(
+                f"the engine {engine.name} runs agents in processes of its own: name the function "
+                "that makes the agent, as MODULE:FUNCTION"
+            )
+        concurrency = self._concurrency or engine.default_concurrency
+        await engine.start(self.identity.id, concurrency, deliver, poll=self._poll)
+
+    async def work_on(self, job_id: str) -> None:
+        """Do one job that an engine has brought to this process. When this is cancelled, the run
+        ends its step and goes back to the queue."""
+        await self._beat()
+        beating = asyncio.create_task(self._repeat(self._beat, self._beat_seconds))
+        delivery = asyncio.create_task(self._deliver(job_id))
+        try:
+            await asyncio.wait([delivery])
+        finally:
+            await cancel_tasks([beating])
+            await self._drain()
+            await cancel_tasks([delivery])
+        delivery.result()
 
     def stop(self) -> None:
         """Take no more runs; those at work go back to the queue at their next step."""
@@ -219,6 +248,8 @@ class Worker:
                 earlier[0].lose_to_other()
                 await asyncio.wait([earlier[1]])
             outcome = await self._try_run(run, control)
+            if self._metrics is not None:
+                self._metrics.count_calls(control.calls)
             if outcome is None:
                 await self._parts.folders.remove_lost(run.id)
                 return
@@ -286,6 +317,10 @@ class Worker:
                     control.lose_to_other()
         await self._parts.limiter.settle()
 
+    @property
+    def _beat_seconds(self) -> float:
+        return min(self._lease.seconds / 3, BEAT_SECONDS)
+
     async def _sweep(self) -> None:
         for worker in await self._registry.find_dead(self._lease.seconds):
             logger.warning("worker %s is dead: others continue its runs", worker)
@@ -294,6 +329,8 @@ class Worker:
     async def _tidy(self) -> None:
         await self._dispatch()
         await start_due_schedules(self._database, self._clock())
+        if self._metrics is not None:
+            await self._metrics.update()
 
     async def _dispatch(self) -> None:
         await self._database.dispatch(self.identity.version)
@@ -349,6 +386,9 @@ class Worker:
             await cancel_tasks(tasks)
             await self._parts.limiter.aclose()
             await self._tolerate(self._parts.limiter.settle)
+            if self._metrics is not None:
+                await self._tolerate(self._metrics.update)
+                await asyncio.to_thread(self._metrics.close)
         finally:
             await cancel_tasks([beating])
             await self._tolerate(self._database.engine.stop)

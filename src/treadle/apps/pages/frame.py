@@ -8,7 +8,7 @@ from pathlib import Path
 from treadle.apps.pages.elements import escape_html, render_icon
 
 STATIC = Path(__file__).parent / "static"
-_TABS = (("work", "Work"), ("inspect", "Inspect"), ("cost", "Cost"))
+_TABS = (("work", "Work"), ("inspect", "Inspect"), ("cost", "Cost"), ("fleet", "Fleet"))
 
 
 @cache
@@ -39,8 +39,8 @@ def render_page(
 def _render_top(page: str, session: str) -> str:
     links = []
     for name, label in _TABS:
-        work, inspect = f"/session/{session}", f"/inspect/{session}"
-        address = {"work": work if session else "/", "inspect": inspect, "cost": "/cost"}
+        address = {"work": f"/session/{session}" if session else "/"}
+        address |= {"inspect": f"/inspect/{session}", "cost": "/cost", "fleet": "/fleet"}
         current = ' aria-current="page"' if name == page else ""
         count = '<span id="waiting"></span>' if name == "work" else ""
         links.append(f'<a href="{address[name]}"{current}>{label}{count}</a>')

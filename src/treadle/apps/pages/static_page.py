@@ -13,9 +13,7 @@ from treadle.apps.pages.elements import escape_html
 from treadle.apps.pages.frame import STATIC, read_icons
 
 
-def render_static_page(title: str, body: str, *, refresh: int | None = None) -> str:
-    """`refresh`: after how many seconds the browser loads the page again."""
-    again = f'<meta http-equiv="refresh" content="{refresh}">' if refresh is not None else ""
+def render_static_page(title: str, body: str) -> str:
     styles = _read_styles()
     digest = base64.b64encode(hashlib.sha256(styles.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'"
@@ -23,7 +21,7 @@ def render_static_page(title: str, body: str, *, refresh: int | None = None) -> 
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f'<meta name="referrer" content="no-referrer">{again}<meta name="color-scheme" '
+        f'<meta name="referrer" content="no-referrer"><meta name="color-scheme" '
         f'content="light dark"><title>{escape_html(title)}</title><style>{styles}</style></head>'
         f'<body class="page static">{read_icons()}{body}</body></html>\n'
     )

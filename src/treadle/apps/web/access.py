@@ -7,6 +7,7 @@ Every request passes here before anything else sees it.
   with the name of this machine leads to the page's own. The port may differ, for a tunnel over ssh.
 - The token of the link becomes a cookie that scripts cannot read. Its value is that of this start
   of the server, never the token. Without it: 403.
+- Without a cookie there is only the health of the fleet, for monitors.
 - A request that changes something, and a WebSocket, has to come from the page itself (Origin).
 """
 
@@ -26,6 +27,7 @@ from treadle.apps.web.messages import Problem
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "::1")
 SAFE_METHODS = ("GET", "HEAD")
+OPEN_PATHS = ("/fleet/health",)  # for monitors of this machine; it has counts, and no names
 POLICY_VIOLATION = 1008  # the close code of a refused WebSocket
 
 SECURITY_HEADERS = {
@@ -99,7 +101,10 @@ class AccessGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         is_page = scope["type"] == "http" and scope["method"] in SAFE_METHODS
-        if (name := find_host_name(host)) != self._access.host:
+        name = find_host_name(host)
+        if is_page and scope["path"] in OPEN_PATHS and name in (*LOCAL_NAMES, self._access.host):
+            return None
+        if name != self._access.host:
             is_here = is_page and name in LOCAL_NAMES
             return (self._lead_home(scope, host) if is_here else None) or _refuse(
                 "This is not the address of the page. Use the link that `treadle web` printed."

@@ -19,16 +19,19 @@ from starlette.websockets import WebSocket
 
 from treadle.apps.conversation.attachments import AttachmentError
 from treadle.apps.conversation.costs import load_cost_report
+from treadle.apps.fleet.store_address import DEFAULT_STORE
 from treadle.apps.pages.cost import render_cost_page
 from treadle.apps.pages.frame import STATIC, render_work_page
 from treadle.apps.pages.session_html import render_session_html
 from treadle.apps.web.access import AccessGuard, PageAccess
 from treadle.apps.web.feed import PREVIEW_FEED, Position
+from treadle.apps.web.fleet_pages import FleetPages
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
 from treadle.apps.web.inspection import Inspections, StepRequest
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import GoTo, Problem
+from treadle.apps.web.request_body import read_body
 from treadle.apps.web.tab import Tab
 from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, TreadleError
@@ -39,9 +42,9 @@ MAX_TABS = 100
 PERIOD_DAYS = {"7d": 7, "30d": 30, "90d": 90, "all": 0}
 
 
-def build_app(hub: Hub, access: PageAccess) -> ASGIApp:
-    """The application with its guard."""
-    pages = Pages(hub)
+def build_app(hub: Hub, access: PageAccess, fleet: str = DEFAULT_STORE) -> ASGIApp:
+    """The application with its guard. `fleet` is the address of the fleet that it shows."""
+    pages, fleet_pages = Pages(hub), FleetPages(fleet)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -52,6 +55,7 @@ def build_app(hub: Hub, access: PageAccess) -> ASGIApp:
         finally:
             await cancel_all(tasks)
             await hub.aclose()
+            await fleet_pages.aclose()
 
     routes = [
         Route("/", pages.show_start),
@@ -63,6 +67,7 @@ def build_app(hub: Hub, access: PageAccess) -> ASGIApp:
         Route("/compare/{session}", pages.show_comparison),
         Route("/session/{session}/picture/{picture}", pages.show_picture),
         Route("/cost", pages.show_cost),
+        *fleet_pages.routes,
         Route("/export/{session}", pages.export_session),
         Route("/fork/{session}", pages.fork_session, methods=["POST"]),
         Route("/upload", pages.receive_upload, methods=["POST"]),
@@ -86,16 +91,6 @@ async def show_problem(request: Request, error: Exception) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(render_work_page("", problem=text), code)
     return JSONResponse({"problem": text}, code)
-
-
-async def read_body(request: Request, limit: int = 4_096) -> bytes:
-    """A small body; ConfigError if it is longer, before all of it is read."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
-            raise ConfigError(f"the request is larger than {limit:,} bytes")
-    return bytes(data)
 
 
 class ForkRequest(msgspec.Struct, frozen=True):

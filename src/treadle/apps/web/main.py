@@ -15,6 +15,7 @@ import msgspec
 
 from treadle.apps.console.console import get_current_folder
 from treadle.apps.console.loopback import listen_on_loopback
+from treadle.apps.fleet.store_address import DEFAULT_STORE
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import TreadleError
 from treadle.core.extras import require_extra
@@ -48,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     flags = {"model": options.model} if options.model else {}
     if options.permission_mode:
         flags["permission_mode"] = options.permission_mode
-    return _serve(folder, flags, listener, access)
+    return _serve(folder, flags, listener, access, options)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -74,6 +75,8 @@ def _build_parser() -> argparse.ArgumentParser:
         help="the name in the address, for a tunnel, or for a browser that does not know names "
         "such as treadle-1a2b3c.localhost",
     )
+    store = "the fleet of its page: sqlite:PATH or postgresql://… (default: that of this user)"
+    parser.add_argument("--fleet", metavar="ADDRESS", help=store)
     parser.add_argument("--model", default="", help="the model of the sessions")
     parser.add_argument("--permission-mode", default="", help="plan, ask, accept-edits or auto")
     return parser
@@ -90,7 +93,11 @@ def _listen(port: int, *, is_wanted: bool) -> socket.socket:
 
 
 def _serve(
-    folder: Path, flags: dict[str, object], listener: socket.socket, access: PageAccess
+    folder: Path,
+    flags: dict[str, object],
+    listener: socket.socket,
+    access: PageAccess,
+    options: argparse.Namespace,
 ) -> int:
     import uvicorn
 
@@ -102,14 +109,15 @@ def _serve(
     logger.addHandler(logging.StreamHandler())  # of what fails beside the requests
     port = listener.getsockname()[1]
     config = uvicorn.Config(
-        build_app(Hub(folder, flags), access),
+        build_app(Hub(folder, flags), access, options.fleet or DEFAULT_STORE),
         log_level="warning",
         access_log=False,
         server_header=False,
         ws_max_size=MAX_MESSAGE_BYTES,
         timeout_graceful_shutdown=3,
     )
-    print(f"Treadle: http://{access.host}:{port}/?token={access.token}")
+    page = "fleet" if options.fleet is not None else ""
+    print(f"Treadle: http://{access.host}:{port}/{page}?token={access.token}")
     print(f"from another machine: ssh -L {port}:{LOOPBACK}:{port} THIS_MACHINE, then this link")
     sys.stdout.flush()
     uvicorn.Server(config).run(sockets=[listener])

@@ -7,7 +7,7 @@ epoch, apps/fleet). Implementations: apps/fleet/engines. Suite: `treadle.testing
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -17,10 +17,15 @@ Deliver = Callable[[str], Awaitable[None]]
 
 
 class RunJob(msgspec.Struct, frozen=True):
-    """A job to deliver, not before `delay` seconds have passed."""
+    """A job to deliver, not before `delay` seconds have passed.
+
+    `resources` is what its worker needs for it: `cpus`, `memory` (bytes), `gpus`. An engine that
+    chooses between machines heeds it; others need not.
+    """
 
     id: str
     delay: float = 0.0
+    resources: Mapping[str, float] = {}
 
 
 class JobRecord(msgspec.Struct, frozen=True):
@@ -48,6 +53,8 @@ class RunEngine(Protocol):
     """
 
     name: str
+    is_remote: bool  # whether other processes call `deliver`: then it has to be picklable
+    default_concurrency: int  # of a worker that does not say it
 
     async def submit(self, jobs: Sequence[RunJob]) -> None: ...
 

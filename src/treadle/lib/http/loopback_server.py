@@ -1,7 +1,7 @@
 """A server for a browser on this machine: HTTP/1.1, one request a connection.
 
-It is no web server: no keep-alive, no files, no streams. The login of MCP servers and the page of a
-fleet answer with it.
+It is no web server: no keep-alive, no bodies, no files, no streams. The login of MCP servers
+answers with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import msgspec
 from .local_hosts import LOOPBACK
 
 MAX_HEAD_BYTES = 16 << 10
-MAX_BODY_BYTES = 64 << 10
 REQUEST_SECONDS = 10.0
 
 
@@ -23,16 +22,13 @@ class PageRequest(msgspec.Struct, frozen=True):
 
     method: str
     path: str
-    host: str
-    body: str = ""
 
 
 class PageAnswer(msgspec.Struct, frozen=True):
-    """`location` is where the browser goes next."""
+    """`status` is the number and its words."""
 
     status: str
     body: str = ""
-    location: str = ""
 
 
 class LoopbackServer:
@@ -74,22 +70,12 @@ class LoopbackServer:
 
 
 async def _read_request(reader: asyncio.StreamReader) -> PageRequest | None:
-    """None if it is not HTTP, or too large."""
+    """None if it is not HTTP."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    first, *lines = head.split("\r\n")
-    words = first.split(" ")
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, colon, value in (line.partition(":") for line in lines)
-        if colon
-    }
-    length = headers.get("content-length", "0")
-    if len(words) != 3 or not words[1].startswith("/") or not length.isdecimal():
+    words = head.partition("\r\n")[0].split(" ")
+    if len(words) != 3 or not words[1].startswith("/"):
         return None
-    if int(length) > MAX_BODY_BYTES:
-        return None
-    body = (await reader.readexactly(int(length))).decode(errors="replace")
-    return PageRequest(words[0], words[1], headers.get("host", ""), body)
+    return PageRequest(words[0], words[1])
 
 
 def _encode(answer: PageAnswer) -> bytes:
@@ -104,5 +90,4 @@ def _encode(answer: PageAnswer) -> bytes:
         "X-Frame-Options: DENY",
         "Connection: close",
     ]
-    lines += [f"Location: {answer.location}"] if answer.location else []
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -123,11 +123,16 @@ async def _check_ripgrep() -> CheckResult:
 
 
 def _check_extras() -> CheckResult:
-    from treadle.core.extras import EXTRA_FEATURES, format_install_command, is_installed
+    from treadle.core.extras import (
+        ALL_EXTRAS,
+        EXTRA_FEATURES,
+        format_install_command,
+        is_installed,
+    )
 
-    missing = [extra for extra in EXTRA_FEATURES if not is_installed(extra)]
+    missing = [extra for extra in ALL_EXTRAS if not is_installed(extra)]
     if not missing:
-        return CheckResult("ok", f"all are installed: {', '.join(EXTRA_FEATURES)}")
+        return CheckResult("ok", f"all are installed: {', '.join(ALL_EXTRAS)}")
     names = ", ".join(f"{extra} ({EXTRA_FEATURES[extra]})" for extra in missing)
     return CheckResult("note", f"not installed: {names}", format_install_command(missing))
 

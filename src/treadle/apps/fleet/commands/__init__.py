@@ -88,11 +88,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("tasks", type=Path, metavar="TASKS", help="a .jsonl, .json or .csv file, or a folder")
     add("--workers", type=int, default=1, metavar="N", help="processes of this machine; 0: none")
-    add("--runs-at-once", type=int, default=4, metavar="N", help="of each worker (default: 4)")
+    at_once = "of each worker (default: 4; with the engine ray, all for which it has room)"
+    add("--runs-at-once", type=int, metavar="N", help=at_once)
     agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
     add("--agent", default="", metavar="NAME", help=agent)
     engine = "what delivers the runs of a new fleet (default: local for a file, else dbos)"
-    add("--engine", default="", choices=("local", "dbos"), help=engine)
+    add("--engine", default="", choices=("local", "dbos", "ray"), help=engine)
+    _add_address(parser)
     add("--detach", action="store_true", help="only submit; workers elsewhere run the tasks")
     add("--json", action="store_true", help="print the report as JSON at the end")
     add("--label", action="append", default=[], metavar="NAME=TEXT", help="of all these tasks")
@@ -114,9 +116,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--total-cost", type=float, metavar="USD", help="of all runs")
 
 
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    address = "the cluster of the engine ray: HOST:PORT (default: that of this machine)"
+    parser.add_argument("--address", default="", metavar="ADDRESS", help=address)
+
+
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--runs-at-once", type=int, default=4, metavar="N", help="default: 4")
+    at_once = "default: 4; with the engine ray, all for which it has room"
+    add("--runs-at-once", type=int, metavar="N", help=at_once)
+    _add_address(parser)
     add("--workspaces", type=Path, metavar="FOLDER", help="where the folders of runs are made")
     lease = "seconds without a sign of life after which others take its runs (default: 30)"
     add("--lease", type=float, default=30.0, metavar="SECONDS", help=lease)

@@ -24,7 +24,12 @@ from treadle.apps.console.exit_codes import (
     USAGE_ERROR,
 )
 from treadle.apps.fleet.commands.results import print_report_json, print_report_text
-from treadle.apps.fleet.commands.selection import name_command, parse_labels, use_database
+from treadle.apps.fleet.commands.selection import (
+    name_command,
+    parse_labels,
+    set_cluster,
+    use_database,
+)
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.limits import find_spent_money
 from treadle.apps.fleet.reports.live_table import LiveTable
@@ -45,8 +50,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_tasks(options: argparse.Namespace) -> int:
     """Exit code 0 if all runs passed, 5 if not, 4 if the money is spent before; 2 if lines of the
     file are no tasks, whatever came of the others; 130 or 143 if the command was stopped before."""
-    if options.workers < 0 or options.runs_at_once < 1:
+    if options.workers < 0 or (options.runs_at_once is not None and options.runs_at_once < 1):
         raise UsageError("--workers must be 0 or more, and --runs-at-once 1 or more")
+    set_cluster(options)
     loaded = load_tasks(options.tasks, _make_defaults(options))
     for problem in loaded.problems:
         print_error(f"treadle fleet: {problem}")
@@ -138,7 +144,8 @@ async def _wait(
 ) -> list[FleetRun]:
     """Until all runs have ended, or the money is spent; with the workers of this machine
     meanwhile, which are killed when `hurry` is set at the end."""
-    arguments = ["--until-idle", "--runs-at-once", str(options.runs_at_once)]
+    arguments = ["--until-idle"]
+    arguments += ["--runs-at-once", str(options.runs_at_once)] if options.runs_at_once else []
     arguments += ["--agent", options.agent] if options.agent else []
     table, took = LiveTable(sys.stderr, name_command(database, "approve")), 0.0
     workers = WorkerProcesses(database, options.workers, arguments, table.add_line)

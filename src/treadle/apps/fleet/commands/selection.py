@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -38,6 +39,12 @@ def use_database(
             await database.aclose()
 
     return asyncio.run(main())
+
+
+def set_cluster(options: argparse.Namespace) -> None:
+    """`--address`, for the engine `ray` of this process and of the workers that it starts."""
+    if options.address:
+        os.environ["RAY_ADDRESS"] = options.address
 
 
 def parse_labels(texts: Sequence[str]) -> dict[str, str]:

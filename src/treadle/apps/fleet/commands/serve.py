@@ -1,35 +1,24 @@
-"""`treadle fleet serve`: the report as a page on this machine, with what waits for approval."""
+"""`treadle fleet serve`: opens the page of the fleet, which is part of `treadle web`."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import os
+import sys
+from pathlib import Path
 
-from treadle.apps.console.console import UsageError, print_line
-from treadle.apps.console.exit_codes import SUCCESS
-from treadle.apps.fleet.commands.selection import use_database
+import treadle
+from treadle.apps.fleet.commands.selection import get_store, use_database
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.reports.page_server import PageServer
-from treadle.lib.http.local_hosts import LOOPBACK
 
 
 def serve_page(options: argparse.Namespace) -> int:
-    if not 0 <= options.port < 65_536:
-        raise UsageError(f"--port cannot be {options.port}; it must be below 65536")
-    return use_database(options, lambda database: _serve(database, options.port))
+    use_database(options, _look)  # a fleet that is not there is said here
+    program = [sys.executable, "-P", str(Path(treadle.__file__).parent / "__main__.py")]
+    port = ["--port", str(options.port)] if options.port else []
+    sys.stdout.flush()
+    os.execv(program[0], [*program, "web", "--fleet", get_store(options), *port])
 
 
-async def _serve(database: FleetDatabase, port: int) -> int:
-    server = PageServer(database)
-    try:
-        await server.start(port)
-    except OSError as error:
-        raise UsageError(
-            f"{LOOPBACK}:{port} cannot be used: {error.strerror}; use another --port"
-        ) from error
-    print_line(f"{server.url}  (ctrl-c ends it; the address is the key: keep it to yourself)")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        await server.aclose()
-    return SUCCESS
+async def _look(database: FleetDatabase) -> None:
+    await database.totals()

@@ -5,48 +5,45 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import importlib
 import os
 import signal
-import sys
-from pathlib import Path
-from typing import cast
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, print_line
 from treadle.apps.console.exit_codes import SUCCESS, TERMINATED
-from treadle.apps.fleet.commands.selection import get_store, use_database
+from treadle.apps.fleet.commands.selection import get_store, set_cluster, use_database
 from treadle.apps.fleet.database import FleetDatabase
-from treadle.apps.fleet.folders.workspaces import RunWorkspaces, get_default_folder
-from treadle.apps.fleet.run_task import MakeAgent
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.worker import Worker
+from treadle.apps.fleet.worker_options import PASSWORD, WorkerOptions
 from treadle.apps.fleet.worker_processes import REPORT
-from treadle.core.errors import ConfigError
+from treadle.apps.settings.load import load_settings
 
 
 def run_worker(options: argparse.Namespace) -> int:
     for name in ("runs_at_once", "lease", "poll", "max_attempts"):
-        if getattr(options, name) <= 0:
+        if getattr(options, name) is not None and getattr(options, name) <= 0:
             raise UsageError(f"--{name.replace('_', '-')} must be above 0")
+    set_cluster(options)
     return use_database(options, lambda database: _work(database, options), create=True)
 
 
 async def _work(database: FleetDatabase, options: argparse.Namespace) -> int:
-    make_agent = None
-    if options.agent:
-        folder = options.agent_folder or get_current_folder()
-        make_agent = find_agent_function(options.agent, folder)
-    worker = Worker(
-        database,
-        name=options.name,
-        concurrency=options.runs_at_once,
+    worker = WorkerOptions(
+        store=database.url,
+        runs_at_once=options.runs_at_once or 0,
         lease=options.lease,
         poll=options.poll,
         max_attempts=options.max_attempts,
         approval_seconds=options.approval_time,
-        make_agent=make_agent,
-        folders=RunWorkspaces(options.workspaces or get_default_folder(), database),
+        agent=options.agent,
+        folder=str(options.agent_folder or get_current_folder()),
+        workspaces=str(options.workspaces or ""),
+        password=os.environ.get(PASSWORD, ""),
+        has_metrics=load_settings(get_current_folder()).telemetry,
+    ).make_worker(
+        database,
+        name=options.name,
         report=lambda problem: print_error(REPORT + redact_for_display(problem)),
     )
     store = hide_password(get_store(options))
@@ -91,22 +88,3 @@ async def _watch_parent(parent: int, worker: Worker) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - no event says it
         await asyncio.sleep(PARENT_SECONDS)
     worker.stop()
-
-
-def find_agent_function(name: str, folder: Path) -> MakeAgent:
-    """The function MODULE:FUNCTION. ConfigError if there is none.
-
-    The module may be in `folder`, which is searched last: no other file of it can take the place
-    of a module of Python or of this program."""
-    module, _, function = name.partition(":")
-    if not module or not function:
-        raise ConfigError(f"{name!r} is not MODULE:FUNCTION, such as my_agents:make_agent")
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"the agent function {name!r} cannot be loaded: {error}") from error
-    if not callable(found):
-        raise ConfigError(f"{name!r} is not a function")
-    return cast(MakeAgent, found)

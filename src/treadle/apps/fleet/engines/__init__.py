@@ -2,6 +2,7 @@
 
 local   one machine: a table of the SQLite file of the fleet
 dbos    many machines: queues of DBOS in the PostgreSQL database of the fleet
+ray     a cluster of Ray: each run is a task of Ray, with resources of its own
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from treadle.apps.fleet.sql.sql_connection import SqlConnection
     from treadle.core.contracts.run_engine import RunEngine
 
-EngineName = Literal["local", "dbos"]
+EngineName = Literal["local", "dbos", "ray"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 
@@ -35,6 +36,10 @@ def make_engine(name: str, url: str, connection: SqlConnection) -> RunEngine:
         from treadle.apps.fleet.engines.local_engine import LocalEngine
 
         return LocalEngine(connection)
+    if name == "ray":
+        from treadle.apps.fleet.engines.ray_engine import RayEngine
+
+        return RayEngine(connection)
     from treadle.apps.fleet.engines.dbos_engine import DbosEngine
 
     return DbosEngine(url)

@@ -42,6 +42,8 @@ _started: DbosEngine | None = None  # DBOS is one a process
 
 class DbosEngine:
     name = "dbos"
+    is_remote = False
+    default_concurrency = 4
 
     def __init__(self, url: str) -> None:
         self._address = describe_address(url)

@@ -51,16 +51,21 @@ _COLOURS |= {"waiting": "wait", "parked": "wait", "cancelled": "idle", "queued":
 
 
 def render_page(
+    report: FleetReport, *, store: str = "", links: Mapping[str, str] | None = None
+) -> str:
+    """The page, as one file."""
+    return render_static_page("Fleet report", render_report(report, store=store, links=links))
+
+
+def render_report(
     report: FleetReport,
     *,
     store: str = "",
     links: Mapping[str, str] | None = None,
     top: str = "",
-    refresh: int | None = None,
 ) -> str:
-    """The page. `links` are pages of sessions by the ids of runs; `store` is the fleet's address,
-    for the commands that open a run. `top` is HTML of the caller before the rest; `refresh` is
-    after how many seconds the browser loads the page again."""
+    """The report. `links` are pages of sessions by the ids of runs; `store` is the fleet's address,
+    for the commands that open a run. `top` is HTML of the caller before the rest."""
     parts = [top, _render_sums(report), _render_states(report)]
     for at, (label, groups) in enumerate(report.labels.items()):
         bars = draw_bar_list([_make_bar(group) for group in groups])
@@ -68,11 +73,11 @@ def render_page(
     parts += [_render_plots(report), _render_failures(report, links or {})]
     parts.append(_render_runs(report, store, links or {}))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(report.generated))
-    body = (
-        f'<header class="sub"><h1>Fleet report</h1><span class="where">as of {when}</span></header>'
-        f'<main class="cost-main">{"".join(parts)}</main>'
+    return (
+        '<section class="sub" aria-label="What and when"><h1>Fleet report</h1>'
+        f'<span class="where">as of {when}</span></section>'
+        f'<main class="cost-main" id="main">{"".join(parts)}</main>'
     )
-    return render_static_page("Fleet report", body, refresh=refresh)
 
 
 # --- summary -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ RUN_COLUMNS = (
     "wake, version, seconds, cost, job"
 )
 
-_decode_task = msgspec.json.Decoder(FleetTask).decode
+read_task = msgspec.json.Decoder(FleetTask).decode
 _decode_result = msgspec.json.Decoder(FleetResult).decode
 
 
@@ -24,7 +24,7 @@ def read_run(row: tuple[Any, ...]) -> FleetRun:
     run_id, task, state, attempts, worker, epoch, session, result, *rest = row
     return FleetRun(
         run_id,
-        _decode_task(task),
+        read_task(task),
         state,
         attempts,
         worker,

@@ -3,7 +3,7 @@
 Statements are written once, with `?` for a parameter and these words for what differs:
 {now} the time, {skip_locked} rows of others are passed over, {for_update} rows are locked,
 {serial} a number that grows. Used by sql_database.py, worker_runs.py, worker_registry.py, limits.py
-and the engine `local`.
+and the engines `local` and `ray`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ CREATE TABLE IF NOT EXISTS fleet_schedules (
 );
 CREATE TABLE IF NOT EXISTS fleet_blobs (
     id text PRIMARY KEY, data bytea NOT NULL, created float8 NOT NULL
-)
+);
+CREATE TABLE IF NOT EXISTS fleet_jobs (
+    number {serial}, id text NOT NULL UNIQUE, due float8 NOT NULL, worker text NOT NULL DEFAULT '',
+    delivery bigint NOT NULL DEFAULT 0, resources text NOT NULL DEFAULT '{}'
+);
+CREATE INDEX IF NOT EXISTS fleet_jobs_by_worker ON fleet_jobs (worker, number)
 """
 
 # Columns that came with a later version: table, column, type.
@@ -68,6 +73,7 @@ ADDED_COLUMNS = (
     ("fleet_runs", "job", "bigint NOT NULL DEFAULT 0"),
     ("fleet_runs", "submitted", "bigint NOT NULL DEFAULT -1"),
     ("fleet_schedules", "zone", "text NOT NULL DEFAULT ''"),
+    ("fleet_jobs", "resources", "text NOT NULL DEFAULT '{}'"),
 )
 # After the columns are there.
 _LATE_INDEXES = (

@@ -25,7 +25,13 @@ from treadle.apps.fleet.run_record import (
     WorkerRecord,
     make_job_id,
 )
-from treadle.apps.fleet.sql.run_rows import RUN_COLUMNS, make_version_number, read_run, write_json
+from treadle.apps.fleet.sql.run_rows import (
+    RUN_COLUMNS,
+    make_version_number,
+    read_run,
+    read_task,
+    write_json,
+)
 from treadle.apps.fleet.sql.sql_connection import SqlConnection, Statement, make_placeholders
 from treadle.apps.fleet.sql.sql_schedules import SqlSchedules
 from treadle.apps.fleet.store_address import hide_password
@@ -98,7 +104,7 @@ class SqlDatabase(SqlSchedules):
         """Submit the runs to the engine that are to be delivered and were not submitted yet. Not
         while the money is spent, and not those that a version newer than this one has begun."""
         due = (
-            "SELECT id, job, CASE WHEN state = 'queued' THEN 0 ELSE wake - {now} END "
+            "SELECT id, job, CASE WHEN state = 'queued' THEN 0 ELSE wake - {now} END, task "
             "FROM fleet_runs WHERE submitted < job AND version_number <= ? AND (state = 'queued' "
             "OR (state IN ('parked', 'waiting') AND wake IS NOT NULL)) ORDER BY number LIMIT ?"
         )
@@ -107,9 +113,13 @@ class SqlDatabase(SqlSchedules):
         while rows := await self.connection.execute(due, parameters):
             if await self._is_money_spent():
                 return
-            jobs = [RunJob(make_job_id(run, job), max(0.0, delay)) for run, job, delay in rows]
-            await self.engine.submit(jobs)
-            await self.connection.execute_all([(sent, [job, run, job]) for run, job, _ in rows])
+            await self.engine.submit(
+                [
+                    RunJob(make_job_id(run, job), max(0.0, delay), read_task(task).resources)
+                    for run, job, delay, task in rows
+                ]
+            )
+            await self.connection.execute_all([(sent, [job, run, job]) for run, job, *_ in rows])
 
     async def _cancel_jobs(self, ids: Sequence[str]) -> None:
         try:
@@ -250,10 +260,16 @@ class SqlDatabase(SqlSchedules):
         return deleted
 
     async def totals(self) -> FleetTotals:
-        sql = "SELECT state, count(*), coalesce(sum(cost), 0) FROM fleet_runs GROUP BY state"
+        sql = (
+            "SELECT state, count(*), coalesce(sum(cost), 0), {now} - min(created) FROM fleet_runs "
+            "GROUP BY state"
+        )
         rows = await self.connection.execute(sql)
+        ages = {state: age for state, _, _, age in rows}
         return FleetTotals(
-            {state: count for state, count, _ in rows}, float(sum(cost for *_, cost in rows))
+            {state: count for state, count, *_ in rows},
+            float(sum(cost for _, _, cost, _ in rows)),
+            max(0.0, ages.get("queued", 0.0)),
         )
 
     async def load_session(self, run_id: str) -> Sequence[Entry]:

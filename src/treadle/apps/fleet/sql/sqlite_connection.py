@@ -40,17 +40,9 @@ T = TypeVar("T")
 _WORDS = {
     "now": "fleet_now()",
     "for_update": "",  # a transaction that writes is alone
+    "skip_locked": "",
     "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
 }
-
-
-_JOBS = """;
-CREATE TABLE IF NOT EXISTS fleet_jobs (
-    number {serial}, id text NOT NULL UNIQUE, due float8 NOT NULL, worker text NOT NULL DEFAULT '',
-    delivery bigint NOT NULL DEFAULT 0
-);
-CREATE INDEX IF NOT EXISTS fleet_jobs_by_worker ON fleet_jobs (worker, number)
-"""
 
 
 class SqliteConnection:
@@ -79,9 +71,7 @@ class SqliteConnection:
         return await self._in_thread(lambda: read_entries(self._path, session_id))
 
     async def aclose(self) -> None:
-        database, self._database = self._database, None
-        if database is not None:
-            await self._in_thread(database.close)
+        await self._in_thread(self._close)
 
     # --- in a thread -----------------------------------------------------------------------
 
@@ -110,7 +100,7 @@ class SqliteConnection:
     def _make_tables(self, database: sqlite3.Connection, *, create: bool) -> None:
         with database:
             database.execute("BEGIN IMMEDIATE" if create else "BEGIN")
-            for statement in fill_in(TABLES + _JOBS, _WORDS).split(";") if create else ():
+            for statement in fill_in(TABLES, _WORDS).split(";") if create else ():
                 database.execute(statement)
             row = database.execute(READ_VERSION).fetchone()
             found = row[0] if row is not None else None
@@ -126,16 +116,24 @@ class SqliteConnection:
                 database.execute(statement)
 
     def _execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
-        database = self._database
-        if database is None:
-            raise sqlite3.ProgrammingError("the database of the fleet is closed")
-        with self._lock, database:
+        with self._lock, self._get_open() as database:
             reads_only = all(sql.lstrip().startswith("SELECT") for sql, _ in statements)
             database.execute("BEGIN" if reads_only else "BEGIN IMMEDIATE")
             return [
                 database.execute(fill_in(sql, _WORDS), clean_parameters(parameters)).fetchall()
                 for sql, parameters in statements
             ]
+
+    def _get_open(self) -> sqlite3.Connection:
+        if self._database is None:
+            raise sqlite3.ProgrammingError("the database of the fleet is closed")
+        return self._database
+
+    def _close(self) -> None:
+        with self._lock:  # a caller that was cancelled has left a transaction in its thread
+            database, self._database = self._database, None
+            if database is not None:
+                database.close()
 
 
 def _has_tables(path: Path) -> bool:

@@ -18,12 +18,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.apps.fleet.task import FleetTask, parse_task
+from treadle.apps.fleet.task import NUMBERS, FleetTask, parse_task
 from treadle.apps.fleet.tasks.exercises import is_exercise, make_exercise_task
 from treadle.apps.fleet.tasks.swe_bench import convert_swe_bench, is_swe_bench
 from treadle.core.errors import ConfigError
 
-NUMBERS = ("max_cost", "timeout")
 LABEL_PREFIX = "label."  # of a column in a CSV file: `label.language`
 TASK_FILE = "task.json"
 MAX_FOLDER_DEPTH = 6
