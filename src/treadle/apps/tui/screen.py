@@ -222,7 +222,8 @@ class FullScreen(TerminalScreen):
             self.start_task(self._read_branch())
         self._show_first_question()
         is_waiting = bool(self._conversation.questions.waiting)
-        self.terminal_status.update(is_busy=view.is_busy, is_waiting=is_waiting)
+        name = self.session.saved.name
+        self.terminal_status.update(name, is_busy=view.is_busy, is_waiting=is_waiting)
         self.footer.draw(self._conversation.view)
 
     def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:

@@ -51,6 +51,8 @@ ANSWERS = {
     "/rewind": "nothing to rewind yet: this session is new",
     "/fork": "this session is empty",
     "/resume": "there is no other session in this folder",
+    "/resume no such words": "no other session of this folder has",
+    "/rename my work": "this session is named 'my work'",
     "/queue": "no message is queued",
     "/btw why?": "this session is empty",
     "/compact": "nothing was compacted",

@@ -108,8 +108,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("uncompact", "undo all compactions", sessions.run_uncompact, while_busy=False),
     SlashCommand("cost", "show tokens and cost of this session", information.run_cost),
     SlashCommand("context", "show what fills the context window", information.run_context),
-    SlashCommand("sessions", "list sessions and resume one", sessions.run_resume, "session", False),
-    SlashCommand("resume", "resume another session", sessions.run_resume, "session", False),
+    SlashCommand("sessions", "list sessions and resume one", sessions.run_resume, "words", False),
+    SlashCommand("resume", "resume another session", sessions.run_resume, "id or words", False),
+    SlashCommand("rename", "give this session a name", sessions.run_rename, "name"),
     SlashCommand("fork", "continue in a copy of this session", sessions.run_fork, "session", False),
     SlashCommand("rewind", "rewind to before a message", restore.run_rewind, while_busy=False),
     SlashCommand(
