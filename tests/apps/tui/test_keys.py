@@ -1,11 +1,13 @@
 """Every key does what the help says it does."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.conversation.block_text import plain_text
+from treadle.apps.conversation.completion import fuzzy_match
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.apps.tui import app
 from treadle.core.transcript.items import to_user_item
@@ -578,6 +580,31 @@ async def test_an_at_sign_offers_files(monkeypatch):
         await on.sees("@src/view.py")
         await on.press("tab")
         assert on.app.prompt.text == "see @src/view.py "
+
+
+async def test_a_key_takes_the_file_of_the_whole_text_also_while_many_are_searched(monkeypatch):
+    async with running_app(monkeypatch) as on:
+        prompt = on.app.prompt
+        await on.until(lambda: prompt._listed_at > 0, "the files")
+        prompt.project_files = [f"src/part_{number}.py" for number in range(60_000)]
+        await on.press("at", *"59999", "tab")  # no time to search in between
+        assert prompt.text == "@src/part_59999.py "
+        write_file("src/later.py")
+        prompt._listed_at = 0.0  # a file of later is found, too
+        await on.press("ctrl+u", "at", *"later")
+        await on.sees("@src/later.py")
+
+
+def test_a_search_that_is_not_wanted_any_more_ends():
+    seen: list[str] = []
+
+    def names() -> Iterator[str]:
+        for number in range(60_000):
+            seen.append(f"part_{number}")
+            yield seen[-1]
+
+    assert fuzzy_match("part", names(), is_stale=lambda: len(seen) > 1_000) == []
+    assert len(seen) < 3_000
 
 
 async def test_an_exclamation_mark_runs_a_command_and_the_model_gets_its_output(monkeypatch):
