@@ -2,8 +2,9 @@
 
 They start in the background. Without a terminal `open` waits for them, for a limited time, and
 before the calls of a resumed turn: a run could end before its tools are there. At a terminal
-nothing waits: late tools join the session by tools/late_tools.py. extensions.py decides which servers may run, and is asked at every start. `add_server_tools` is a stage of
-stages.py, which loads this module only if there are servers.
+nothing waits: late tools join the session by tools/late_tools.py. extensions.py decides which
+servers may run, and is asked at every start. `add_server_tools` is a stage of stages.py, which
+loads this module only if there are servers.
 """
 
 from __future__ import annotations
