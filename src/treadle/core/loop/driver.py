@@ -416,6 +416,11 @@ class Driver(HostControls):
         self._session.rewind(turn_id)
         await self._log.flush()
 
+    def detach(self) -> int:
+        """Move the running calls that can continue without the turn to the background; how many."""
+        self._interruption.check_loop("detach")
+        return self._tool_round.detach()
+
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, cancel background tasks, run the session_end hooks,
         write all of it and release the session: nothing of it happens afterwards. A cancellation
