@@ -648,7 +648,7 @@ async def test_ctrl_b_moves_a_command_to_the_background_and_its_end_wakes_the_ag
         await on.press("ctrl+b")
         await on.sees("I wait.")
         await on.idle()
-        assert "Running as task t1" in model.requests[1].transcript[-1].model_text
+        assert "Running as task t1" in str(model.requests[1].transcript[-1])
         write_file("go")
         await on.sees("Woken.")  # without a message
         assert any("ready" in getattr(one, "text", "") for one in model.requests[2].transcript)
