@@ -85,3 +85,17 @@ async def line_with(process: Process, *words: str) -> str:
         if all(word in text for word in words):
             return text
     raise AssertionError(f"no line with {words}")
+
+
+def read_terminal(terminal: int) -> bytes:
+    """All that the programs on a terminal write, until the last one has ended; a question is
+    answered with no."""
+    said = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # no program has the other end any more
+            return said
+        said += piece
+        if b"[y/N]" in piece:
+            os.write(terminal, b"n\n")

@@ -17,7 +17,15 @@ from typing import Any
 
 import pytest
 
-from tests.apps.program import PROGRAM, environment, finish, line_with, run, start
+from tests.apps.program import (
+    PROGRAM,
+    environment,
+    finish,
+    line_with,
+    read_terminal,
+    run,
+    start,
+)
 from tests.patience import SOON, until
 from treadle.apps.console import exit_codes
 from treadle.core import errors
@@ -219,8 +227,9 @@ async def test_a_terminal_at_standard_error_is_shown_progress():
             stdout=asyncio.subprocess.PIPE, stderr=theirs, env=environment(server),
         )  # fmt: skip
         os.close(theirs)
-        out, _ = await process.communicate()
-    shown = os.read(ours, 1 << 16).decode()
+        reading = asyncio.to_thread(read_terminal, ours)
+        (out, _), said = await asyncio.gather(process.communicate(), reading)
+    shown = said.decode()
     os.close(ours)
     assert out == b"That is all.\n"
     assert "[bash: echo one]" in shown

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.program import PROGRAM, environment, run
+from tests.apps.program import PROGRAM, environment, read_terminal, run
 from treadle.apps.cli.output import Stdout
 from treadle.apps.cli.text_stream import TextStream
 from treadle.core.events import ReplyDiscarded, TextDelta
@@ -38,23 +38,11 @@ async def on_terminal(
             env=environment(server, TERM="xterm", COLUMNS="300", NO_COLOR="1"),
         )
         os.close(theirs)
-        said = await asyncio.to_thread(_all_of, ours)
+        said = await asyncio.to_thread(read_terminal, ours)
         await process.wait()
     finally:
         os.close(ours)
     return said.decode()
-
-
-def _all_of(terminal: int) -> bytes:
-    said = b""
-    while True:
-        try:
-            piece = os.read(terminal, 65_536)
-        except OSError:  # nobody has the other end any more
-            return said
-        said += piece
-        if b"[y/N]" in piece:
-            os.write(terminal, b"n\n")
 
 
 def check(said: str) -> None:

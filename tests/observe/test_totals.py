@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from treadle import Agent, Usage
+from treadle.core.contracts.hook import HookInput
+from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import Overloaded
-from treadle.core.transcript import UserItem
+from treadle.core.transcript import Transcript, UserItem
+from treadle.core.transcript.items import to_user_item
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
 from treadle.observe.totals import Totals
 from treadle.testing.clock import ManualClock
@@ -51,6 +55,28 @@ async def test_children_are_counted_in():
     assert totals.usage.cost == pytest.approx(1.0)
     assert len(totals.child_sessions) == 2
     assert (totals.turns, totals.turn_reasons) == (1, {"end_turn": 1})
+
+
+async def test_calls_beside_the_turn_are_counted_in_also_those_of_children():
+    @hook("pre_tool_use")
+    async def judge(hook_input: HookInput) -> None:
+        request = ModelRequest(Transcript([to_user_item("may it?")]))
+        await hook_input.call_model(request, "judge", Scripted([Say("yes", usage=PRICED)]))
+
+    def answer(request):
+        text, is_first = request.transcript[0].text, len(request.transcript) == 1
+        call = ("task", {"description": "x", "prompt": "child"}) if text == "go" else ("record", {})
+        return Say(calls=[call], usage=PRICED) if is_first else "done"
+
+    totals = Totals()
+    agent = Agent(
+        Scripted(answer), [RecordingTool()], subagents=[], observers=[totals], hooks=[judge]
+    )
+    driver = agent.start("go")
+    await agent.finish_turn(driver)
+    await driver.ask_aside("how is it?")
+    assert totals.usage == driver.total_usage
+    assert totals.usage.cost == pytest.approx(1.0)  # two replies, and two judges
 
 
 async def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known():

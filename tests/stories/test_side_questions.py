@@ -10,6 +10,7 @@ from treadle import Agent, Usage
 from treadle.budgets import CostBudget
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, ModelUsageUpdated
 from treadle.core.errors import LoopError, Overloaded
+from treadle.core.events import UsageUpdated
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.state import fold_entries
@@ -33,7 +34,8 @@ async def test_the_answer_sees_the_conversation_and_leaves_it_as_it_is():
     reply = await driver.ask_aside("where is that?")
     assert reply.text == "In Europe."
     assert driver.transcript is before
-    assert not watch.events
+    [told] = watch.events_of(UsageUpdated)
+    assert (told.purpose, told.last.output, len(watch.events)) == ("side_question", 100, 1)
     assert not watch.items
     asked = model.requests[1]
     assert asked.transcript[: len(before)] == before[:]

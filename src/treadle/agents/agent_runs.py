@@ -7,6 +7,7 @@ which has the settings.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import NoneType
@@ -68,8 +69,8 @@ class RunOptions(SessionRunOptions, Generic[DepsT], total=False):
 RUN_ARGUMENTS = ("prompt", "output", *RunOptions.__annotations__)
 
 
-class AgentRuns(Generic[DepsT, OutputT]):
-    """What Agent inherits: it sets the attributes, and defines the three methods at the end."""
+class AgentRuns(ABC, Generic[DepsT, OutputT]):
+    """What Agent inherits: it sets the attributes, and defines the method at the end."""
 
     config: DriverConfig
     store: StoreLocation | None
@@ -348,13 +349,11 @@ class AgentRuns(Generic[DepsT, OutputT]):
 
             raise unknown_attribute("Agent", name, self)
 
-    # --- of the agent --------------------------------------------------------------------
-
+    @abstractmethod
     async def finish_turn(
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
-        raise NotImplementedError
 
 
 def make_history(history: object) -> Transcript:

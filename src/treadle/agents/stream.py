@@ -31,6 +31,7 @@ from treadle.core.events import (
     ToolCallDelta,
     TurnFinished,
     TurnResult,
+    unwrap,
 )
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
@@ -180,7 +181,7 @@ class Stream(BaseObserver, Generic[OutputT]):
     # --- approvals -----------------------------------------------------------------------
 
     def _note_asked(self, event: Event) -> None:
-        event = _unwrap(event)
+        event = unwrap(event)
         if isinstance(event, ApprovalRequired):
             self._asked[event.session_id, event.call.id] = event
         elif isinstance(event, ApprovalResolved):
@@ -251,7 +252,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         if kind is RequestStarted or kind is ToolCallBegan:
             self._answer_parts.clear()
         elif kind in _ABOUT_APPROVALS:
-            inner = _unwrap(event)
+            inner = unwrap(event)
             if isinstance(inner, ApprovalRequired):
                 self._told.add((inner.session_id, inner.call.id))
             self._approval_resolved.set()
@@ -288,13 +289,6 @@ class Stream(BaseObserver, Generic[OutputT]):
         """The turn and the number of an event that comes from here."""
         last = self._last_event
         return (last.turn_id, last.seq + 1) if last is not None else ("", 1)
-
-
-def _unwrap(event: Event) -> Event:
-    """The event of the child itself, or of its child."""
-    while isinstance(event, ChildEvent):
-        event = event.child
-    return event
 
 
 async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:

@@ -16,8 +16,9 @@
       TurnFinished | RunFailed                          exactly one, always last
 
     WarningRaised, Notified, ModelChanged, ToolsChanged, AuthenticationRequired, ToolsSummarized,
-    ChildEvent and LoopContinued may come anywhere in between. A pure call may start, and finish,
-    while its reply is still streaming.
+    ChildEvent and LoopContinued may come anywhere in between, UsageUpdated of other calls (its
+    purpose: a side question, say) anywhere. A pure call may start, and finish, while its reply is
+    still streaming.
 
 Each event has the id of the session and of the turn, and a number that only grows. This module
 holds values only; contracts/observer.py says how they are received.
@@ -39,7 +40,7 @@ from treadle.core.transcript.items import (
     NoticeItem,
     UserItem,
 )
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import CallPurpose, Usage
 
 TerminalReason = Literal[
     "end_turn",
@@ -221,11 +222,13 @@ class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
 
 
 class UsageUpdated(Event, frozen=True, tag="usage_updated", gc=False):
-    """The usage of the last model call, and of the turn so far."""
+    """The usage of the last model call, whatever it was for, and of the turn so far. One that is
+    no part of a turn may come after its end."""
 
     model: str
     last: Usage
     turn: Usage
+    purpose: CallPurpose = "turn"
 
 
 class ApprovalRequired(Event, frozen=True, tag="approval_required"):
@@ -294,6 +297,13 @@ class ChildEvent(Event, frozen=True, tag="child_event"):
 
     call_id: str
     child: Event
+
+
+def unwrap(event: Event) -> Event:
+    """The event itself, also if it is of a child or of a child's child."""
+    while isinstance(event, ChildEvent):
+        event = event.child
+    return event
 
 
 class ToolsSummarized(Event, frozen=True, tag="tools_summarized"):

@@ -17,7 +17,7 @@ from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, TurnResult
 from treadle.core.extras import require_extra
-from treadle.core.transcript.usage import UNKNOWN_USAGE, Usage
+from treadle.core.transcript.usage import REPLY_PURPOSES, UNKNOWN_USAGE, Usage
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -76,7 +76,9 @@ class Telemetry(BaseObserver):
                 self._begin_request(session, model, attempt)
             case events.RetryScheduled(reason=reason) | events.ModelChanged(reason=reason):
                 self._end_request(session, reason)
-            case events.UsageUpdated(model=model, last=last) if session.request is not None:
+            case events.UsageUpdated(model=model, last=last, purpose=purpose) if (
+                session.request is not None and purpose in REPLY_PURPOSES
+            ):
                 session.request.set_attribute("gen_ai.response.model", _split_model_name(model)[1])
                 session.request.set_attributes(usage_attributes(last))
                 if last != UNKNOWN_USAGE:  # that of a reply that broke off

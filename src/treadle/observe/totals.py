@@ -47,8 +47,7 @@ class Totals(BaseObserver):
 
     def on_event(self, event: Event) -> None:
         is_child = isinstance(event, events.ChildEvent)
-        while isinstance(event, events.ChildEvent):
-            event = event.child
+        event = events.unwrap(event)
         if is_child:
             self.child_sessions.add(event.session_id)
         elif isinstance(event, events.TurnFinished | events.RunFailed):

@@ -3,9 +3,8 @@
     log/        the log of one session: written, locked, read back, loaded into a view
     library     all sessions of this machine: find, list, remove; search finds text in them
     history     fork and rewind        suspend   a turn that waits on disk
-    replay      runs a session again   diff      the first difference of two sessions
-    export      a session for people: Markdown, HTML, JSON
-    index       summaries for lists    cost      costs of past sessions
+    replay      runs a session again, and finds the first difference of two sessions
+    summaries   for lists              cost      costs of past sessions
 
 Uses the Store contract of the core; used by the agents and the hosts. Changes that a session made
 to files are in workspace/checkpoints. The names below load at first use: a list of sessions needs

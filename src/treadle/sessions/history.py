@@ -25,7 +25,7 @@ from treadle.sessions.library import Library
 from treadle.sessions.log.journal import Journal, read_records
 from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
 from treadle.sessions.log.records import ForkPoint, parse_record
-from treadle.sessions.log.state_loader import StateLoader, load_content, mark_lost_content
+from treadle.sessions.log.state_loader import StateLoader, read_entry
 
 LONG_BYTES = 2 << 20  # a shorter log is loaded as fast
 END_BYTES = 128 << 10
@@ -165,18 +165,9 @@ def read_last_items(session_dir: Path) -> list[Item]:
     items: list[Item] = []
     for line in lines:
         record = parse_record(line)
-        if record is None:
-            continue
-        try:
-            entry = decode_entry(record.raw)
-        except msgspec.DecodeError:
-            continue  # a kind of a newer version
+        entry = None if record is None else read_entry(record, session_dir)
         if isinstance(entry, Rewound):
             return []
         if isinstance(entry, ItemAdded):
-            entry = load_content(entry, record.blob, session_dir) or mark_lost_content(
-                entry, record.blob
-            )
-            assert isinstance(entry, ItemAdded), "its content does not change its kind"
             items.append(entry.item)
     return items

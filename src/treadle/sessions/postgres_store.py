@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
 from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
-from treadle.sessions.queued_store import QueuedEntry, QueuedStore, SessionFence
+from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS treadle_sessions (
@@ -33,7 +33,7 @@ DELETE_SESSIONS = (  # for the ids that a query gives
 SCHEMA_LOCK = 8_317_224_901  # one process at a time makes the tables
 
 
-class PostgresStore(QueuedStore):
+class PostgresStore(DatabaseStore):
     """One session, open for writing. A fleet opens it, with its own fence."""
 
     def __init__(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -49,9 +49,6 @@ class QueuedStore(ABC):
         self._write_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = self._is_released = False
-        self.warnings: tuple[str, ...] = ()  # about what was loaded, for the user
-        self.is_damaged = False  # entries could not be read
-        self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
         self.write_error: StoreError | None = None
         self.redactor = EntryRedactor()  # of what is appended from now on
 
@@ -85,16 +82,8 @@ class QueuedStore(ABC):
         self._queue.append(QueuedEntry(self._seq, self._clock(), entry, body, content))
         self._schedule_write()
 
-    async def load(self) -> Sequence[Entry]:
-        """The entries; `warnings` and `is_damaged` say what is wrong with them."""
-        written, bodies = self._durable_seq, await self._read_bodies()
-        found, missing = decode_entries(bodies), written - len(bodies)
-        problems = list(found.problems)
-        if missing > 0:
-            problems.append(f"{plural(missing, 'entry is', 'entries are')} missing")
-        self.warnings = tuple(warn_of_losses(problems, found.unknown_kinds))
-        self.is_damaged, self.unknown_kinds = bool(problems), found.unknown_kinds
-        return found.entries
+    @abstractmethod
+    async def load(self) -> Sequence[Entry]: ...
 
     async def flush(self) -> None:
         if self._is_released and self._durable_seq < self._seq:
@@ -172,10 +161,6 @@ class QueuedStore(ABC):
         return encode_entry(entry), None
 
     @abstractmethod
-    async def _read_bodies(self) -> Sequence[bytes]:
-        """The bodies of all entries, in order; StoreError if it fails."""
-
-    @abstractmethod
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
         """Durably, all or none; StoreError if it fails."""
 
@@ -187,6 +172,29 @@ class QueuedStore(ABC):
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()  # is in `write_error`, and raised to the caller of flush
+
+
+class DatabaseStore(QueuedStore):
+    """One that reads the bodies of the entries."""
+
+    warnings: tuple[str, ...] = ()  # about what was loaded, for the user
+    is_damaged = False  # entries could not be read
+    unknown_kinds: Mapping[str, int] = {}  # of a newer version, with counts
+
+    async def load(self) -> Sequence[Entry]:
+        """The entries; `warnings` and `is_damaged` say what is wrong with them."""
+        written, bodies = self._durable_seq, await self._read_bodies()
+        found, missing = decode_entries(bodies), written - len(bodies)
+        problems = list(found.problems)
+        if missing > 0:
+            problems.append(f"{plural(missing, 'entry is', 'entries are')} missing")
+        self.warnings = tuple(warn_of_losses(problems, found.unknown_kinds))
+        self.is_damaged, self.unknown_kinds = bool(problems), found.unknown_kinds
+        return found.entries
+
+    @abstractmethod
+    async def _read_bodies(self) -> Sequence[bytes]:
+        """The bodies of all entries, in order; StoreError if it fails."""
 
 
 class SessionFence(msgspec.Struct, frozen=True):

@@ -43,7 +43,6 @@ from treadle.core.transcript.items import (
     AssistantItem,
     Item,
     NoticeItem,
-    SummaryItem,
     ToolResultItem,
     UserItem,
 )
@@ -239,9 +238,7 @@ async def _call_live_tool(tool: Tool, arguments: Arguments, context: ToolContext
         output = await tool.call(arguments, context)
     except Exception as error:  # noqa: BLE001 - any exception is the tool's result
         return f"error: {error}"
-    if isinstance(output.content, str):
-        return output.content
-    return "".join(part.text for part in output.content if isinstance(part, Text))
+    return output.text
 
 
 class ReplayMutator:
@@ -341,18 +338,3 @@ def _comparable_value(item: Item) -> object:
     if isinstance(item, NoticeItem):
         return (item.text, item.kind, item.next_move)
     return item
-
-
-def format_item(item: Item | None) -> str:
-    """An item as text for the user."""
-    if item is None:
-        return "(the history ends here)"
-    if isinstance(item, (NoticeItem, SummaryItem)):
-        return f"{type(item).__name__.removesuffix('Item').lower()}:\n{item.text}"
-    if isinstance(item, ToolResultItem):
-        kind = "error of" if item.is_error else "result of"
-        return f"{kind} {item.name} ({item.call_id}):\n{item.text}"
-    if isinstance(item, AssistantItem):
-        calls = "".join(f"\ncall {call.name} ({call.id}): {call.raw}" for call in item.calls)
-        return f"assistant:\n{item.text}{calls}"
-    return f"user:\n{item.text}"

@@ -22,7 +22,7 @@ from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
-from treadle.sessions.queued_store import QueuedEntry, QueuedStore, SessionFence
+from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
@@ -46,7 +46,7 @@ DELETE_SESSIONS = (
 )
 
 
-class SqliteStore(QueuedStore):
+class SqliteStore(DatabaseStore):
     """One session, open for writing."""
 
     def __init__(

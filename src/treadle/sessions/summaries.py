@@ -211,13 +211,10 @@ class _SummaryBuilder:
 
 
 def _make_title(raw: bytes, session_dir: Path) -> str:
-    from treadle.sessions.log.state_loader import load_content
+    from treadle.sessions.log.state_loader import read_entry
 
     record = parse_record(raw)
-    try:
-        entry = load_content(decode_entry(raw), record.blob if record else "", session_dir)
-    except msgspec.DecodeError:
-        return ""
+    entry = None if record is None else read_entry(record, session_dir)
     if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):
         return ""
     return make_title(entry.item.first_text)

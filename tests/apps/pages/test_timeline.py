@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.apps.pages.gantt import render_gantt
-from treadle.apps.pages.timeline import read_timeline
+from treadle.apps.pages.timeline import read_call_seconds, read_timeline
 from treadle.core import events
 from treadle.core.transcript import AssistantItem, Text, ToolCall, ToolResultItem, UserItem
 from treadle.core.transcript.entries import ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.items import Item
+from treadle.observe.timings import TimingRecorder
 from treadle.sessions import Library
 from treadle.sessions.history import fork
-from treadle.sessions.timings import TimingRecorder, read_call_seconds
 
 EVENT = ("session", "turn-1", 0)
 CALL = ToolCall("1", "write", '{"file_path": "x"}')

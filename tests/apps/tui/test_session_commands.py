@@ -225,7 +225,10 @@ async def test_the_changes_are_a_screen_by_turn_session_and_git_with_hunks(monke
         await on.sees("dropped hunk 2 of a.txt")
         await on.sees("M a.txt  +1 −1")
         await on.press("escape")
-    assert read_file("a.txt").split("\n") == [*lines[:2], "two", *lines[3:]]
+        assert read_file("a.txt").split("\n") == [*lines[:2], "two", *lines[3:]]
+        await on.send("/redo")
+        await on.sees("redid the hunk that was dropped last: restored a.txt")
+    assert read_file("a.txt").split("\n") == changed
 
 
 async def test_a_review_is_made_by_an_agent_that_only_reads(monkeypatch):

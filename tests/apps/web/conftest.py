@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.apps.web.server import (
     CHROMIUM,
@@ -27,6 +27,8 @@ from tests.apps.web.server import (
 from tests.patience import PATIENCE
 from treadle.sessions import Library
 from treadle.testing.provider import FakeReply, ProviderServer, ReceivedRequest
+
+expect.set_options(timeout=PATIENCE * 1_000)
 
 
 class Site:

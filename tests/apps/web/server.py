@@ -107,7 +107,7 @@ class TabClient:
     async def send(self, **request: Any) -> None:
         await self.send_text(msgspec.json.encode(request).decode())
 
-    async def send_text(self, text: str) -> None:
+    async def send_text(self, text: str | bytes) -> None:
         await self._socket.send(text)
 
     async def receive(self) -> dict[str, Any]:

@@ -225,6 +225,6 @@ async def test_a_message_that_the_server_does_not_know_gets_an_answer(site: Site
     messages = ("", "{", "[]", '{"do":"fly"}', '{"do":"send"}', '{"do":"answer","question":"x"}')
     session = await site.create(tmp_path)
     async with site.open_tab(session) as tab:
-        for message in (*messages, "\U0001f4a5"):
+        for message in (*messages, "\U0001f4a5", b"{}"):
             await tab.send_text(message)
             assert "does not know" in (await tab.wait_for("problem"))["text"], message

@@ -8,7 +8,7 @@ import signal
 import string
 from pathlib import Path
 
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, needs_chromium, open_tab, script, web_server
@@ -75,7 +75,7 @@ async def test_a_key_before_the_question_can_be_read_belongs_to_the_prompt(
     session = await site.create(tmp_path, ASKS, FakeReply(text="done"))
     async with site.open_page(session) as page:
         await ask(page)
-        await page.wait_for_function("document.activeElement.className === 'ask'")
+        await page.wait_for_selector(".ask:focus")
         await page.keyboard.type("yes, go on")
         assert await page.input_value("#prompt") == "yes, go on"
         await page.fill("#prompt", "")
@@ -155,9 +155,7 @@ async def test_the_inbox_has_the_questions_of_all_sessions_and_counts_them_after
                 await page.clock.run_for(1_000)  # it has to be in view for a moment
                 await page.keyboard.press("n")
                 await page.keyboard.press("Enter")
-                await page.wait_for_function(
-                    "document.querySelectorAll('dialog .ask').length === 1"
-                )
+                await expect(page.locator("dialog .ask")).to_have_count(1)
                 await page.wait_for_selector("#waiting >> text=1")
             await server.kill()
         async with web_server(provider, tmp_path, **home) as again:

@@ -9,7 +9,7 @@ from typing import Any
 
 import axe_playwright_python  # type: ignore[import-untyped]  # it ships no types
 import pytest
-from playwright.async_api import FilePayload, Page, WebSocketRoute
+from playwright.async_api import FilePayload, Page, WebSocketRoute, expect
 
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import needs_chromium, script, web_server
@@ -182,8 +182,7 @@ async def test_escape_stops_the_turn_and_gives_the_queued_message_back(site: Sit
         await page.fill("#prompt", "a draft")
         await page.keyboard.press("Escape")
         await page.wait_for_selector(".ask", state="detached")
-        both = "document.getElementById('prompt').value === 'and dates\\na draft'"
-        await page.wait_for_function(both)
+        await expect(page.locator("#prompt")).to_have_value("and dates\na draft")
 
 
 async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site, project: Path):

@@ -24,6 +24,8 @@ from treadle.contracts import (
 )
 from treadle.core.contracts.hook import ALLOWED_ANSWERS
 from treadle.core.contracts.hook_data import HOOK_DATA
+from treadle.core.contracts.tool import ToolOutput
+from treadle.core.transcript.content import Text
 from treadle.hooks import hook
 from treadle.models import Say, Scripted
 
@@ -48,9 +50,9 @@ class Compacting:
 
 
 @tool
-async def work(text: str, context: ToolContext) -> str:
+async def work(text: str, context: ToolContext) -> ToolOutput:
     """Work."""
-    return f"done: {text}"
+    return ToolOutput((Text("done: "), Text(text)))
 
 
 async def collect_inputs() -> dict[HookPoint, HookInput]:

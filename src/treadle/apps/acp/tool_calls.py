@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from acp.schema import (
     ToolKind,
 )
 
+from treadle.apps.conversation.diff_rows import DiffHunk, DiffRow, list_hunks
 from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.core.contracts import tool as contract
 from treadle.core.contracts.tool import Access, Preview
@@ -33,7 +33,6 @@ CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCal
 MAX_SHOWN_CHARS = 20_000
 
 _PATH_ARGUMENTS = ("file_path", "path", "file")
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 def get_kind(name: str) -> ToolKind:
@@ -136,55 +135,24 @@ def make_preview_content(preview: Preview | None, cwd: str) -> list[CallContent]
 def parse_diff(text: str, cwd: str) -> list[CallContent]:
     """A unified diff as one block for each hunk; what the diff leaves out is said at its end."""
     blocks: list[CallContent] = []
-    lines = text.split("\n")
-    old_name = new_name = ""
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        header = _HUNK.match(line)
-        at += 1
-        if header is not None and (old_name or new_name):
-            counts = int(header[1] or 1), int(header[3] or 1)
-            old, new, at = _take_hunk(lines, at, *counts)
-            is_new, is_removed = old_name == "/dev/null", new_name == "/dev/null"
-            path = make_absolute(cwd, (old_name if is_removed else new_name)[2:])
+    for hunk in list_hunks(text):
+        if isinstance(hunk, DiffRow):
+            blocks.append(make_text(hunk.text))
+        elif hunk.path:
+            is_new = hunk.old_name == "/dev/null"
             blocks.append(
                 FileEditToolCallContent(
                     type="diff",
-                    path=path,
-                    old_text=None if is_new else _join_lines(old),
-                    new_text=_join_lines(new),
+                    path=make_absolute(cwd, hunk.path),
+                    old_text=None if is_new else _join_lines(hunk, "add"),
+                    new_text=_join_lines(hunk, "del"),
                 )
             )
-        elif line.startswith("--- "):
-            old_name = line[4:]
-        elif line.startswith("+++ "):
-            new_name = line[4:]
-        elif line.startswith("... "):
-            blocks.append(make_text(line))
     return blocks
 
 
-def _take_hunk(
-    lines: Sequence[str], at: int, old_count: int, new_count: int
-) -> tuple[list[str], list[str], int]:
-    """The old and the new lines of a hunk, and where it ends; fewer if the diff was cut."""
-    old: list[str] = []
-    new: list[str] = []
-    while at < len(lines) and (len(old) < old_count or len(new) < new_count):
-        sign, rest = lines[at][:1], lines[at][1:]
-        if sign not in (" ", "-", "+"):
-            break
-        if sign != "+":
-            old.append(rest)
-        if sign != "-":
-            new.append(rest)
-        at += 1
-    return old, new, at
-
-
-def _join_lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def _join_lines(hunk: DiffHunk, without: str) -> str:
+    return "".join(f"{row.text}\n" for row in hunk.rows if row.kind != without)
 
 
 # ------------------------------------------------------------------ plan

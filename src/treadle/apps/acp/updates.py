@@ -45,10 +45,11 @@ from treadle.core.events import (
     ToolStarted,
     UsageUpdated,
     WarningRaised,
+    unwrap,
 )
 from treadle.core.transcript.content import Image, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import REPLY_PURPOSES, Usage
 
 MAX_CHILD_LINES = 20
 
@@ -100,8 +101,8 @@ class SessionUpdates:
                 self._discard_reply(chars)
             case RetryScheduled(delay=delay, reason=reason):
                 self._outbox.put(_make_thought(f"\n{reason}; next attempt in {delay:.0f} s\n"))
-            case UsageUpdated():
-                self._show_usage(event.last)
+            case UsageUpdated(last=last, purpose=purpose) if purpose in REPLY_PURPOSES:
+                self._show_usage(last)
             case WarningRaised(text=text) | Notified(text=text):
                 self.show_note(text)
             case ModelChanged(old=old, new=new, reason=reason):
@@ -215,8 +216,7 @@ class SessionUpdates:
         self._child_calls.add(call_id)
 
     def _on_child_event(self, call_id: str, event: Event) -> None:
-        while isinstance(event, ChildEvent):
-            event = event.child
+        event = unwrap(event)
         if isinstance(event, ToolFinished):
             own_id = make_child_call_id(event.session_id, event.call_id)
             if own_id in self._child_calls:

@@ -35,7 +35,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import UserInput
 from treadle.core.transcript.state import SessionState
-from treadle.sessions.timings import TimingRecorder
+from treadle.observe.timings import TimingRecorder
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput

@@ -43,7 +43,7 @@ from treadle.core.contracts.observer import BaseObserver, Observer
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
-from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinished
+from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinished, unwrap
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.retry import Retry
 from treadle.core.transcript.state import SessionState
@@ -151,10 +151,7 @@ class RunningDrivers(BaseObserver):
 
     def on_event(self, event: Event) -> None:
         if type(event) is ChildEvent:
-            child: Event = event
-            while isinstance(child, ChildEvent):
-                child = child.child
-            self._parents[child.session_id] = event.session_id
+            self._parents[unwrap(event).session_id] = event.session_id
         elif self._parents and type(event) in (TurnFinished, RunFailed):
             ended, parents = event.session_id, self._parents.items()
             self._parents = {child: parent for child, parent in parents if parent != ended}

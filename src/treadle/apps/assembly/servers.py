@@ -32,6 +32,7 @@ from treadle.core.contracts.hook import AddContext, HookInput, HookPoint
 from treadle.core.contracts.hook_data import UserPromptSubmitData
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.secret_store import find_keyring
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.files.private_files import make_private_folder
@@ -46,7 +47,7 @@ from treadle.tools.mcp.server_config import (
     find_secret_variables,
     parse_server_config,
 )
-from treadle.tools.mcp.token_store import TokenStore, find_keyring
+from treadle.tools.mcp.token_store import TokenStore
 from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]

@@ -160,7 +160,7 @@ def run_module(target: str, arguments: list[str]) -> int:
 
     # Imports make many objects and no garbage: fewer collections save a tenth of a short run.
     gc.set_threshold(100_000, 20, 20)
-    if os.path.exists(os.path.expanduser("~/.treadle/keys.json")):  # noqa: PTH110, PTH111 - quick
+    if os.path.exists(os.path.expanduser("~/.treadle/keys.json")):  # noqa: PTH110, PTH111 - treadle_home(), quick
         from treadle.apps.settings.stored_keys import load_keys
 
         load_keys(os.environ)

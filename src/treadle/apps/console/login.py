@@ -19,7 +19,7 @@ import msgspec
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, print_line, report_errors
 from treadle.apps.console.help_option import wants_help
-from treadle.apps.settings.stored_keys import remove_key, store_key
+from treadle.apps.settings.stored_keys import open_key_store
 from treadle.core.errors import AccessDenied, ModelError, TreadleError
 from treadle.models.registry.providers import KNOWN_PROVIDERS, ProviderEntry, find_key
 
@@ -120,7 +120,7 @@ def _check_and_keep(provider: ProviderEntry, key: str) -> int:
         return exit_codes.ACCESS_DENIED
     except (ModelError, TreadleError) as error:
         checked = f"the key could not be checked ({error})"
-    where = store_key(variable, key)
+    where = open_key_store().save(variable, key)
     print_line(f"{checked}; it is kept in {where}.")
     print_line(f"`treadle login --remove {provider.name}` removes it.")
     if before:
@@ -146,7 +146,7 @@ async def _check(name: str) -> None:
 
 def _remove(provider: ProviderEntry) -> int:
     variable = provider.key_variables[0]
-    if not remove_key(variable):
+    if not open_key_store().remove(variable):
         print_line(f"no key of {provider.name} is kept")
         return exit_codes.ERROR
     print_line(f"the key of {provider.name} is removed")

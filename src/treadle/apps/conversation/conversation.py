@@ -49,7 +49,6 @@ from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import Usage
 
 
 class ThoughtClock:
@@ -200,11 +199,6 @@ class Conversation:
     def set_context_tokens(self, tokens: int) -> None:
         """The size of the context after the view of the model has changed, until the next reply."""
         self.view = msgspec.structs.replace(self.view, context_tokens=tokens)
-        self._on_change()
-
-    def add_side_usage(self, used: Usage) -> None:
-        """Count what a side question used: no event tells of it."""
-        self.view = msgspec.structs.replace(self.view, usage=self.view.usage + used)
         self._on_change()
 
     async def compact(self, instructions: str = "") -> bool:

@@ -11,45 +11,82 @@ from typing import Literal
 
 import msgspec
 
-_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
+_KINDS: dict[str, Literal["add", "del", "same"]] = {"+": "add", "-": "del", " ": "same", "": "same"}
 
 
 class DiffRow(msgspec.Struct, frozen=True):
     """`hunk`: its heading, and its number in the file as `new`. `file`: its name, in a diff of
-    several. `cut`: the tool left out the rest of a long diff. `place` is the line in the diff."""
+    several. `cut`: the tool left out the rest of a long diff. `place` is the line in the diff.
+    `has_end`: a line end follows the line in its file."""
 
     kind: Literal["hunk", "file", "cut", "add", "del", "same"]
     text: str
     old: int = 0
     new: int = 0
     place: int = 0
+    has_end: bool = True
+
+
+class DiffHunk(msgspec.Struct, frozen=True):
+    """The lines of a hunk; the names of the file are as in the diff: `a/…`, `b/…`, `/dev/null`."""
+
+    old_name: str
+    new_name: str
+    heading: str
+    rows: list[DiffRow]
+
+    @property
+    def path(self) -> str:
+        """Its path, the old one of a removed file."""
+        name = self.old_name if self.new_name == "/dev/null" else self.new_name
+        return name[2:] if name.startswith(("a/", "b/")) else name
+
+
+def list_hunks(diff: str) -> list[DiffHunk | DiffRow]:
+    """The hunks of a diff; a row where the rest was cut. A hunk ends by the numbers in its heading:
+    a line of it may look like the head of a file."""
+    found: list[DiffHunk | DiffRow] = []
+    rows: list[DiffRow] = []
+    old_name = new_name = ""
+    old = new = old_end = new_end = 0
+    for place, line in enumerate(diff.split("\n")):
+        kind = _KINDS.get(line[:1])
+        if kind is not None and (old < old_end or new < new_end):
+            numbers = 0 if kind == "add" else old, 0 if kind == "del" else new
+            rows.append(DiffRow(kind, line[1:], *numbers, place))
+            old, new = old + (kind != "add"), new + (kind != "del")
+        elif line.startswith("\\ No newline") and rows:
+            rows[-1] = msgspec.structs.replace(rows[-1], has_end=False)
+        elif (hunk := _HUNK.match(line)) is not None:
+            old, new = int(hunk[1]), int(hunk[3])
+            old_end, new_end = old + int(hunk[2] or 1), new + int(hunk[4] or 1)
+            rows = []
+            found.append(DiffHunk(old_name, new_name, hunk[5], rows))
+        elif line.startswith("--- "):
+            old_name = line[4:]
+        elif line.startswith("+++ "):
+            new_name = line[4:]
+        elif line.startswith("..."):
+            found.append(DiffRow("cut", line))
+    return found
 
 
 def parse_diff(diff: str) -> Iterator[DiffRow]:
-    old = new = hunks = 0
-    has_files = diff.count("\n+++ ") > 1
-    for place, line in enumerate(diff.split("\n")):
-        hunk = _HUNK.match(line)
-        if hunk is not None:
-            old, new, hunks = int(hunk[1]), int(hunk[2]), hunks + 1
-            yield DiffRow("hunk", hunk[3], new=hunks)
-        elif line.startswith("+++ "):
-            hunks = 0
-            if has_files:
-                yield DiffRow("file", line[4:].removeprefix("b/"))
-        elif line.startswith(("--- ", "diff --git ", "index ", "\\ No newline")):
+    """The rows of all hunks, each with its heading; those of several files with their names."""
+    found, number, file = list_hunks(diff), 0, ""
+    has_files = len({one.path for one in found if isinstance(one, DiffHunk)}) > 1
+    for one in found:
+        if isinstance(one, DiffRow):
+            yield one
             continue
-        elif line.startswith("+"):
-            yield DiffRow("add", line[1:], new=new, place=place)
-            new += 1
-        elif line.startswith("-"):
-            yield DiffRow("del", line[1:], old=old, place=place)
-            old += 1
-        elif line.startswith("..."):
-            yield DiffRow("cut", line)
-        elif hunks:
-            yield DiffRow("same", line[1:], old, new, place)
-            old, new = old + 1, new + 1
+        if one.path != file:
+            number, file = 0, one.path
+            if has_files:
+                yield DiffRow("file", file)
+        number += 1
+        yield DiffRow("hunk", one.heading, new=number)
+        yield from one.rows
 
 
 def count_changes(diff: str) -> tuple[int, int]:

@@ -348,7 +348,7 @@ def describe_action(planned: PlannedRestore) -> str:
     """`undid the file changes of turn 3 (Add a test)`."""
     if planned.turn is None:
         is_redo = planned.action == "redo"
-        return "redid what the last rewind changed" if is_redo else "took back the last redo"
+        return f"redid {_name_redone(planned)}" if is_redo else "took back the last redo"
     if planned.action == "rewind":
         return f"restored the files to before {_name_turn(planned.turn)}"
     verb = "redid" if planned.action == "redo" else "undid"
@@ -359,8 +359,12 @@ def describe_plan_title(planned: PlannedRestore) -> str:
     """`Undo the file changes of turn 3 (Add a test)`: before it happens."""
     if planned.turn is None:
         is_redo = planned.action == "redo"
-        return "Redo what the last rewind changed" if is_redo else "Take back the last redo"
+        return f"Redo {_name_redone(planned)}" if is_redo else "Take back the last redo"
     return f"{planned.action.capitalize()} the file changes of {_name_turn(planned.turn)}"
+
+
+def _name_redone(planned: PlannedRestore) -> str:
+    return "what the last rewind changed" if planned.seq else "the hunk that was dropped last"
 
 
 def _name_turn(turn: TurnInfo) -> str:

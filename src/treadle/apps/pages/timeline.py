@@ -4,12 +4,13 @@
     requests   each model call: usage, times, and the entry before which the view was sent
     calls      each tool call: its times, its round, how it ended
 
-Read from the log and from sessions/timings. `read_state(session_dir, last_seq=request.view_seq)` of
+Read from the log and from observe/timings. `read_state(session_dir, last_seq=request.view_seq)` of
 sessions/history is what the model saw. Used by the pages.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -32,9 +33,10 @@ from treadle.core.transcript.entries import (
 )
 from treadle.core.transcript.items import AssistantItem, CallOutcome, ToolResultItem, UserItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.observe.timings import FILE_NAME, CallTiming, RequestTiming, Timing
 from treadle.sessions.log.journal import read_records
+from treadle.sessions.log.reader import list_lineage, read_header
 from treadle.sessions.log.records import Record
-from treadle.sessions.timings import CallTiming, RequestTiming, read_timings
 
 StepKind = Literal["message", "request", "calls", "rewrite", "rewind", "end"]
 
@@ -277,3 +279,71 @@ class _TimelineBuilder:
             self._steps[-1] = msgspec.structs.replace(
                 step, seq=record.seq, time=record.time, is_error=is_error
             )
+
+
+# --- times ----------------------------------------------------------------------------------
+
+
+def read_timings(session_dir: Path) -> list[Timing]:
+    """The timings of a session, oldest first; none for a session of an earlier version. A fork
+    has those of its parent up to the time when it was made."""
+    lineage = [path for path, _ in list_lineage(session_dir)]
+    timings: list[Timing] = []
+    for parent, child in itertools.pairwise(lineage):
+        header = read_header(child)
+        until = header.created if header is not None else 0.0
+        timings += [one for one in _read_own_timings(parent) if one.start < until]
+    return timings + _read_own_timings(session_dir)
+
+
+def _read_own_timings(session_dir: Path) -> list[Timing]:
+    try:
+        return _decode_lines((session_dir / FILE_NAME).read_bytes())
+    except OSError:
+        return []
+
+
+def _decode_lines(data: bytes) -> list[Timing]:
+    timings: list[Timing] = []
+    for line in data.splitlines():
+        try:
+            timings.append(_decode(line))
+        except msgspec.DecodeError:
+            continue  # the last line of a process that was killed
+    return timings
+
+
+def read_call_seconds(session_dir: Path) -> dict[str, float]:
+    """How long each call took, by its id."""
+    timings = (one for one in read_timings(session_dir) if isinstance(one, CallTiming))
+    return {one.call_id: one.end - one.start for one in timings if one.end}
+
+
+class TimingFollower:
+    """How long each call took, by its id, of a session that another program writes."""
+
+    def __init__(self, session_dir: Path) -> None:
+        self._session_dir = session_dir
+        self._end = -1
+        self.seconds: dict[str, float] = {}
+
+    def read_new(self) -> None:
+        """Take over what was added since the last time."""
+        file = self._session_dir / FILE_NAME
+        if self._end < 0:
+            self._end = file.stat().st_size if file.exists() else 0
+            self.seconds.update(read_call_seconds(self._session_dir))
+            return
+        if not file.exists():
+            return
+        with file.open("rb") as opened:
+            opened.seek(self._end)
+            data = opened.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._end += len(complete)
+        for one in _decode_lines(complete):
+            if isinstance(one, CallTiming) and one.end:
+                self.seconds[one.call_id] = one.end - one.start
+
+
+_decode = msgspec.json.Decoder(Timing).decode

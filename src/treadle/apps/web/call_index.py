@@ -9,10 +9,10 @@ from treadle.apps.conversation.block_text import format_call_title, is_diff
 from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.state.blocks import ToolCallBlock, ViewBlock
 from treadle.apps.conversation.state.persistent_list import PersistentList
+from treadle.apps.pages.timeline import read_call_seconds
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
-from treadle.sessions.timings import read_call_seconds
 
 
 class CallIndex:
@@ -60,7 +60,7 @@ class CallIndex:
 
 
 class CallTimes(BaseObserver):
-    """Observes the driver; sessions/timings.py keeps the same on disk."""
+    """Observes the driver; observe/timings.py keeps the same on disk."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}

@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.apps.conversation.state.from_transcript import apply_item, finish_view
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.pages.timeline import TimingFollower
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.feed import Feed, PageState
 from treadle.apps.web.render.regions import SessionFacts, render_regions
@@ -23,7 +24,6 @@ from treadle.lib.text.text import shorten_home
 from treadle.sessions.log.follower import JournalFollower
 from treadle.sessions.log.lock import is_locked, read_lock_holder
 from treadle.sessions.summaries import SessionSummary
-from treadle.sessions.timings import TimingFollower
 
 POLL_SECONDS = 1.0
 _REWRITES = (Rewound, ViewRewritten, Uncompacted)  # entries after which more than the end differs

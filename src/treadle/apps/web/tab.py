@@ -137,10 +137,9 @@ class Tab:
 
     async def _receive(self) -> None:
         while True:
-            text = await self._socket.receive_text()
             try:
-                request = _decode(text)
-            except msgspec.DecodeError as error:
+                request = _decode(await self._socket.receive_text())
+            except (msgspec.DecodeError, KeyError) as error:  # KeyError: bytes, not a text
                 problem = f"the page sent a message that the server does not know: {error}"
                 await self._send(Problem(problem))
                 continue

@@ -19,6 +19,7 @@ from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.entries import ToolKind as ToolKind
+from treadle.core.transcript.items import join_text
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.type_variables import DepsT
 
@@ -139,6 +140,11 @@ class ToolOutput(msgspec.Struct, frozen=True):
     is_error: bool = False
     full_output: str = ""  # where the whole output can be read, if content is a part of it
     data: dict[str, Any] | None = None  # for programs, kept in the log; not shown to the model
+
+    @property
+    def text(self) -> str:
+        content = self.content
+        return content if isinstance(content, str) else join_text(content)
 
 
 class ProbeResult(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -45,7 +46,7 @@ from treadle.core.transcript.state import QueuedMessage, SessionState
 from treadle.lib.text.text import fix_surrogates
 
 
-class DriverState:
+class DriverState(ABC):
     """What a driver holds of one session, for a host to read and to watch, and how a step begins
     and ends."""
 
@@ -121,8 +122,8 @@ class DriverState:
 
     # --- for the loop --------------------------------------------------------------------
 
-    async def _close_interrupted_turn(self) -> TurnResult:
-        raise NotImplementedError("the driver ends turns")
+    @abstractmethod
+    async def _close_interrupted_turn(self) -> TurnResult: ...
 
     async def _close_cancelled_turn(self) -> TurnResult:
         for _ in range(2):  # cancelled again: each attempt gets further, the last awaits nothing

@@ -36,7 +36,7 @@ from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.recover import CLOSING, repair_entries
 from treadle.core.transcript.state import SessionState, TurnState, diff_views, make_turn_id
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
+from treadle.core.transcript.usage import NO_USAGE, CallPurpose, Usage
 
 TRACE_LENGTH = 1_000
 
@@ -209,16 +209,12 @@ class LoopSession:
 
     # --- what a turn uses ----------------------------------------------------------------
 
-    def add_usage(
-        self, model: str, used: Usage, purpose: CallPurpose, *, is_reply: bool = False
-    ) -> None:
-        """Add what a model call used; `is_reply`: it was a reply of the turn. What is no part of a
-        turn counts for the session only, and no event tells of it."""
+    def add_usage(self, model: str, used: Usage, purpose: CallPurpose) -> None:
+        """Add what a model call used. What is no part of a turn counts for the session only."""
         self.write(entries.UsageRecorded(model, used, purpose))
-        if is_reply or purpose in TURN_PURPOSES:
-            turn = self.state.turn
-            total = turn.usage if turn is not None else used
-            self._emitter.emit(events.UsageUpdated, model, used, total)
+        turn = self.state.turn
+        total = turn.usage if turn is not None else used
+        self._emitter.emit(events.UsageUpdated, model, used, total, purpose)
 
     def discard_reply(self, reply: AssistantItem) -> None:
         """The reply does not enter the transcript; its usage is counted already."""

@@ -76,7 +76,7 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
 
     @property
     def text(self) -> str:
-        return _join_text(self.content)
+        return join_text(self.content)
 
     @property
     def first_text(self) -> str:
@@ -95,7 +95,7 @@ class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=
 
     @property
     def text(self) -> str:
-        return _join_text(self.content)
+        return join_text(self.content)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -141,7 +141,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
 
     @property
     def text(self) -> str:
-        return _join_text(self.content)
+        return join_text(self.content)
 
     @property
     def model_parts(self) -> list[tuple[int, ResultContent]]:
@@ -160,7 +160,7 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     def _join_with(self, notes: Sequence[ResultNote]) -> str:
         if not notes:
             return self.text
-        return _join_text(tuple([part for _, part in _add_notes(self.content, notes)]))
+        return join_text(tuple([part for _, part in _add_notes(self.content, notes)]))
 
     @property
     def edited_arguments(self) -> str | None:
@@ -282,7 +282,7 @@ def _add_notes(
     return parts
 
 
-def _join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:
+def join_text(content: tuple[AssistantContent | ResultContent, ...]) -> str:
     if len(content) == 1 and type(content[0]) is Text:
         return content[0].text
     return "".join([part.text for part in content if type(part) is Text])

@@ -13,6 +13,7 @@ import msgspec
 # are no part of the conversation: search looks for what a provider refuses, judge is a hook's.
 CallPurpose = Literal["turn", "closing", "side_question", "summary", "search", "judge", "sampling"]
 TURN_PURPOSES: frozenset[CallPurpose] = frozenset({"turn", "closing", "search", "summary"})
+REPLY_PURPOSES: frozenset[CallPurpose] = frozenset({"turn", "closing", "sampling"})
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.state import SessionState
 from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
 from treadle.sessions.log.records import parse_record
-from treadle.sessions.log.state_loader import StateLoader, load_content, mark_lost_content
+from treadle.sessions.log.state_loader import StateLoader, read_entry
 
 
 class JournalFollower:
@@ -48,12 +45,8 @@ class JournalFollower:
                 if record.seq > self._seq + 1:
                     return None
                 self._seq = record.seq
-                try:
-                    entry = decode_entry(record.raw)
-                except msgspec.DecodeError:
-                    continue  # a kind of a newer version
-                content = load_content(entry, record.blob, self._session_dir)
-                entries.append(content or mark_lost_content(entry, record.blob))
+                entry = read_entry(record, self._session_dir)
+                entries += [] if entry is None else [entry]
             if path.name != list_segments(self._session_dir)[-1].name:
                 self._segment, self._end = self._segment + 1, 0
         return entries

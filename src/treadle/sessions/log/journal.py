@@ -24,7 +24,7 @@ import msgspec
 from treadle._version import __version__
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.entry_json import decode_entry, to_json
+from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.state import SessionState
 from treadle.lib.files.blobs import Blobs
 from treadle.lib.files.file_system import Files, LocalFiles, write_all
@@ -51,7 +51,7 @@ from treadle.sessions.log.records import (
     warn_of_losses,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
-from treadle.sessions.log.state_loader import StateLoader, load_content, mark_lost_content
+from treadle.sessions.log.state_loader import StateLoader, read_entry
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
 
 
@@ -146,9 +146,6 @@ class Journal(QueuedStore):
             return []
         parent_dir = find_session_dir(self.session_dir, parent.session)
         return read_entries(parent_dir, last_seq=parent.seq)
-
-    async def _read_bodies(self) -> Sequence[bytes]:
-        raise NotImplementedError("`load` reads the lines, and the contents beside them")
 
     async def _release(self) -> None:
         with self._write_lock:  # a write of a cancelled task continues in its thread
@@ -281,10 +278,7 @@ def read_records(
     for record, blob_dir in JournalReader(session_dir, last_seq=last_seq).records():
         if kinds and record.kind not in kinds:
             continue
-        try:
-            entry = decode_entry(record.raw)
-        except msgspec.DecodeError:
-            continue  # a kind of a newer version
-        entry = load_content(entry, record.blob, blob_dir) or mark_lost_content(entry, record.blob)
-        pairs.append((msgspec.structs.replace(record, raw=b""), entry))
+        entry = read_entry(record, blob_dir)
+        if entry is not None:
+            pairs.append((msgspec.structs.replace(record, raw=b""), entry))
     return pairs

@@ -257,7 +257,7 @@ class StateLoader:
         whole = load_content(entry, blob, session_dir)
         if whole is None:
             self.lost_blobs.append(blob)
-            return mark_lost_content(entry, blob)
+            return _mark_lost_content(entry, blob)
         return whole
 
     @staticmethod
@@ -279,6 +279,15 @@ def _find_usage(raw: bytes) -> Usage:
     return msgspec.json.decode(value, type=Usage)
 
 
+def read_entry(record: Record, session_dir: Path) -> Entry | None:
+    """The entry of a line, with its content; None if only a newer version knows its kind."""
+    try:
+        entry = decode_entry(record.raw)
+    except msgspec.DecodeError:
+        return None
+    return load_content(entry, record.blob, session_dir) or _mark_lost_content(entry, record.blob)
+
+
 def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
     """The entry with its content from the blob; None if that is lost."""
     if not blob:
@@ -287,7 +296,7 @@ def load_content(entry: Entry, blob: str, session_dir: Path) -> Entry | None:
     return None if data is None else with_content(entry, decode_content(entry, data))
 
 
-def mark_lost_content(entry: Entry, blob: str) -> Entry:
+def _mark_lost_content(entry: Entry, blob: str) -> Entry:
     """The entry with a note in place of its content."""
     return with_content(entry, (Text(f"[This content is lost: blob {blob}.]"),))
 

@@ -132,6 +132,10 @@ class Checkpoints:
         """
         return await self._run_in_thread(lambda: self._make_goal(plan, include, is_whole))
 
+    async def replace_file(self, tree: str, path: str, content: bytes | None) -> str:
+        """The tree with this content of a file; without it if that is None."""
+        return await self._run_in_thread(lambda: self._replace_file(tree, path, content))
+
     async def diff(self, old: str, new: str) -> list[TreeChange]:
         """What differs between two trees."""
         diff = await self._run_in_thread(lambda: self._diff(old, new))
@@ -210,6 +214,17 @@ class Checkpoints:
         now = self._flatten(plan.current)
         goal, skipped = make_goal(plan, now, include, is_whole=is_whole)
         return RestoreGoal(store_tree(self._objects, goal), skipped)
+
+    def _replace_file(self, tree: str, path: str, content: bytes | None) -> str:
+        flat = self._flatten(tree)
+        known = flat.files.pop(path, None)
+        if content is not None:
+            mode = 0o644 if known is None else known.mode
+            name = path.rpartition("/")[2]
+            flat.files[path] = TreeNode(name, "file", mode, self._objects.put(content))
+            for folder in parent_folders(path):
+                flat.folders.setdefault(folder, 0)
+        return store_tree(self._objects, flat)
 
     def _apply(self, old: str, new: str) -> RestoreResult:
         diff, now = self._diff(old, new), self._flatten(self._take().tree)

@@ -18,12 +18,12 @@ from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import WorkspaceError
 from treadle.core.events import (
-    ChildEvent,
     Event,
     TaskFinished,
     ToolDetached,
     TurnFinished,
     TurnStarted,
+    unwrap,
 )
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
@@ -106,9 +106,7 @@ class CheckpointRecorder(BaseObserver):
     def on_event(self, event: Event) -> None:
         if isinstance(event, TurnStarted):
             self._turn_id = event.turn_id
-        while isinstance(event, ChildEvent):
-            event = event.child
-        match event:
+        match unwrap(event):
             case ToolDetached(session_id=session, call_id=call, task_id=task):
                 if (summary := self._running.pop((session, call), None)) is not None:
                     self._background[session, call] = summary

@@ -1,7 +1,7 @@
 """`treadle replay` runs a session again; `treadle diff` compares two sessions.
 
 The loop is the real one; replies and tool results come from the recording. With --live-tools the
-current read-only tools are called, too, and compared. Uses sessions/replay.py and sessions/diff.py.
+current read-only tools are called, too, and compared. Uses sessions/replay.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,13 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.console.console import print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.core.transcript.items import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    SummaryItem,
+    ToolResultItem,
+)
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 from treadle.sessions.library import Library
@@ -195,9 +202,9 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _print_side_by_side(difference: Difference, left: str, right: str) -> None:
-    from treadle.sessions.replay import format_item
-
-    print(_format_columns(format_item(difference.left), format_item(difference.right), left, right))
+    print(
+        _format_columns(_format_item(difference.left), _format_item(difference.right), left, right)
+    )
 
 
 def _format_columns(left: str, right: str, left_title: str, right_title: str) -> str:
@@ -214,3 +221,18 @@ def _format_columns(left: str, right: str, left_title: str, right_title: str) ->
 def _wrap_lines(text: str, width: int) -> list[str]:
     clean = (escape_invisible(line.expandtabs(4)) for line in text.split("\n"))
     return [part for line in clean for part in textwrap.wrap(line, width) or [""]]
+
+
+def _format_item(item: Item | None) -> str:
+    """An item as text for the user."""
+    if item is None:
+        return "(the history ends here)"
+    if isinstance(item, (NoticeItem, SummaryItem)):
+        return f"{type(item).__name__.removesuffix('Item').lower()}:\n{item.text}"
+    if isinstance(item, ToolResultItem):
+        kind = "error of" if item.is_error else "result of"
+        return f"{kind} {item.name} ({item.call_id}):\n{item.text}"
+    if isinstance(item, AssistantItem):
+        calls = "".join(f"\ncall {call.name} ({call.id}): {call.raw}" for call in item.calls)
+        return f"assistant:\n{item.text}{calls}"
+    return f"user:\n{item.text}"

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import unified_diff
-from pathlib import Path
+from io import StringIO
 from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
 from treadle.apps.conversation.commands.review import NO_REPOSITORY, read_git, run_git
-from treadle.apps.conversation.diff_rows import DiffRow, count_changes, parse_diff
+from treadle.apps.conversation.diff_rows import DiffHunk, DiffRow, count_changes, list_hunks
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError, SessionNotFound
+from treadle.core.transcript.entries import Checkpoint, Restore
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ SCOPES: tuple[ReviewScope, ...] = get_args(ReviewScope)
 _TITLES = {"turn": "the last turn", "session": "this session", "git": "the last commit"}
 # Programs that the folder names for diffs are not run: it may not be trusted.
 _GIT_DIFF = "diff --no-color --no-ext-diff --no-textconv --find-renames HEAD"
+_NO_END = "\\ No newline at end of file"
+NO_TURN = 0  # the first entry of no turn
 _MAX_NEW_FILES = 200  # that git does not know, with their contents
 
 
@@ -54,13 +57,7 @@ class ReviewFile(msgspec.Struct, frozen=True):
 
     def list_hunks(self) -> list[list[DiffRow]]:
         """The rows of each hunk, without its heading."""
-        hunks: list[list[DiffRow]] = []
-        for row in parse_diff(self.diff):
-            if row.kind == "hunk":
-                hunks.append([])
-            elif hunks and row.kind in ("add", "del", "same"):
-                hunks[-1].append(row)
-        return hunks
+        return [hunk.rows for hunk in list_hunks(self.diff) if isinstance(hunk, DiffHunk)]
 
 
 class ChangeReview(msgspec.Struct, frozen=True):
@@ -143,10 +140,16 @@ async def _compare_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) ->
 def _make_diff(path: str, old: bytes, new: bytes) -> str:
     if b"\0" in old + new:
         return ""
-    before, after = (side.decode(errors="replace").splitlines() for side in (old, new))
+    before, after = (_split_lines(side.decode(errors="replace")) for side in (old, new))
     old_name = f"a/{path}" if old else "/dev/null"
     new_name = f"b/{path}" if new else "/dev/null"
-    return "\n".join(unified_diff(before, after, old_name, new_name, lineterm=""))
+    lines = unified_diff(before, after, old_name, new_name)
+    return "".join(one if one.endswith("\n") else f"{one}\n{_NO_END}\n" for one in lines)
+
+
+def _split_lines(text: str) -> list[str]:
+    """The lines with their ends; a carriage return is part of its line."""
+    return list(StringIO(text))
 
 
 # --- git -------------------------------------------------------------------------------------
@@ -186,32 +189,40 @@ def _parse_git_file(part: str) -> ReviewFile:
 # --- hunks -----------------------------------------------------------------------------------
 
 
-def drop_hunk(folder: Path, file: ReviewFile, number: int) -> str:
-    """Take back one hunk of a file on the disk, counted from 0; a line about it. Raises ConfigError
-    if the lines are not there any more."""
-    place = folder / file.path
-    if not place.resolve().is_relative_to(folder.resolve()):
-        raise ConfigError(f"{file.path} is outside of the folder")
-    hunk = file.list_hunks()[number]
-    old = [row.text for row in hunk if row.kind != "add"]
-    new = [row.text for row in hunk if row.kind != "del"]
-    try:
-        lines = place.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        lines = [""] if file.kind == "removed" else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file.path} cannot be read: {error}") from error
-    expected = next((row.new for row in hunk if row.new), 1) - 1
-    at = _find_lines(lines, new, expected)
-    if at is None:
+async def drop_hunk(session: HostedSession, file: ReviewFile, number: int) -> str:
+    """Take back one hunk of a file, counted from 0; a line about it. `/redo` brings it back. Raises
+    ConfigError if the lines are not there any more."""
+    from treadle.apps.conversation.undo import open_checkpoints
+
+    checkpoints = open_checkpoints(session.library, session.folder)
+    before = (await checkpoints.take()).tree
+    [node] = await checkpoints.find_file([before], file.path)
+    content = b"" if node is None else await checkpoints.read_content(node)
+    text = _drop_lines(content.decode(errors="surrogateescape"), file.list_hunks()[number])
+    if text is None or (node is not None and node.kind != "file"):
         raise ConfigError(f"{file.path} has changed since: /diff shows it as it is")
-    rest = [*lines[:at], *old, *lines[at + len(new) :]]
-    if file.kind == "added" and not any(rest):
-        place.unlink()
-        return f"removed {file.path}"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes("\n".join(rest).encode())
-    return f"dropped hunk {number + 1} of {file.path}"
+    is_removed = file.kind == "added" and not text
+    new = None if is_removed else text.encode(errors="surrogateescape")
+    after = await checkpoints.replace_file(before, file.path, new)
+    store = session.agent_session.store
+    store.append(Checkpoint("", before, restore=Restore("undo", NO_TURN, after)))
+    await store.flush()  # before the file changes, so that redo is possible whatever happens
+    restored = await checkpoints.apply(before, after)
+    if restored.skipped:
+        raise ConfigError(f"{file.path} was not changed: {restored.skipped[0].reason}")
+    what = f"removed {file.path}" if is_removed else f"dropped hunk {number + 1} of {file.path}"
+    return f"{what}; /redo brings it back"
+
+
+def _drop_lines(text: str, hunk: Sequence[DiffRow]) -> str | None:
+    """The text with the old lines of a hunk in place of the new ones; None if it has them not."""
+    lines = _split_lines(text)
+    old, new = (
+        [row.text + "\n" * row.has_end for row in hunk if row.kind != other]
+        for other in ("add", "del")
+    )
+    at = _find_lines(lines, new, next((row.new for row in hunk if row.new), 1) - 1)
+    return None if at is None else "".join([*lines[:at], *old, *lines[at + len(new) :]])
 
 
 def _find_lines(lines: Sequence[str], wanted: Sequence[str], expected: int) -> int | None:

@@ -134,7 +134,6 @@ async def run_btw(session: HostedSession, arguments: str) -> CommandAnswer:
     finally:
         session.callbacks.show_hint("")
     usage = reply.usage
-    session.require_conversation().add_side_usage(usage)
     tokens = f"{format_count(usage.total_input)} tokens in, {format_count(usage.output)} out"
     cost = f"{format_dollars(usage.cost)}, " if usage.cost else ""
     if reply.stop == "aborted":

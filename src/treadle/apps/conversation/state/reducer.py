@@ -54,7 +54,7 @@ from treadle.core import events
 from treadle.core.events import Event, TurnResult
 from treadle.core.transcript.content import Image
 from treadle.core.transcript.items import CallOutcome, ToolResultItem
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import REPLY_PURPOSES, Usage
 
 MAX_PROGRESS_CHARS = 4_000
 MAX_CHILD_LINES = 40
@@ -244,9 +244,7 @@ def _child_event(view: ViewState, event: events.ChildEvent) -> ViewState:
         return _replace(call, child=_update_child(call.child, event.child))
 
     view = update_call(view, event.call_id, update)
-    inner = event.child
-    while isinstance(inner, events.ChildEvent):
-        inner = inner.child
+    inner = events.unwrap(event)
     if isinstance(inner, events.UsageUpdated):  # its cost is a cost of this session
         view = _replace(view, usage=view.usage + inner.last)
     return view
@@ -306,10 +304,11 @@ def _model_changed(view: ViewState, event: events.ModelChanged) -> ViewState:
 
 
 def _usage_updated(view: ViewState, event: events.UsageUpdated) -> ViewState:
-    """The context holds the input and the output of the last request."""
-    view = _replace(view, usage=view.usage + event.last, turn_usage=event.turn)
-    if view.activity.kind == "mutating":
-        return view  # the request of a mutator, such as the one for a summary
+    """The context holds the input and the output of the last request of a turn."""
+    turn_usage = event.turn if view.is_busy else view.turn_usage
+    view = _replace(view, usage=view.usage + event.last, turn_usage=turn_usage)
+    if event.purpose not in REPLY_PURPOSES:
+        return view
     return _replace(view, model=event.model, context_tokens=event.last.total)
 
 

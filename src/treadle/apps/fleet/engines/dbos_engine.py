@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import sqlalchemy
 from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
 
 from treadle.core.contracts.run_engine import Deliver, JobRecord, JobState, RunJob
 from treadle.core.errors import ConfigError, StoreError
 from treadle.lib.logger import logger
+from treadle.lib.shielded import complete
 from treadle.sessions.postgres_pool import describe_address
 
 QUEUE = "treadle-fleet"
@@ -27,7 +29,7 @@ APPLICATION = "treadle"
 VERSION = "1"  # of the jobs: an id. All versions of the program deliver to each other
 AGAIN_SECONDS = 1.0  # after a delivery that raised
 END_SECONDS = 5.0  # for DBOS to write that a job ended, when the worker stops
-POOL_SIZE = 4  # connections of DBOS, in each process
+POOL_SIZE = 5  # connections in each process, of DBOS and of its client
 _STATES: dict[str, JobState] = {
     "DELAYED": "delayed",
     "ENQUEUED": "queued",
@@ -73,14 +75,14 @@ class DbosEngine:
         self._worker, self._deliver = worker, deliver
         self._loop = asyncio.get_running_loop()
 
-        def launch(*_: object) -> None:
+        def launch(_: object, sql: sqlalchemy.Engine) -> None:
             DBOS(
                 config={
                     "name": APPLICATION,
                     "system_database_url": self._url,
+                    "system_database_engine": sql,
                     "executor_id": worker,
                     "application_version": VERSION,
-                    "sys_db_pool_size": POOL_SIZE,
                     "log_level": "CRITICAL",  # what matters to a user is said by the worker
                     "run_migrations": False,
                 }
@@ -155,8 +157,11 @@ class DbosEngine:
         async with self._opening:
             opened, self._client = self._client, None
         if opened is not None:
-            await asyncio.to_thread(opened[0].destroy)
-            await asyncio.to_thread(opened[1].dispose)
+            client, sql = opened
+            await asyncio.to_thread(client.destroy)
+            while cast(QueuePool, sql.pool).checkedout():  # noqa: ASYNC110 - by a thread of DBOS
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(sql.dispose)
 
     # --- deliveries ------------------------------------------------------------------------
 
@@ -199,13 +204,14 @@ class DbosEngine:
     # --- the client ------------------------------------------------------------------------
 
     async def _use(self, work: Callable[[DBOSClient, sqlalchemy.Engine], T]) -> T:
-        """In a thread. StoreError if the database cannot be used."""
+        """In a thread, which gives its connection back before this returns. StoreError if the
+        database cannot be used."""
         try:
             async with self._opening:
                 if self._client is None:
-                    self._client = await asyncio.to_thread(self._open)
+                    self._client = await complete(asyncio.to_thread(self._open))
                 client, sql = self._client
-            return await asyncio.to_thread(work, client, sql)
+            return await complete(asyncio.to_thread(work, client, sql))
         except SQLAlchemyError as error:
             text = " ".join(str(getattr(error, "orig", None) or error).split())
             raise StoreError(f"{self._address} cannot be used by DBOS: {text}") from error
@@ -213,7 +219,7 @@ class DbosEngine:
     def _open(self) -> tuple[DBOSClient, sqlalchemy.Engine]:
         DBOS.migrate(self._url)
         url = sqlalchemy.make_url(self._url).set(drivername="postgresql+psycopg")
-        sql = sqlalchemy.create_engine(url, pool_size=2, max_overflow=0, pool_pre_ping=True)
+        sql = sqlalchemy.create_engine(url, pool_size=POOL_SIZE, max_overflow=0, pool_pre_ping=True)
         client = DBOSClient(
             system_database_engine=sql,
             application_name=APPLICATION,

@@ -259,7 +259,7 @@ class RunWorkspaces:
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[None]:
-        """Nobody else on this machine removes a folder of this fleet."""
+        """No other worker of this machine removes a folder of this fleet."""
         root = self._root / self._snapshots.fleet_id
         await asyncio.to_thread(make_private_folder, root)
         async with wait_for_lock(root):

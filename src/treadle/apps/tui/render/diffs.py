@@ -79,8 +79,7 @@ def _render_rows(
                 if row.new > 1:
                     yield Text("   ⋮", palette.faint)
             case "file":
-                if row.text != "/dev/null":
-                    yield Text(row.text, palette.bold)
+                yield Text(row.text, palette.bold)
             case "cut":
                 yield Text(row.text, palette.faint)
             case "add":

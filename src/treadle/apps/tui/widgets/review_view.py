@@ -102,7 +102,8 @@ class ReviewView:
                 start_old = next((row.old for row in rows if row.old), 1)
                 start_new = next((row.new for row in rows if row.new), 1)
                 bodies[str(number)] = self._make_body(
-                    f"{head}@@ -{start_old} +{start_new} @@\n{text}"
+                    f"{head}@@ -{start_old},{len(rows) - added} "
+                    f"+{start_new},{len(rows) - removed} @@\n{text}"
                 )
             widget = Choices(
                 file.title,
@@ -123,7 +124,7 @@ class ReviewView:
                     place = min(place + 1, len(hunks) - 1)
                 case "drop":
                     try:
-                        note = drop_hunk(self._screen.session.folder, file, place)
+                        note = await drop_hunk(self._screen.session, file, place)
                     except (TreadleError, OSError) as error:
                         note = str(error)
                     self._screen.show_message(note)

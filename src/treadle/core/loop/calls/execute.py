@@ -26,6 +26,7 @@ from treadle.core.events import (
     ToolStarted,
     UsageUpdated,
     preview,
+    unwrap,
 )
 from treadle.core.loop.calls.prepare import PreparedCall, hook_data
 from treadle.core.loop.calls.tool_runner import RunResult, ToolRunner
@@ -138,7 +139,7 @@ class CallExecutor:
             self._tasks.append_output(call_id, text)
 
     def _relay_event(self, call_id: str, event: Event) -> None:
-        if (update := _find_child_usage(event)) is not None:
+        if isinstance(update := unwrap(event), UsageUpdated):
             self._session.add_child_usage(update.session_id, update.model, update.last)
         if not self._runner.is_abandoned(call_id):
             self._emitter.emit(ChildEvent, call_id, event)
@@ -194,8 +195,7 @@ class CallExecutor:
 
     async def _run_post_hooks(self, prepared: PreparedCall, result: RunResult) -> RunResult:
         output = result.output
-        text = output.content if isinstance(output.content, str) else ""
-        data = {**hook_data(prepared), "tool_response": text, "is_error": output.is_error}
+        data = {**hook_data(prepared), "tool_response": output.text, "is_error": output.is_error}
         for answer in await self._hooks.run("post_tool_use", data):
             match answer:
                 case Change(text=new) if new is not None:
@@ -203,10 +203,3 @@ class CallExecutor:
                 case AddContext(text=text):
                     self._inbox.put(NoticeItem(text, kind="hook"))
         return result if output is result.output else RunResult(output, result.outcome)
-
-
-def _find_child_usage(event: Event) -> UsageUpdated | None:
-    """What a model call of a child, or of one of its own children, has used."""
-    while isinstance(event, ChildEvent):
-        event = event.child
-    return event if isinstance(event, UsageUpdated) else None

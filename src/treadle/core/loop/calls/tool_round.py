@@ -30,7 +30,13 @@ from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import ResultContent, Text, ToolCall
 from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import make_interrupted_result
-from treadle.core.transcript.items import CallOutcome, NoteKind, ResultNote, ToolResultItem
+from treadle.core.transcript.items import (
+    CallOutcome,
+    NoteKind,
+    ResultNote,
+    ToolResultItem,
+    join_text,
+)
 from treadle.lib.scheduler import Job, run_jobs
 from treadle.lib.tasks import cancel_all, mark_done
 from treadle.lib.text.text import fix_surrogates
@@ -340,7 +346,7 @@ def truncate(
     notes: tuple[ResultNote, ...] = ()
     if is_truncated:
         if save_output is not None and not saved_at:
-            saved_at = save_output(call.id, "".join(p.text for p in parts if type(p) is Text))
+            saved_at = save_output(call.id, join_text(parts))
         marker = truncation_marker(total) + (f" The whole is in {saved_at}" if saved_at else "")
         parts, notes = _truncate_parts(parts, limit), (ResultNote("truncated", marker),)
     return ToolResultItem(

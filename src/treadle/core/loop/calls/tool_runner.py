@@ -17,7 +17,7 @@ from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
 from treadle.core.errors import AuthRequired, ToolError, error_message, error_text
 from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
 from treadle.core.loop.emitter import Emitter
-from treadle.core.transcript.content import Arguments, Text, check_parts
+from treadle.core.transcript.content import Arguments, check_parts
 from treadle.core.transcript.items import CallOutcome
 from treadle.lib.json.strict_json import to_json_object
 from treadle.lib.tasks import Deadlines, cancel_all, mark_done
@@ -150,7 +150,7 @@ class ToolRunner:
         elif (problem := work.exception()) is not None:
             end = f"has failed: {error_text(problem)}"
         else:
-            end = f"has finished; its late result is ignored: {preview(_text(work.result()))}"
+            end = f"has finished; its late result is ignored: {preview(work.result().text)}"
         self._emitter.emit(Notified, f"{name}, which was abandoned, {end}")
 
 
@@ -174,9 +174,3 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
 
 def _failure(text: str, outcome: CallOutcome) -> RunResult:
     return RunResult(ToolOutput(text, is_error=True), outcome)
-
-
-def _text(output: ToolOutput) -> str:
-    if isinstance(output.content, str):
-        return output.content
-    return "".join(part.text for part in output.content if isinstance(part, Text))

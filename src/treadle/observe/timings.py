@@ -2,12 +2,11 @@
 
 The log has the time of each entry, which is when something was finished. This file beside it has
 the rest, for people who look into a session; nothing depends on it, and a process that is killed
-loses its last lines. TimingRecorder writes it, timeline.py reads it.
+loses its last lines. Read by apps/pages/timeline.py.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import msgspec
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
-from treadle.sessions.log.reader import list_lineage, read_header
+from treadle.core.transcript.usage import REPLY_PURPOSES
 
 FILE_NAME = "timings.jsonl"
 MAX_PENDING = 200
@@ -87,6 +86,8 @@ class TimingRecorder(BaseObserver):
         self._first, self._attempts = 0.0, self._attempts + 1
 
     def _end_request(self, event: Event) -> None:
+        if isinstance(event, events.UsageUpdated) and event.purpose not in REPLY_PURPOSES:
+            return
         start, self._request = self._request, 0.0
         if start:
             self._pending.append(RequestTiming(start, self._clock(), self._first, self._attempts))
@@ -128,68 +129,3 @@ class TimingRecorder(BaseObserver):
                 file.write(lines)
         except OSError:
             pass  # a full disk: the log says so; these times are not needed
-
-
-def read_timings(session_dir: Path) -> list[Timing]:
-    """The timings of a session, oldest first; none for a session of an earlier version. A fork
-    has those of its parent up to the time when it was made."""
-    lineage = [path for path, _ in list_lineage(session_dir)]
-    timings: list[Timing] = []
-    for parent, child in itertools.pairwise(lineage):
-        header = read_header(child)
-        until = header.created if header is not None else 0.0
-        timings += [one for one in _read_own_timings(parent) if one.start < until]
-    return timings + _read_own_timings(session_dir)
-
-
-def _read_own_timings(session_dir: Path) -> list[Timing]:
-    try:
-        return _decode_lines((session_dir / FILE_NAME).read_bytes())
-    except OSError:
-        return []
-
-
-def _decode_lines(data: bytes) -> list[Timing]:
-    timings: list[Timing] = []
-    for line in data.splitlines():
-        try:
-            timings.append(_decode(line))
-        except msgspec.DecodeError:
-            continue  # the last line of a process that was killed
-    return timings
-
-
-def read_call_seconds(session_dir: Path) -> dict[str, float]:
-    """How long each call took, by its id."""
-    timings = (one for one in read_timings(session_dir) if isinstance(one, CallTiming))
-    return {one.call_id: one.end - one.start for one in timings if one.end}
-
-
-class TimingFollower:
-    """How long each call took, by its id, of a session that another program writes."""
-
-    def __init__(self, session_dir: Path) -> None:
-        self._session_dir = session_dir
-        self._end = -1
-        self.seconds: dict[str, float] = {}
-
-    def read_new(self) -> None:
-        """Take over what was added since the last time."""
-        file = self._session_dir / FILE_NAME
-        if self._end < 0:
-            self._end = file.stat().st_size if file.exists() else 0
-            self.seconds.update(read_call_seconds(self._session_dir))
-            return
-        if not file.exists():
-            return
-        with file.open("rb") as opened:
-            opened.seek(self._end)
-            data = opened.read()
-        complete = data[: data.rfind(b"\n") + 1]
-        self._end += len(complete)
-        for one in _decode_lines(complete):
-            if isinstance(one, CallTiming) and one.end:
-                self.seconds[one.call_id] = one.end - one.start
-
-
-_decode = msgspec.json.Decoder(Timing).decode

@@ -1,4 +1,4 @@
-"""A session as Markdown or JSON (apps/pages/session_html.py: as one HTML page).
+"""A session as Markdown or JSON (session_html.py: as one HTML page).
 
 The whole log is exported, with the items that a compaction or a rewind removed from the view; these
 points are marked. Nothing is opened for writing.
