@@ -116,6 +116,9 @@ def test_export_writes_markdown_a_page_and_json(made: str, told: Told) -> None:
     assert "wrote &lt;it&gt;" in page
     assert "<script" not in page
     told()
+    assert run(["sessions", "export", made, "--output", "page.html"]) == 1
+    assert "page.html exists; choose another name" in told()[1]
+    assert Path("page.html").read_text() == page
     assert run(["sessions", "export", made, "--format", "json"]) == 0
     document = json.loads(told()[0])
     assert document["session"]["id"] == made

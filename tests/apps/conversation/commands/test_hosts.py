@@ -26,6 +26,8 @@ FLAGS: dict[str, object] = {"sandbox": "off"}
 # A line, and what every host that has the command shows of its answer in a new session.
 ANSWERS = {
     "/cost": "requests",
+    "/cost everything": "/cost takes no arguments: show tokens and cost of this session",
+    "/export": "this session is empty: there is nothing to export",
     "/context": "free",
     "/permissions": "there are no rules",
     "/permissions add Bash(": "is not a rule",
@@ -62,7 +64,6 @@ ANSWERS = {
     "/mode sideways": "unknown mode 'sideways'",
     "/model nothing/none": "no model or provider is called",
     "/theme pink": "unknown theme 'pink'",
-    "/export a.pdf": "cannot export to .pdf files",
     "/help": "list commands and keys",
     "/hlep": "did you mean /help?",
 }

@@ -189,6 +189,8 @@ def _export(options: argparse.Namespace, library: Library) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return SUCCESS
+    if options.output.exists():
+        raise StoreError(f"{options.output} exists; choose another name, or remove it first")
     options.output.write_bytes(data)
     print_line(f"{options.output}: {format_bytes(len(data))}")
     return SUCCESS

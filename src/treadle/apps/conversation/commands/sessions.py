@@ -109,6 +109,8 @@ async def run_uncompact(session: HostedSession, arguments: str) -> CommandAnswer
 
 
 async def run_export(session: HostedSession, arguments: str) -> CommandAnswer:
+    if not len(session.driver.history):
+        return CommandAnswer("this session is empty: there is nothing to export", "warning")
     return CommandAnswer(screen=ScreenChange("export", arguments))
 
 
