@@ -8,8 +8,8 @@
     mention   there, after an `@`
 
 A letter is written to the terminal, and the time is taken until the program has drawn it. Printed:
-median and worst in ms. At most 50 ms are wanted for the median, on an idle machine; for `mention` at
-most 1.3 times of `files`.
+median and worst in ms. At most 50 ms are wanted for the median, on an idle machine; `mention` is at
+most 1.3 times `files`.
 """
 
 from __future__ import annotations
