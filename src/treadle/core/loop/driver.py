@@ -91,6 +91,7 @@ class Driver(HostControls):
             Instructions(config, emitter, session),
         )
         self._tool_round = ToolRound(parts, self._child_approvals.ask)
+        self.detach = self._tool_round.detach  # running calls continue in the background
         self._gateway = ModelGateway(parts, self._tool_round.eager)
         self._mutators = MutatorRunner(parts, self._gateway)
         self._side_questions = SideQuestions(parts, self._gateway)
@@ -415,11 +416,6 @@ class Driver(HostControls):
         self._may_resume = self._has_failed = False
         self._session.rewind(turn_id)
         await self._log.flush()
-
-    def detach(self) -> int:
-        """Move the running calls that can continue without the turn to the background; how many."""
-        self._interruption.check_loop("detach")
-        return self._tool_round.detach()
 
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, cancel background tasks, run the session_end hooks,
