@@ -13,18 +13,19 @@ from treadle.apps.cli import output
 from treadle.apps.cli.stream_json import StreamJsonWriter
 from treadle.core import events
 from treadle.core.errors import Overloaded
-from treadle.core.events import Event, TurnResult
+from treadle.core.events import Event, ToolFault, TurnResult
 from treadle.core.transcript import AssistantItem, to_user_item
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.models import Say, Scripted
 from treadle.observe.jsonlines import FORMAT_VERSION, JsonLines, encode_line, without_items
 from treadle.testing.tools import RecordingTool
 
-SAMPLES: dict[type, Any] = {
+SAMPLES: dict[Any, Any] = {
     str: "é\n",
     int: 3,
     float: 0.5,
     bool: True,
+    ToolFault | None: ToolFault("KeyError", "'x'", "Traceback …"),
     ToolCall: ToolCall("c1", "read", '{"path": "a"}'),
     Usage: Usage(1, 2, cost=None),
     TurnResult: TurnResult("turn-1", "error", (to_user_item("x"),), error=Overloaded("busy")),

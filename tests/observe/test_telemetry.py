@@ -119,6 +119,16 @@ async def test_a_tool_that_fails_or_is_not_there_is_an_error():
     for name in ("execute_tool record", "execute_tool nothing"):
         [span] = traced.named(name)
         assert span.status.status_code is StatusCode.ERROR
+    [failed] = traced.named("execute_tool record")
+    [fault] = failed.events
+    told = dict(fault.attributes or {})
+    assert (fault.name, told["exception.type"], told["exception.message"]) == (
+        "exception",
+        "RuntimeError",
+        "no",
+    )
+    assert "Traceback" in str(told["exception.stacktrace"])
+    assert attributes(failed)["error.type"] == "RuntimeError"
 
 
 async def test_a_child_agents_turn_stands_below_the_call_that_started_it():

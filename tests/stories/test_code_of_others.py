@@ -31,6 +31,7 @@ from treadle.core.events import (
     Event,
     RetryScheduled,
     RunFailed,
+    ToolFinished,
     WarningRaised,
 )
 from treadle.core.loop import hooks as loop_hooks
@@ -463,7 +464,9 @@ async def test_an_exception_whose_text_cannot_be_read_does_not_end_the_run(kind)
         observers=[odd, witness] if kind == "observer" else [witness],
     ).run("go")
     assert (result.reason, result.text) == ("end_turn", "done")
-    told = [*warnings(witness), result.transcript[2].text]
+    faults = [event.fault for event in witness.events_of(ToolFinished) if event.fault is not None]
+    told = [*warnings(witness), *(f"{fault.type}: {fault.message}" for fault in faults)]
+    told.append(result.transcript[2].text)
     expected = "Unreadable: its message cannot be read, because __str__ raised ValueError"
     assert any(expected in text for text in told)
 

@@ -101,8 +101,40 @@ async def test_fault_44_malformed_arguments_are_never_executed(raw: str, words: 
 )
 async def test_fault_78_whatever_a_tool_raises_is_its_result(problem: BaseException):
     result = await Agent(calling(("record", {})), [RecordingTool(answer=problem)]).run("x")
-    assert answers(result.transcript)[0].startswith("error: " + type(problem).__name__)
+    assert f"a fault in its code ({type(problem).__name__})" in answers(result.transcript)[0]
     assert result.text == "done"
+
+
+async def test_a_fault_of_a_tool_is_logged_with_its_traceback_and_told_by_the_event(caplog):
+    @tool
+    def boom(text: str) -> str:
+        """Fail."""
+        raise KeyError(f"no {text}")
+
+    watch = RecordingObserver()
+    with caplog.at_level("ERROR", "treadle"):
+        result = await Agent(calling(("boom", {"text": "x"})), [boom], observers=[watch]).run("x")
+    text = "error: boom failed: a fault in its code (KeyError), of which the user is told"
+    assert answers(result.transcript) == [text]
+    [event] = watch.events_of(ToolFinished)
+    assert event.fault is not None
+    assert (event.fault.type, event.fault.message) == ("KeyError", "'no x'")
+    assert 'raise KeyError(f"no {text}")' in event.fault.traceback
+    assert "the tool boom failed: KeyError: 'no x'\nTraceback" in caplog.text
+
+
+async def test_a_fault_of_a_tool_ends_the_run_if_the_program_wants_it():
+    problem = KeyError("x")
+    tools = [RecordingTool(answer=problem), RecordingTool("other")]
+    agent = Agent(calling(("record", {}), ("other", {})), tools, tool_errors="raise")
+    with pytest.raises(KeyError) as caught:
+        await agent.run("x")
+    assert caught.value is problem
+    transcript: Transcript = caught.value.transcript  # type: ignore[attr-defined]
+    assert answers(transcript)[1] == "ok"  # every call has its result: the session can continue
+    failing = RecordingTool(answer=ToolError("Not now."))
+    again = Agent(calling(("record", {})), [failing], tool_errors="raise")
+    assert (await again.run("x")).text == "done"
 
 
 async def test_a_tool_error_is_told_in_its_own_words():

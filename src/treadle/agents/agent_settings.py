@@ -13,6 +13,7 @@ from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Literal,
     NewType,
     TypedDict,
     TypeGuard,
@@ -108,6 +109,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     max_result_chars: int = 100_000
     max_parallel: int = 16
     tool_timeout: float | None = 600.0
+    tool_errors: Literal["report", "raise"] = "report"
     keep_output: Callable[[str, str], str] | None = None
     clock: Clock | None = None
     subagents: Sequence[AgentDefinition] | None = None
@@ -145,6 +147,7 @@ class AgentArguments(TypedDict, total=False):
     max_result_chars: int
     max_parallel: int
     tool_timeout: float | None
+    tool_errors: Literal["report", "raise"]
     keep_output: Callable[[str, str], str] | None
     clock: Clock | None
     subagents: Sequence[AgentDefinition] | None
@@ -253,6 +256,7 @@ _EXPECTED: Mapping[str, Expected] = {
     "max_result_chars": whole_number(1),
     "max_parallel": whole_number(1),
     "tool_timeout": optional(number("a number above 0", lambda value: value > 0)),
+    "tool_errors": one_of("report", "raise"),
     "keep_output": _OPTIONAL_FUNCTION,
     "clock": optional(has_methods("now", "random", "sleep")),
     "subagents": optional(
@@ -403,4 +407,5 @@ def make_config(given: AgentSettings, model: Model, source: ToolSource) -> Drive
         max_result_chars=given.max_result_chars,
         max_parallel=given.max_parallel,
         tool_timeout=given.tool_timeout,
+        raises_faults=given.tool_errors == "raise",
     )

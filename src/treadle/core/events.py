@@ -255,6 +255,14 @@ class ToolProgress(Event, frozen=True, tag="tool_progress", gc=False):
     text: str
 
 
+class ToolFault(msgspec.Struct, frozen=True, gc=False):
+    """What a tool raised that is no ToolError: an error of its code, for its author."""
+
+    type: str
+    message: str
+    traceback: str
+
+
 class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
     call_id: str
     name: str
@@ -263,6 +271,7 @@ class ToolFinished(Event, frozen=True, tag="tool_finished", gc=False):
     is_error: bool = False
     is_truncated: bool = False
     outcome: CallOutcome = "finished"
+    fault: ToolFault | None = None
 
 
 class AuthenticationRequired(Event, frozen=True, tag="authentication_required", gc=False):

@@ -91,7 +91,13 @@ class Telemetry(BaseObserver):
             case events.ToolFinished(call_id=call_id, name=name, is_error=failed, result=result):
                 if call_id not in session.tools:  # denied before it began
                     self._begin_tool(session, call_id, name)
-                self._end(session.tools.pop(call_id), result if failed else "", "tool_error")
+                ended, kind = session.tools.pop(call_id), "tool_error"
+                if (fault := event.fault) is not None:
+                    kind = fault.type
+                    told = {"type": kind, "message": fault.message, "stacktrace": fault.traceback}
+                    attributes = {f"exception.{key}": value for key, value in told.items()}
+                    ended.add_event("exception", attributes)
+                self._end(ended, result if failed else "", kind)
             case events.ToolDetached(call_id=call_id, task_id=task_id):
                 session.tasks[task_id] = call_id
             case events.TaskFinished(task_id=task_id, result=result):

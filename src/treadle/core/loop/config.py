@@ -79,6 +79,7 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_result_chars: int = 100_000
     max_parallel: int = 16
     tool_timeout: float | None = 600.0
+    raises_faults: bool = False  # of tools: they end the turn
     max_continuations: int = 3
     deps: Any = None  # what a run was given for its tools
     children: Any = None  # the child agents of the session: agents/child_agents.py

@@ -236,6 +236,8 @@ class Driver(HostControls):
 
     async def _close_round(self, results: tuple[ToolResultItem, ...]) -> Step:
         self._session.close_round()
+        if self._tool_round.fault is not None and self._config.raises_faults:
+            return Finished(await self._finish_turn(TurnEnd("error", self._tool_round.fault)))
         if self._config.mutators:
             await self._mutators.run("after_tool_result")
         return AfterToolResult(results, self.submit)

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver, Observer
-from treadle.core.errors import error_text
+from treadle.core.errors import error_message, error_text
 from treadle.core.events import Event
 from treadle.core.transcript.items import Item
 from treadle.lib.logger import logger
@@ -126,6 +126,15 @@ class Emitter:
         name = type(observer).__name__
         self.emit(events.WarningRaised, f"observer {name} failed: {error_text(error)}")
         logger.debug("where observer %s failed", name, exc_info=error)
+
+    def log_fault(self, who: str, error: BaseException) -> events.ToolFault:
+        """Log an error in code of others with its traceback; the same for an event."""
+        from traceback import format_exception  # rarely needed
+
+        trace = "".join(format_exception(error))
+        if logger.isEnabledFor(logging.ERROR):
+            self._log(logging.ERROR, "{} failed: {}\n{}", (who, error_text(error), trace))
+        return events.ToolFault(type(error).__name__, error_message(error), trace)
 
     def _log(self, level: int, text: str, details: tuple[object, ...]) -> None:
         """Secrets of the environment are redacted."""

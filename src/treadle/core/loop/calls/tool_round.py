@@ -19,7 +19,14 @@ import msgspec
 from treadle.core.contracts.policy import Allow
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import error_text
-from treadle.core.events import ToolDetached, ToolFinished, ToolStarted, WarningRaised, preview
+from treadle.core.events import (
+    ToolDetached,
+    ToolFault,
+    ToolFinished,
+    ToolStarted,
+    WarningRaised,
+    preview,
+)
 from treadle.core.loop.calls.background import RUNNING_TEXT
 from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.calls.execute import CallExecutor
@@ -66,6 +73,7 @@ class ToolRound:
         self._preparer = CallPreparer(parts, self._executor.make_context)
         self.eager = EagerCalls(parts, self._run_eagerly)
         self._detachable = set[asyncio.Future[None]]()  # those in the foreground
+        self.fault: BaseException | None = None  # the first one of a tool in this round
 
     async def prepare(
         self, calls: Sequence[ToolCall]
@@ -78,6 +86,7 @@ class ToolRound:
         """Answer every call. The results enter the transcript in the model's order; one that comes
         before its turn is in the log until then."""
         results: list[ToolResultItem] = []
+        self.fault = None
 
         def add_result(result: ToolResultItem) -> None:
             results.append(result)
@@ -258,7 +267,11 @@ class ToolRound:
                 item, "corrected", REPAIRED_CALL.format(repaired=prepared.call.repaired)
             )
         item = self._with_approval(item)
-        self._emit_finished(item)
+        error, fault = self._runner.take_fault(item.call_id), None
+        if error is not None:
+            self.fault = self.fault or error
+            fault = self._emitter.log_fault(f"the tool {item.name}", error)
+        self._emit_finished(item, fault)
         return item
 
     def _with_approval(self, item: ToolResultItem) -> ToolResultItem:
@@ -292,7 +305,7 @@ class ToolRound:
         self._emit_finished(result)
         return result
 
-    def _emit_finished(self, result: ToolResultItem) -> None:
+    def _emit_finished(self, result: ToolResultItem, fault: ToolFault | None = None) -> None:
         self._emitter.emit(
             ToolFinished,
             result.call_id,
@@ -302,6 +315,7 @@ class ToolRound:
             result.is_error,
             result.is_truncated,
             result.outcome,
+            fault,
         )
 
 

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
-from treadle.core.errors import AuthRequired, ToolError, error_message, error_text
+from treadle.core.errors import AuthRequired, ToolError, TreadleError, error_message, error_text
 from treadle.core.events import AuthenticationRequired, Notified, WarningRaised, preview
 from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.content import Arguments, check_parts
@@ -28,6 +28,7 @@ TIMED_OUT_BUT_RUNNING = (
     "error: timed out after {timeout:g} s, but it does not stop: outcome unknown, and it may still "
     "be running"
 )
+FAULT_TEXT = "{name} failed: a fault in its code ({kind}), of which the user is told"
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -45,6 +46,7 @@ class ToolRunner:
         self._is_stopping = is_stopping
         self._abandoned: dict[str, asyncio.Task[ToolOutput]] = {}  # by call id
         self._deadlines = Deadlines()
+        self._faults: dict[str, BaseException] = {}  # of tools, by call id
         self._late_results: dict[str, RunResult] = {}  # of calls that ended while being stopped
 
     async def run(
@@ -90,6 +92,10 @@ class ToolRunner:
         """The result of a call that ended while it was being interrupted."""
         return self._late_results.pop(call_id, None)
 
+    def take_fault(self, call_id: str) -> BaseException | None:
+        """What the tool of a call raised that is no error for the model."""
+        return self._faults.pop(call_id, None)
+
     def is_abandoned(self, call_id: str) -> bool:
         """Whether the call did not stop, and still runs."""
         return call_id in self._abandoned
@@ -112,8 +118,11 @@ class ToolRunner:
             if isinstance(error, AuthRequired):
                 needs = (error.server, error.url, error.challenge)
                 self._emitter.emit(AuthenticationRequired, context.call_id, *needs)
-            data = error.data if isinstance(error, ToolError) else None
-            output = ToolOutput(f"error: {error_text(error)}", is_error=True, data=data)
+            text, data = error_text(error), error.data if isinstance(error, ToolError) else None
+            if not isinstance(error, TreadleError):
+                self._faults[context.call_id] = error
+                text = FAULT_TEXT.format(name=tool.spec.name, kind=type(error).__name__)
+            output = ToolOutput(f"error: {text}", is_error=True, data=data)
         finally:
             mark_done(done)
         if not isinstance(output, ToolOutput):
