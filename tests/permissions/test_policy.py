@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from treadle.core.checkpoint_limits import MAX_FILE_BYTES
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.lib.files.file_view import MAX_DIR_ENTRIES
@@ -309,18 +310,31 @@ def test_the_reason_says_where_the_code_of_a_python_command_is(command: str, rea
         ("rm -rf node_modules", True, Allow),
         ("find . -name '*.db' -delete", True, Ask),
         ("truncate -s 0 data.db", True, Ask),
+        ("rm large.bin", True, Ask),  # too large for a checkpoint
+        ("rm -r big", True, Ask),
+        ("find . -name 'large.*' -delete", True, Ask),
+        ("rm linked/b", True, Ask),  # a link to rules is not followed, so the rules above it hold
+        ("rm ../added/a", True, Ask),  # a checkpoint has only the folder itself
     ],
 )
 async def test_edits_remove_only_what_a_checkpoint_has(
     tmp_path: Path, line: str, has_checkpoints: bool, answer: type
 ):
-    for name in ("a.py", "data.db", "src/b.py", "src/c.log", "node_modules/x.js"):
-        file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
+    folder, added = tmp_path / "ws", tmp_path / "added"
+    names = ("a.py", "data.db", "src/b.py", "src/c.log", "node_modules/x.js", "linked/b")
+    for file in (*(folder / name for name in names), added / "a"):
+        file.parent.mkdir(exist_ok=True, parents=True)
         file.write_text("x")
-    (tmp_path / ".gitignore").write_text("*.db\nnode_modules/\n")
-    (tmp_path / "src/.gitignore").write_text("*.log\n")
-    context = replace(build_policy_context(tmp_path), has_checkpoints=has_checkpoints)
+    for name in ("large.bin", "big/large.bin"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        with (folder / name).open("wb") as file_too_large:
+            file_too_large.truncate(MAX_FILE_BYTES + 1)
+    (folder / ".gitignore").write_text("*.db\nnode_modules/\nb\n!src/b.py\n")
+    (folder / "src/.gitignore").write_text("*.log\n")
+    (folder / "rules").write_text("!b\n")
+    (folder / "linked/.gitignore").symlink_to("../rules")
+    context = build_policy_context(folder, extra_roots=(str(added),))
+    context = replace(context, has_checkpoints=has_checkpoints)
     subject = RulePolicy(context, mode="accept-edits")
     request = make_request("bash", command=line)
     assert type(await subject.decide(request)) is answer

@@ -207,7 +207,7 @@ async def test_what_the_sandbox_prevents_is_a_risk(
     root, other = tmp_path / "root", str(tmp_path / "other")
     (root / ".git").mkdir(parents=True)
     (root / ".git/config").write_text(f'[remote "origin"]\n\turl = {other}\n')
-    context = replace(build_policy_context(root), sandbox_has_network=False)
+    context = replace(build_policy_context(root), sandbox_network=False)
     policy, bash = RulePolicy(context, sandboxed=True), ToolSpec("bash", "", {"type": "object"})
     access = Access(command=command.format(other=other), sandbox=sandbox)
     verdict = await policy.decide(PermissionRequest("s", "c", bash, {}, "", access))

@@ -8,6 +8,7 @@ import pytest
 
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import ToolSpec
+from treadle.core.contracts.workspace import NetworkAccess
 from treadle.permissions.findings import PolicyContext
 from treadle.permissions.policy import RulePolicy
 from treadle.permissions.ruleset.rules import InvalidRule, parse_rule
@@ -18,11 +19,18 @@ SPEC = ToolSpec("bash", "", {})
 
 
 async def decide(
-    command: str, sandbox: str, rules: dict[str, list[str]] | None = None, **given: Any
+    command: str,
+    sandbox: str,
+    rules: dict[str, list[str]] | None = None,
+    domains: tuple[str, ...] = (),
+    widest: NetworkAccess = True,
+    **given: Any,
 ) -> Verdict:
-    context = PolicyContext("/r", "/h", parse_rules(rules or {}, root="/r", home="/h"))
+    context = PolicyContext(
+        "/r", "/h", parse_rules(rules or {}, root="/r", home="/h"), widest_network=widest
+    )
     subject = RulePolicy(context, **{"sandboxed": True, **given})
-    arguments = {"command": command, "sandbox": sandbox}
+    arguments = {"command": command, "sandbox": sandbox, "domains": list(domains)}
     access = describe_access("bash", arguments)
     return await subject.decide(PermissionRequest("s", "c", SPEC, arguments, "", access))
 
@@ -74,5 +82,50 @@ async def test_without_a_sandbox_there_is_nothing_to_ask_for() -> None:
 
 def test_a_rule_about_the_sandbox_names_what_it_is_about() -> None:
     assert parse_rule("Sandbox(network)").tool == "sandbox"
-    with pytest.raises(InvalidRule, match=r"Sandbox\(network\) or Sandbox\(off\)"):
-        parse_rule("Sandbox(internet)")
+    for wrong in ("Sandbox(internet)", "Sandbox(off:x.org)"):
+        with pytest.raises(InvalidRule, match=r"write Sandbox\(network\), Sandbox"):
+            parse_rule(wrong)
+    with pytest.raises(InvalidRule, match="host name"):
+        parse_rule("Sandbox(network:*)")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "allow", "deny", "answer"),
+    [
+        ("a.org", "Sandbox(network:a.org)", "", Allow),
+        ("a.org", "Sandbox(network)", "", Allow),
+        ("x.a.org", "Sandbox(network:*.a.org)", "", Allow),
+        ("*.a.org", "Sandbox(network:a.org)", "", Ask),
+        ("a.org b.org", "Sandbox(network:a.org)", "", Ask),
+        ("a.org:22", "Sandbox(network:a.org)", "", Ask),
+        ("a.org:22", "Sandbox(network:a.org:22)", "", Allow),
+        ("", "Sandbox(network:a.org)", "", Ask),
+        ("x.a.org", "Sandbox(network)", "Sandbox(network:a.org)", Deny),
+        ("*.org", "Sandbox(network)", "Sandbox(network:a.org)", Deny),
+        ("*.a.org", "Sandbox(network)", "Sandbox(network:x.a.org)", Deny),
+        ("", "Sandbox(network)", "Sandbox(network:a.org)", Deny),
+        ("b.org", "Sandbox(network)", "Sandbox(network:a.org)", Allow),
+        ("10.0.0.1", "Sandbox(network)", "", Deny),
+        ("*", "Sandbox(network)", "", Deny),
+    ],
+)
+async def test_a_request_for_some_hosts_needs_a_rule_for_each(
+    hosts: str, allow: str, deny: str, answer: type
+) -> None:
+    rules = {"allow": ["Bash(pip install:*)", allow], "deny": [deny] if deny else []}
+    verdict = await decide("pip install x", "network", rules, tuple(hosts.split()))
+    assert type(verdict) is answer
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto", "bypass"])
+async def test_no_request_goes_beyond_the_managed_policy(mode: str) -> None:
+    rules = {"allow": ["Bash(pip install:*)", "Sandbox(network)"]}
+    wide: tuple[str, ...] = ("*.a.org",)
+
+    async def ask(hosts: tuple[str, ...], widest: NetworkAccess) -> type:
+        return type(await decide("pip install x", "network", rules, hosts, widest, mode=mode))
+
+    assert await ask(("x.a.org",), wide) is Allow
+    assert await ask(("b.org",), wide) is Deny
+    assert await ask((), wide) is Deny
+    assert await ask(("x.a.org",), False) is Deny

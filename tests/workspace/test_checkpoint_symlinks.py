@@ -16,10 +16,10 @@ import pytest
 
 from tests.apps.program import run
 from tests.workspace.helpers import back_to
+from treadle.core.checkpoint_limits import MAX_DEPTH
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.workspace.checkpoints.checkpoints import Checkpoints
 from treadle.workspace.checkpoints.safe_tree import SafeTree
-from treadle.workspace.checkpoints.scanner import MAX_DEPTH
 
 SECRET = "do not read"
 

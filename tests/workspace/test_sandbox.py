@@ -51,6 +51,21 @@ async def test_the_workspace_and_temp_are_writable_and_the_rest_is_not(folder: P
 
 
 @needs_bubblewrap
+async def test_the_copy_of_etc_shows_what_mounts_would_and_is_few_mounts(folder: Path) -> None:
+    show = "cd /etc; find -L . -maxdepth 2 | sort; md5sum passwd hosts; ls ssl/private; cat shadow"
+    async with opened(folder, sandbox=True) as workspace:
+        copied = await workspace.run(f"{show}; grep -c . /proc/self/mountinfo")
+        written = await workspace.run("touch /etc/x; echo x >> /etc/passwd; mv /etc/hosts /etc/y")
+        mounted = await workspace.run(f"{show}; rm -f x", network=True)
+    *lines, mounts = copied.output.splitlines()
+    more = ("./pip.conf", "./npmrc", "./wgetrc", "./yum.repos.d")
+    assert lines == [one for one in mounted.output.splitlines() if not one.startswith(more)]
+    assert "cat: shadow: No such file or directory" in lines
+    assert int(mounts) < 60
+    assert written.output.count("Read-only file system") == 3
+
+
+@needs_bubblewrap
 async def test_home_is_hidden_but_for_tools_and_the_settings_of_git(
     folder: Path, own_place: Path
 ) -> None:
@@ -330,6 +345,18 @@ async def test_a_command_that_takes_too_much_memory_is_killed_and_told(
     assert done.signal == "SIGKILL"
     assert "more than 64 MB of memory" in done.note
     assert (fine.output, fine.note) == ("fine\n", "")
+
+
+@pytest.mark.parametrize("sandbox", BOTH)
+async def test_a_command_that_fills_the_disk_is_killed_and_told(
+    folder: Path, sandbox: bool
+) -> None:
+    async with opened(folder, sandbox=sandbox, max_disk=64 << 20) as workspace:
+        done = await workspace.run("fallocate -l 1G large; sleep 600")
+        fine = await workspace.run("rm large && echo fine")
+    assert done.signal == "SIGKILL"
+    assert "more than 64 MB of the disk (setting command_disk)" in done.note
+    assert fine.output == "fine\n"
 
 
 @pytest.mark.parametrize("sandbox", BOTH)

@@ -163,7 +163,7 @@ def filter_approved_definitions(
 ) -> tuple[list[str], list[UnapprovedExtension]]:
     """The names of settings files or commands of a project that take effect, and those that wait.
 
-    Settings have `env` and `folders`, a command has `run` and `allow`.
+    Settings have `env`, `folders` and `network`, a command has `run` and `allow`.
     """
     checker = _ApprovalChecker(store, folder, kind)
     allowed, waiting = list[str](), list[UnapprovedExtension]()
@@ -187,6 +187,7 @@ def approve_definitions(
 def _describe_definition(definition: Mapping[str, Any]) -> str:
     """What settings add, or what a command runs and allows, in one line."""
     parts = [f"the folder {folder}" for folder in definition.get("folders", ())]
+    parts += [f"the network of {host}" for host in definition.get("network", ())]
     parts += [f"{name}={value}" for name, value in definition.get("env", {}).items()]
     parts += definition.get("run", ())
     allowed = ", ".join(definition.get("allow", ()))

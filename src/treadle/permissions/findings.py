@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.contracts.tool import NO_ACCESS, Access
+from treadle.core.contracts.workspace import NetworkAccess
 from treadle.lib.files.file_view import FileSystemView
 from treadle.lib.shell.ast import SimpleCommand
 from treadle.permissions.ruleset.rules import Outcome, Rule, RuleOrigin, RuleSet, parse_rule
@@ -35,8 +36,10 @@ class PolicyContext(msgspec.Struct, frozen=True):
     has_checkpoints: bool = False  # removed files can be brought back, unless git ignores them
     tools_skip_denied: bool = False  # the search tools leave out files that a rule denies
     sandbox_hides_denied: bool = False  # commands run where files that a rule denies are hidden
-    sandbox_has_network: bool = True
+    sandbox_network: NetworkAccess = True
+    widest_network: NetworkAccess = True  # that the managed policy allows
     readable: tuple[str, ...] = ()  # folders outside the roots that may be read
+    accepts_rules: bool = True  # the managed policy does not forbid allow rules
 
     @property
     def may_remove(self) -> bool:
@@ -44,9 +47,11 @@ class PolicyContext(msgspec.Struct, frozen=True):
         return self.accept_edits and self.has_checkpoints
 
     def with_allow_rules(self, texts: Iterable[str], scope: str) -> "PolicyContext":
-        """With these allow rules in addition; InvalidRule if one is wrong."""
+        """With these allow rules in addition, if there may be any; InvalidRule if one is wrong."""
         origin = RuleOrigin(scope)
         parsed = tuple(parse_rule(text, self.root, self.home, origin) for text in texts)
+        if not self.accepts_rules:
+            return self
         return msgspec.structs.replace(self, rules=self.rules + RuleSet(allow=parsed))
 
 

@@ -34,11 +34,17 @@ HEADLESS_DENIAL = (
 SaveRules = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
+# Why the user should be asked about a call that would run; "" if there is no objection.
+AskJudge = Callable[[PermissionRequest], Awaitable[str]]
+
+
 class RulePolicy:
     """Decides by rules. Implements `core.contracts.policy.Policy`.
 
-    `sandboxed` means that commands run inside the sandbox. `is_tool_changed` tells whether a tool's
-    definition differs from the approved one.
+    `widest_mode` is the widest that the mode can be changed to. `sandboxed` means that commands run
+    inside the sandbox. `is_tool_changed` tells whether a tool's
+    definition differs from the approved one. `judge` may turn an allow of the mode `auto` into a
+    question.
     """
 
     def __init__(
@@ -46,17 +52,21 @@ class RulePolicy:
         context: PolicyContext,
         *,
         mode: PermissionMode = "ask",
+        widest_mode: PermissionMode = "bypass",
         interactive: bool = True,
         sandboxed: bool = False,
         is_tool_changed: Callable[[str], bool] | None = None,
         save_rules: SaveRules | None = None,
+        judge: AskJudge | None = None,
     ) -> None:
         self._context = context
+        self._judge = judge
         self._interactive = interactive
         self._sandboxed = sandboxed
         self._is_tool_changed = is_tool_changed
         self._save_rules = save_rules
-        self._mode: PermissionMode = mode
+        self._widest_mode = widest_mode
+        self._mode = choose_narrower(mode, widest_mode)
         self._granted: tuple[str, ...] = ()
         self._make_evaluators()
 
@@ -64,7 +74,11 @@ class RulePolicy:
         try:
             call = self._make_call(request)
             view = CachedFileSystemView(self._context.file_system.mounts)
-            return self._make_verdict(call, self.evaluate(call, view), view)
+            ruling = self.evaluate(call, view)
+            is_judged = self._judge is not None and self._mode == "auto" and _needs_judge(ruling)
+            if is_judged and self._judge and (objection := await self._judge(request)):
+                return self._ask(replace(ruling, reason=f"the judge: {objection}"), call, view)
+            return self._make_verdict(call, ruling, view)
         except Exception as error:  # noqa: BLE001 (an error inside is never an Allow)
             return Deny(f"the policy could not evaluate the call: {error_text(error)}")
 
@@ -73,8 +87,19 @@ class RulePolicy:
         ruling = self._evaluator.evaluate(call, view)
         if self._mode == "ask":
             return ruling
+        if self._mode == "bypass" and self._is_asked_by_owner(call, view):
+            return ruling
         has_command_rules = bool(self._evaluator.command_rules.forbidding)
         return apply_mode(ruling, call, self._mode, has_command_rules=has_command_rules)
+
+    def _is_asked_by_owner(self, call: PolicyCall, view: CachedFileSystemView | None) -> bool:
+        """Whether an ask rule of the managed policy is about the call."""
+        managed = tuple(rule for rule in self._context.rules.ask if rule.origin.is_managed)
+        if not managed:
+            return False
+        context = replace(self._context, rules=RuleSet(ask=managed))
+        found = PermissionEvaluator(context).evaluate(call, view).findings
+        return any(finding.outcome == "ask" and finding.rule for finding in found)
 
     def _make_call(self, request: PermissionRequest) -> PolicyCall:
         name = request.tool.name
@@ -94,14 +119,25 @@ class RulePolicy:
             return Allow(ruling.reason)
         if ruling.outcome == "deny":
             return Deny(ruling.reason)
-        if not self._interactive:
-            return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
         # A suggestion is for the mode `ask`, and without what was granted for this turn.
         own = ruling if self._evaluator is self._plain_evaluator else None
+        is_used = self._interactive and self.accepts_rules
+        rules = suggest_rules(call, self._plain_evaluator, own, view) if is_used else ()
+        return self._ask(ruling, call, view, rules)
+
+    def _ask(
+        self,
+        ruling: PolicyRuling,
+        call: PolicyCall,
+        view: CachedFileSystemView,
+        rules: tuple[str, ...] = (),
+    ) -> Verdict:
+        if not self._interactive:
+            return Deny(HEADLESS_DENIAL.format(reason=ruling.reason), "headless")
         is_sandboxed = stays_sandboxed(call)
         return Ask(
             ruling.reason,
-            suggest_rules(call, self._plain_evaluator, own, view),
+            rules,
             risks=list_risks(call.access, self._context, is_sandboxed=is_sandboxed, view=view),
             wider_mode=self._find_wider_mode(call) if call.access.files else "",
         )
@@ -109,7 +145,8 @@ class RulePolicy:
     def _find_wider_mode(self, call: PolicyCall) -> str:
         """`accept-edits`, if that mode would allow this change of files."""
         is_change = any(file.mode == "write" for file in call.access.files)
-        if self._mode != "ask" or not is_change:
+        is_forbidden = choose_narrower("accept-edits", self._widest_mode) != "accept-edits"
+        if self._mode != "ask" or not is_change or is_forbidden:
             return ""
         context = replace(self._evaluator.context, accept_edits=True)
         ruling = PermissionEvaluator(context).evaluate(call)
@@ -123,7 +160,7 @@ class RulePolicy:
 
     def change_mode(self, mode: PermissionMode) -> None:
         """The user chose another mode."""
-        self._mode = mode
+        self._mode = choose_narrower(mode, self._widest_mode)
         self._make_evaluators()
 
     def grant(self, rules: tuple[str, ...]) -> None:
@@ -167,10 +204,14 @@ class RulePolicy:
     def rules(self) -> RuleSet:
         return self._context.rules
 
+    @property
+    def accepts_rules(self) -> bool:
+        return self._context.accepts_rules
+
     async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
         """Add and save rules that the user was shown and accepted."""
         context = self._context.with_allow_rules(rules, "always allow")
-        if self._save_rules is not None:
+        if self._save_rules is not None and self.accepts_rules:
             await self._save_rules(rules)
         self._context = context
         self._make_evaluators()
@@ -186,6 +227,12 @@ class RulePolicy:
             context = replace(self._context, accept_edits=self._mode in EDIT_MODES)
             context = context.with_allow_rules(self._granted, "the command that you started")
             self._evaluator = PermissionEvaluator(context)
+
+
+def _needs_judge(ruling: PolicyRuling) -> bool:
+    """Whether the mode allows it, and not only rules of the user; what only reads is harmless."""
+    is_allowed = ruling.outcome == "allow"
+    return is_allowed and any(not (one.is_read_only or one.rule) for one in ruling.findings)
 
 
 def build_policy_context(

@@ -4,9 +4,15 @@ Used by `path_access.py` for `rm` and `find -delete`. Uses `file_evaluator.py`.
 """
 
 from fnmatch import fnmatchcase
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 
-from treadle.lib.files.file_view import FileSystemView, is_inside
+from treadle.core.checkpoint_limits import (
+    MAX_DEPTH,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_GITIGNORE_BYTES,
+)
+from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.protected_paths import GENERATED_FOLDERS, describe_use, find_kept_part
 from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.permissions.file_evaluator import FileEvaluator, make_finding
@@ -14,7 +20,6 @@ from treadle.permissions.findings import PolicyFinding
 
 _MAX_SCANNED_FILES = 50_000
 _MAX_REMOVED_FILES = 5000
-_MAX_GITIGNORE_BYTES = 1 << 20
 
 
 class Removals:
@@ -38,24 +43,28 @@ class Removals:
         )
 
     def has_copy(self, path: str, cwd: str) -> bool:
-        """Whether a checkpoint has all that goes with a path: git ignores nothing of it. What tools
-        fill can be made again."""
+        """Whether a checkpoint has all that goes with a path: git ignores nothing of it, and it is
+        not too large. What tools fill can be made again."""
         view, top = self._files.file_system, self._files.resolve(path, cwd).path
-        root = next((one for one in self._files.roots if is_inside(top, (one,))), "")
-        if not root or top == root:
+        root = self._files.roots[0]  # no checkpoint has the folders that were added to it
+        if top == root or not is_inside(top, (root,)):
             return False
         paths = [top, *view.scan_tree(top, _MAX_SCANNED_FILES)]
-        if len(paths) > _MAX_REMOVED_FILES:
+        if len(paths) > _MAX_REMOVED_FILES or len(view.scan_tree(root, MAX_FILES)) >= MAX_FILES:
             return False
         known: dict[str, IgnoreRules] = {root: self._read_rules(IgnoreRules(), root, "")}
-        return not any(self._is_ignored(one[len(root) + 1 :], root, known) for one in paths)
+        return not any(self._is_left_out(one[len(root) + 1 :], root, known) for one in paths)
 
-    def _is_ignored(self, path: str, root: str, known: dict[str, IgnoreRules]) -> bool:
+    def _is_left_out(self, path: str, root: str, known: dict[str, IgnoreRules]) -> bool:
         folder, parts = root, path.split("/")
         if not GENERATED_FOLDERS.isdisjoint(parts):
             return False
+        status = self._files.file_system.lstat(f"{root}/{path}")
+        size = status.st_size if status is not None and S_ISREG(status.st_mode) else 0
+        if size > MAX_FILE_BYTES or len(parts) > MAX_DEPTH:
+            return True
         for number, name in enumerate(parts, start=1):
-            is_folder = number < len(parts) or _is_folder(self._files.file_system, f"{root}/{path}")
+            is_folder = number < len(parts) or (status is not None and S_ISDIR(status.st_mode))
             below = "/".join(parts[:number])
             if known[folder].is_ignored(below, is_folder):
                 return True
@@ -65,8 +74,13 @@ class Removals:
         return False
 
     def _read_rules(self, rules: IgnoreRules, folder: str, below: str) -> IgnoreRules:
-        found = self._files.file_system.read(f"{folder}/{GITIGNORE}", _MAX_GITIGNORE_BYTES)
-        return rules.with_gitignore(below, (found or b"").decode(errors="replace"))
+        view, file = self._files.file_system, f"{folder}/{GITIGNORE}"
+        status = view.lstat(file)
+        if status is None or not S_ISREG(status.st_mode):  # checkpoints follow no symlink
+            return rules
+        found = view.read(file, MAX_GITIGNORE_BYTES)
+        text = found.decode(errors="replace") if found is not None else "*"
+        return rules.with_gitignore(below, text)
 
     def evaluate(self, path: str, cwd: str) -> PolicyFinding:
         """The finding on a path that `rm` removes, with everything below it, if it is protected."""
@@ -96,8 +110,3 @@ class Removals:
         is_generated = not GENERATED_FOLDERS.isdisjoint(folder.split("/"))
         is_cut = len(found) >= _MAX_SCANNED_FILES and not is_generated
         return "more than can be checked" if is_cut else ""
-
-
-def _is_folder(view: FileSystemView, path: str) -> bool:
-    status = view.lstat(path)
-    return status is not None and S_ISDIR(status.st_mode)

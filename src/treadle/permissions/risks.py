@@ -110,9 +110,9 @@ class _RiskFinder:
         if access.sandbox == "off":
             yield Risk("no_sandbox")
         elif access.sandbox == "network":
-            yield Risk("network")
+            yield from (Risk("network", host) for host in access.domains or ("",))
         if access.command is not None:
-            is_offline = self._is_sandboxed and not self._context.sandbox_has_network
+            is_offline = self._is_sandboxed and not self._context.sandbox_network
             for risk in self._list_line_risks(parse_command(access.command)):
                 yield risk
                 if is_offline and not access.sandbox and risk.kind in ("network", "send"):

@@ -6,14 +6,13 @@ Used by `verdict.py`; `ruleset/domains.py` reads the URL, `file_evaluator.py` lo
 
 from collections.abc import Iterator, Sequence
 
-from treadle.core.contracts.tool import FileAccess
+from treadle.core.contracts.tool import Access, FileAccess
+from treadle.lib.http.hosts import DomainPattern, is_within, parse_domain, parse_domains
 from treadle.permissions.file_evaluator import FileEvaluator
-from treadle.permissions.findings import PolicyCall, PolicyFinding
+from treadle.permissions.findings import PolicyCall, PolicyContext, PolicyFinding
 from treadle.permissions.ruleset.domains import UrlTarget, parse_url_target
 from treadle.permissions.ruleset.rules import (
     READ_TOOLS,
-    DomainPattern,
-    Outcome,
     Rule,
     RuleSet,
     SandboxPattern,
@@ -55,21 +54,61 @@ def evaluate_tool(key: str, call: PolicyCall, rules: RuleSet, *, is_pure: bool) 
     )
 
 
-def evaluate_sandbox_request(request: str, rules: RuleSet) -> PolicyFinding:
-    """Whether a rule decides on what a command asks of its sandbox; else the user does."""
-
-    def is_about(rule: Rule) -> bool:
-        if rule.tool != "sandbox":
-            return False
-        return rule.pattern is None or rule.pattern == SandboxPattern(request)
-
-    subject = f"sandbox {request}"
-    lists: list[tuple[Outcome, Rule]] = [*rules.list_forbidding()]
-    lists += [("allow", rule) for rule in rules.allow]
-    for outcome, rule in lists:
-        if is_about(rule):
+def evaluate_sandbox_request(access: Access, context: PolicyContext) -> PolicyFinding:
+    """Whether rules decide on what a command asks of its sandbox; else the user does."""
+    request, hosts, widest = access.sandbox, access.domains, context.widest_network
+    subject = " ".join(["sandbox", request, *hosts])
+    try:
+        is_within_policy = widest is True or (hosts and is_within(hosts, widest or ()))
+        hosts = tuple(pattern.host for pattern in parse_domains(hosts))
+    except ValueError as error:
+        return PolicyFinding(subject, "deny", str(error))
+    if request == "network" and not is_within_policy:
+        allowed = ", ".join(widest or ()) if isinstance(widest, tuple) else "none"
+        return PolicyFinding(
+            subject, "deny", f"the managed policy allows the network of: {allowed}"
+        )
+    for outcome, rule in context.rules.list_forbidding():
+        if _forbids_request(rule, request, hosts):
             return PolicyFinding.from_rule(subject, outcome, rule)
-    return PolicyFinding(subject, "ask", _REQUEST_TEXTS[request])
+    rules = [rule for rule in context.rules.allow if rule.tool == "sandbox"]
+    open_rules = [rule for rule in rules if _allows_request(rule, request, "")]
+    found = [
+        next((rule for rule in rules if _allows_request(rule, request, host)), None)
+        for host in access.domains or ("",)
+    ]
+    if all(rule is not None for rule in found):
+        covering = open_rules[0] if open_rules else found[0]
+        assert covering is not None, "there is one for each host"
+        return PolicyFinding.from_rule(subject, "allow", covering)
+    text = _REQUEST_TEXTS[request]
+    return PolicyFinding(subject, "ask", f"{text} of {', '.join(hosts)}" if hosts else text)
+
+
+def _forbids_request(rule: Rule, request: str, hosts: Sequence[str]) -> bool:
+    """Whether a deny or ask rule is about it. All of the network includes every host."""
+    pattern = rule.pattern
+    if rule.tool != "sandbox" or not isinstance(pattern, SandboxPattern | None):
+        return False
+    if pattern is None or pattern.request != request or pattern.domain is None:
+        return pattern is None or pattern.request == request
+    domain = pattern.domain
+    return not hosts or any(
+        domain.forbids(host.removeprefix("*.")) or DomainPattern(host).matches(domain.host)
+        for host in hosts
+    )
+
+
+def _allows_request(rule: Rule, request: str, host: str) -> bool:
+    """Whether an allow rule covers a request; `host` is one as it was asked for, "" for all."""
+    pattern = rule.pattern
+    if not isinstance(pattern, SandboxPattern):
+        return pattern is None
+    if pattern.request != request or pattern.domain is None:
+        return pattern.request == request
+    one = parse_domain(host) if host else None
+    is_named = one is not None and pattern.domain.matches(one.host)
+    return is_named and one is not None and one.port in (0, pattern.domain.port)
 
 
 def evaluate_url(url: str, rules: RuleSet) -> PolicyFinding:

@@ -135,7 +135,7 @@ class PermissionEvaluator:
         if access.command is not None:
             ruling = self._evaluate_line(call, access.command, cwd, self.open_files(view))
             if access.sandbox and call.is_sandboxed:
-                return _add_sandbox_request(ruling, evaluate_sandbox_request(access.sandbox, rules))
+                return _add_sandbox_request(ruling, evaluate_sandbox_request(access, self.context))
             return ruling  # without a sandbox there is nothing to ask for
         if access.files:
             return _combine([*evaluate_files(key, access.files, cwd, self.open_files(view), rules)])

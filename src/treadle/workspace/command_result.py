@@ -61,6 +61,9 @@ def _describe_exit(ended: ProcessExit, timeout: float | None, max_memory: int) -
     if ended.memory_exceeded:
         limit = f"{max_memory >> 20:,} MB of memory"
         yield f"it was killed because it used more than {limit} (setting command_memory)"
+    elif ended.disk_exceeded:
+        limit = f"{ended.disk_exceeded >> 20:,} MB of the disk"
+        yield f"it was killed because it took more than {limit} (setting command_disk)"
     elif ended.out_of_memory:
         yield "the kernel killed it because it ran out of memory"
     if ended.core_dumped:

@@ -27,6 +27,7 @@ import msgspec
 from treadle.core.contracts.workspace import (
     CommandInput,
     CommandResult,
+    NetworkAccess,
     ProgramResult,
     RunningCommand,
     Workspace,
@@ -115,7 +116,7 @@ class ContainerWorkspace(WrappedWorkspace):
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
     ) -> CommandResult:
         _refuse_sandbox_request(sandboxed, network)
         async with self._open_container() as container:
@@ -131,7 +132,7 @@ class ContainerWorkspace(WrappedWorkspace):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
         stdin: CommandInput = False,
     ) -> RunningCommand:
         _refuse_sandbox_request(sandboxed, network)
@@ -231,7 +232,7 @@ class ContainerWorkspace(WrappedWorkspace):
         return path
 
 
-def _refuse_sandbox_request(sandboxed: bool | None, network: bool | None) -> None:
+def _refuse_sandbox_request(sandboxed: bool | None, network: NetworkAccess | None) -> None:
     if sandboxed is False or network:
         raise WorkspaceError("the container cannot be left, and its network is that of the task")
 

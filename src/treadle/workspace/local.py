@@ -23,6 +23,7 @@ import msgspec
 from treadle.core.contracts.workspace import (
     CommandInput,
     CommandResult,
+    NetworkAccess,
     ProgramResult,
 )
 from treadle.core.errors import WorkspaceError
@@ -31,7 +32,7 @@ from treadle.lib.files.search_path import DEFAULT_PATH, split_search_path
 from treadle.workspace import command_limits, environment, landlock
 from treadle.workspace.background_command import BackgroundCommand, open_input
 from treadle.workspace.command_result import OutputReport, make_command_result, raise_if_not_started
-from treadle.workspace.options import WorkspaceOptions
+from treadle.workspace.options import Confinement, WorkspaceOptions
 from treadle.workspace.output import ProcessExit
 from treadle.workspace.pipe_reader import PipeReader
 from treadle.workspace.processes import (
@@ -90,7 +91,7 @@ class LocalWorkspace(WorkspaceFiles):
         self._preparing: asyncio.Future[None] | None = None
 
     def _make_sandbox(self, state_dir: Path) -> Bubblewrap:
-        from treadle.workspace.sandbox.bubblewrap import Bubblewrap, Confinement
+        from treadle.workspace.sandbox.bubblewrap import Bubblewrap
         from treadle.workspace.sandbox.seatbelt import Seatbelt
 
         options, kind = self._options, Bubblewrap if IS_LINUX else Seatbelt
@@ -187,7 +188,7 @@ class LocalWorkspace(WorkspaceFiles):
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
     ) -> CommandResult:
         """Run a command line to its end. `sandboxed` None means in the sandbox if there is one;
         False means outside, with the user's approval, and fails if a sandbox is required."""
@@ -219,7 +220,7 @@ class LocalWorkspace(WorkspaceFiles):
         cwd: str | None = None,
         env: Env = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
         stdin: CommandInput = False,
     ) -> BackgroundCommand:
         """Start a command line in the background. Outside the sandbox it ends with its last
@@ -409,6 +410,7 @@ class LocalWorkspace(WorkspaceFiles):
             output_file=str(self.outputs_dir / next(self._output_names)),
             nproc=self._thread_limit,
             max_memory=self._max_memory,
+            disk=(str(self._root), self._options.max_disk),
             secrets=self._secrets,
         )
 
@@ -421,29 +423,28 @@ class LocalWorkspace(WorkspaceFiles):
         self,
         command: CommandSpec,
         sandboxed: bool,
-        network: bool | None,
+        network: NetworkAccess | None,
         removal: Removal | None = None,
         reading: ReadOnlyLine | None = None,
     ) -> Iterator[CommandSpec]:
-        if not sandboxed or self._sandbox is None:
+        sandbox = self._sandbox
+        if not sandboxed or sandbox is None:
             yield command
             return
         if not Path(command.cwd).is_dir():
             problem = f"the working directory {command.cwd} does not exist; use another one"
             raise WorkspaceError(problem, kind="bad_cwd")
-        sandbox = self._sandbox
         with sandbox.wrap(command, network=network, removal=removal, reading=reading) as wrapped:
             yield wrapped
 
     def _make_result(
-        self, ended: ProcessExit, timeout: float | None, inside: bool, network: bool | None
+        self, ended: ProcessExit, timeout: float | None, inside: bool, network: NetworkAccess | None
     ) -> CommandResult:
-        is_online = self._options.network if network is None else network
         return make_command_result(
             ended,
             timeout,
             self._sandbox,
             inside=inside,
-            offline=inside and not is_online,
+            offline=inside and not (self._options.network if network is None else network),
             max_memory=self._max_memory,
         )

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.contracts.workspace import NetworkAccess
 from treadle.workspace import command_limits
 from treadle.workspace.command_limits import FileDenials
 
@@ -21,7 +22,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     readable         folders that may be read only
     sandbox_readable more folders of the machine that sandboxed commands see
     sandbox          auto: if it can be built · required: or run nothing · off
-    network          whether sandboxed commands can use the network
+    network          whether sandboxed commands can use the network, or the hosts they can reach
     protected        further paths in the root that stay read-only
     denials          deny rules about files, which hold for sandboxed commands too
     env_passthrough  further environment variables that commands get
@@ -30,6 +31,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     outputs_dir      where long outputs are kept; by default only until closing
     max_processes    how many processes a command may have at once
     max_memory       bytes that a command may use; by default three quarters of the machine's
+    max_disk         bytes that a command may take of the disk; by default half of what is free
     grace            seconds between TERM and KILL for a command that timed out
     secrets          values that are redacted from the output of commands
     """
@@ -38,7 +40,7 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     readable: tuple[Path, ...] = ()
     sandbox_readable: tuple[Path, ...] = ()
     sandbox: SandboxMode = "auto"
-    network: bool = False
+    network: NetworkAccess = False
     protected: tuple[str, ...] = ()
     denials: FileDenials = FileDenials()
     env_passthrough: tuple[str, ...] = ()
@@ -47,5 +49,28 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     outputs_dir: Path | None = None
     max_processes: int = command_limits.DEFAULT_MAX_PROCESSES
     max_memory: int | None = None
+    max_disk: int = 0
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
+
+
+class Confinement(msgspec.Struct, frozen=True):
+    """What a sandboxed command may do: write below `writable`, use the network or not.
+
+    `readable` is mounted read-only even in hidden folders such as home. `protected` are further
+    paths of the roots that stay read-only. What a command makes and may not is moved to
+    `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
+    memory share `max_memory` bytes, 0 for no limit. `record_dir` is for what the next session has
+    to know if this one is killed.
+    """
+
+    writable: tuple[Path, ...]
+    temp_dir: Path
+    set_aside_dir: Path
+    copies_dir: Path
+    record_dir: Path
+    network: NetworkAccess = False
+    protected: tuple[str, ...] = ()
+    readable: tuple[Path, ...] = ()
+    denials: FileDenials = FileDenials()
+    max_memory: int = 0

@@ -68,6 +68,7 @@ class ProcessExit(msgspec.Struct, frozen=True):
     killed: bool
     out_of_memory: bool
     memory_exceeded: bool
+    disk_exceeded: int  # bytes that the disk lost at most; 0 if it did not
     cwd: str
     leftovers: tuple[str, ...]
     stream: CapturedStream
@@ -93,6 +94,7 @@ def decode_exit(outcome: dict[str, object], in_bubblewrap: bool) -> ProcessExit:
         killed=bool(outcome["killed"]),
         out_of_memory=bool(outcome["out_of_memory"]),
         memory_exceeded=bool(outcome["memory_exceeded"]),
+        disk_exceeded=msgspec.convert(outcome["disk_exceeded"], int),
         cwd=os.fsdecode(folder.removesuffix(b"\n")),  # nothing if the folder was removed
         # In a sandbox the names of leftover processes cannot be seen; the shell listed its jobs.
         leftovers=tuple(left) or tuple(f"job {job.decode()}" for job in jobs.split()),

@@ -83,6 +83,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     in_bubblewrap  argv is bubblewrap's: its own two processes get no TERM
     nproc          RLIMIT_NPROC; 0 if a cgroup limits the processes
     max_memory     bytes that its processes may use together; 0 for no limit
+    disk           a folder, and how many bytes its disk may lose; 0: half of what is free
     terminal       our end of a terminal; the child's number 0 is its other end
     secrets        values that are redacted from its output before it is stored
     cleanup        what `set_aside_made` needs, which runs if the agent is killed
@@ -107,6 +108,7 @@ class CommandSpec(msgspec.Struct, frozen=True):
     terminal: int | None = None
     nproc: int = 0
     max_memory: int = 0
+    disk: tuple[str, int] = ("", 0)
     secrets: tuple[bytes, ...] = ()
     cleanup: Mapping[str, object] = {}
     set_aside_dir: str = ""

@@ -13,9 +13,9 @@ from tests.lib.http.raw_server import plain as raw_plain
 from tests.tools.builtin.helpers import failed, hands, plain
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Image
+from treadle.lib.http.hosts import is_public
 from treadle.tools.builtin import HttpFetcher
 from treadle.tools.builtin.web import http_fetch
-from treadle.tools.builtin.web.http_fetch import is_public
 
 Answer = Callable[[str], bytes]
 

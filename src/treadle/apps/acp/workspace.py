@@ -29,6 +29,7 @@ from treadle.core.contracts.workspace import (
     CommandInput,
     CommandResult,
     FileContent,
+    NetworkAccess,
     ProgramResult,
     RunningCommand,
 )
@@ -231,7 +232,7 @@ class EditorWorkspace(WrappedWorkspace):
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
     ) -> CommandResult:
         token = object()
         self._running.add(token)
@@ -268,7 +269,7 @@ class EditorWorkspace(WrappedWorkspace):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
         stdin: CommandInput = False,
     ) -> RunningCommand:
         running = await self._local.start(

@@ -39,7 +39,7 @@ from treadle.tools.federation import Federation
 if TYPE_CHECKING:
     from treadle.context.prompt import SystemPrompt
     from treadle.permissions.modes import PermissionMode
-    from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.policy import AskJudge, RulePolicy
     from treadle.permissions.ruleset.rules import Rule, RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.worktrees.worktrees import Worktree, Worktrees
@@ -316,6 +316,10 @@ class ChildPolicy:
     def mode(self) -> PermissionMode:
         return _choose_mode(self._parent, self._mode)
 
+    @property
+    def judge(self) -> AskJudge | None:
+        return self._parent.judge
+
     async def get_policy(self) -> RulePolicy:
         return (await self._parent.get_policy()).narrow(self._mode)
 
@@ -340,6 +344,7 @@ class WorktreePolicy(LazyPolicy):
         self._parent = parent
         self._child_mode = mode
         super().__init__(workspace, lambda: rules, _choose_mode(parent, mode), options)
+        self.judge = parent.judge
 
     @property
     def mode(self) -> PermissionMode:

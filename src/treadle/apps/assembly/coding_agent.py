@@ -31,6 +31,7 @@ from treadle.apps.assembly.stages import assemble
 from treadle.apps.settings.extensions import approve_extensions
 from treadle.apps.settings.folder_rules import FolderTrust, choose_trust, load_rules
 from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings, format_unknown_setting
 from treadle.core.contracts.hook import Hook
 from treadle.core.contracts.model import Model
@@ -61,7 +62,7 @@ def coding_agent(
     instructions: str = "",
     sandbox: Literal["required", "auto", "off"] | None = None,
     container: str | ContainerOptions | None = None,
-    network: bool | None = None,
+    network: bool | Sequence[str] | None = None,
     add_dir: Sequence[str | os.PathLike[str]] = (),
     max_turns: int | None = None,
     max_cost: float | None = None,
@@ -128,6 +129,7 @@ def read_arguments(arguments: dict[str, Any]) -> AgentParts:
     settings = arguments["settings"]
     if not isinstance(settings, Settings):
         settings = _load_settings(folder, arguments, trust)
+    settings = apply_policy(settings)  # also to those that a program made
     given = _read_given_parts(arguments, settings)
     rules = load_rules(
         folder,
@@ -202,7 +204,7 @@ def _read_given_parts(arguments: Mapping[str, Any], settings: Settings) -> Given
         expected = "the name of an image, or ContainerOptions"
         _check_type(arguments, "container", (str, ContainerOptions), expected)
         if isinstance(container, str):
-            container = ContainerOptions(image=container, network=settings.network)
+            container = ContainerOptions(image=container, network=settings.network is True)
     return GivenParts(
         model=None if isinstance(model, str) else model,
         approve=arguments["approve"],

@@ -11,11 +11,12 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import CallModel, Model, ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.contracts.wrapped import WrappedModel, call_directly
@@ -97,8 +98,9 @@ class PromptHookRunner:
         try:
             async with asyncio.timeout(hook.timeout):
                 own = self._make_model(hook.model) if hook.model else None
-                judge = _Judge(own or self._model, call_model)
-                judgment = await self._judge(judge, hook.command, data.decode())
+                text = _fill_prompt(hook.command, data.decode())
+                model = own or self._model
+                judgment = await ask_judge(model, JUDGE_INSTRUCTIONS, text, call_model)
         except TimeoutError:
             return _make_result(b"", timed_out=True)
         except TreadleError as error:
@@ -111,22 +113,34 @@ class PromptHookRunner:
         answer = {"decision": "block", "reason": judgment.reason or "the check of a hook failed"}
         return _make_result(json.dumps(answer).encode())
 
-    async def _judge(self, model: Model, prompt: str, data: str) -> HookJudgment:
-        from treadle.agents.agent import Agent
 
-        text = prompt.replace(ARGUMENTS, data)
-        if ARGUMENTS not in prompt:
-            text = f"{prompt}\n\n{data}"
-        agent = Agent(
-            model,
-            instructions=JUDGE_INSTRUCTIONS,
-            output_type=HookJudgment,
-            retry=Retry(attempts=1, fallback=False),  # each call is retried by the gateway
-            name="hook",
-            role="hook",
-            caller="child",
-        )
-        return (await agent.run(text)).output
+def _fill_prompt(prompt: str, data: str) -> str:
+    filled = prompt.replace(ARGUMENTS, data)
+    return filled if ARGUMENTS in prompt else f"{prompt}\n\n{data}"
+
+
+async def ask_judge(
+    model: Model,
+    instructions: str,
+    text: str,
+    call_model: CallModel | None = None,
+    gates: Sequence[Gate] = (),
+) -> HookJudgment:
+    """What a model says about a text; by the gateway of a session (`call_model`), which retries,
+    or in a run of its own."""
+    from treadle.agents.agent import Agent
+
+    agent = Agent(
+        model if call_model is None else _Judge(model, call_model),
+        instructions=instructions,
+        output_type=HookJudgment,
+        retry=None if call_model is None else Retry(attempts=1, fallback=False),
+        gates=gates,
+        name="hook",
+        role="hook",
+        caller="child",
+    )
+    return (await agent.run(text)).output
 
 
 class _Judge(WrappedModel):

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from treadle.apps.assembly.lazy import LazyCheckpoints, LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display
-from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.assembly.sessions import LazyCheckpoints, get_session_dir
 from treadle.apps.settings.extensions import make_approval_check
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
@@ -113,6 +113,20 @@ def add_hooks(parts: AgentParts) -> None:
         from treadle.hooks.checkers import Checkers, read_checkers
 
         parts.hooks.append(Checkers(parts.workspace, read_checkers(settings.checkers)))
+
+
+def add_judge(parts: AgentParts) -> None:
+    """The judge of auto mode, if the settings name its model."""
+    name = parts.settings.judge
+    if not name:
+        return
+    from treadle.apps.assembly.judge import FILE_NAME, Judge, make_judge_model
+
+    model = parts.wrap_model(make_judge_model(parts.settings, parts.small_model or parts.model))
+    file = get_session_dir(parts.store) / FILE_NAME if parts.store is not None else None
+    judge = Judge(model, file, parts.state.transcript if parts.state is not None else ())
+    parts.policy.judge = judge
+    parts.hooks.append(judge)
 
 
 def _make_runners(parts: AgentParts) -> Mapping[str, RunHook]:

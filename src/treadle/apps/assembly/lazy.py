@@ -1,4 +1,4 @@
-"""Parts that are made at first use: workspace, policy, reminders, checkpoints.
+"""Parts that are made at first use: workspace, policy, reminders.
 
 A run that makes no tool call pays for none of them. They behave like the real objects; only the
 first call is slower. `LazyWorkspace.preload` starts early, while the model still writes a call.
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from treadle.apps.settings.managed_policy import ManagedPolicy
 from treadle.context.prompt import make_attendance_notice
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import PermissionRequest, Verdict
-from treadle.core.contracts.workspace import Workspace
+from treadle.core.contracts.workspace import NetworkAccess, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.text.redaction import redact
@@ -28,10 +29,9 @@ if TYPE_CHECKING:
     from treadle.context.memory import Memory, MemoryFile
     from treadle.context.reminders import Reminders
     from treadle.permissions.modes import PermissionMode
-    from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.policy import AskJudge, RulePolicy
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
-    from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
     from treadle.workspace.command_limits import FileDenials
     from treadle.workspace.container import ContainerOptions
     from treadle.workspace.local import LocalWorkspace
@@ -179,15 +179,16 @@ def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the policies of an agent and of its children have in common.
 
-    `is_contained`: commands run in containers, not in the sandbox of the workspace. `has_network`:
-    so has the sandbox or the container.
+    `is_contained`: commands run in containers, not in the sandbox of the workspace. `network` is
+    that of the sandbox or the container.
     """
 
     interactive: bool
     added_folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     is_contained: bool = False
-    has_network: bool = True
+    network: NetworkAccess = True
+    policy: ManagedPolicy = ManagedPolicy()
 
 
 class LazyPolicy:
@@ -209,6 +210,7 @@ class LazyPolicy:
         self._session_rules: tuple[str, ...] = ()
         self._granted: tuple[str, ...] = ()
         self.has_checkpoints = False  # before the first decision
+        self.judge: AskJudge | None = None  # the same
         self._policy = Lazy(self._make_policy)
 
     @property
@@ -216,7 +218,9 @@ class LazyPolicy:
         return self._mode
 
     def change_mode(self, mode: PermissionMode) -> None:
-        self._mode = mode
+        from treadle.permissions.modes import choose_narrower
+
+        self._mode = mode = choose_narrower(mode, self._options.policy.widest_mode)
         if self._policy.is_made:
             self._policy.get().change_mode(mode)
 
@@ -264,12 +268,16 @@ class LazyPolicy:
                 has_checkpoints=self.has_checkpoints,
                 tools_skip_denied=True,
                 sandbox_hides_denied=has_sandbox and not options.is_contained,
-                sandbox_has_network=options.has_network,
+                sandbox_network=options.network,
+                widest_network=options.policy.widest_network,
+                accepts_rules=not options.policy.managed_rules_only,
             ),
             mode=self._mode,
+            widest_mode=options.policy.widest_mode,
             interactive=options.interactive,
             sandboxed=has_sandbox or options.is_contained,
             save_rules=save,
+            judge=self.judge,
         )
         policy.allow_for_session(self._session_rules)
         policy.grant(self._granted)
@@ -421,30 +429,3 @@ class Containers:
         """Close what is open; it opens again when it is used."""
         for client in self._clients:
             await client.release()
-
-
-# ------------------------------------------------------------------ checkpoints
-
-
-class LazyCheckpoints:
-    """Takes checkpoints of a folder, unless it is the home folder or above it: too much to copy."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.is_possible = not Path.home().resolve().is_relative_to(folder)
-        self._checkpoints = Lazy(self._make)
-
-    async def take(self) -> FileSnapshot:
-        if not self.is_possible:
-            raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
-        return await self._checkpoints.get().take()
-
-    def close(self) -> None:
-        if self._checkpoints.is_made:
-            self._checkpoints.get().close()
-
-    def _make(self) -> Checkpoints:
-        from treadle.sessions.library import Library
-        from treadle.workspace.checkpoints.checkpoints import Checkpoints
-
-        return Checkpoints(self._folder, Library().checkpoint_dir(self._folder))

@@ -43,7 +43,11 @@ def _make_cost_budget(parts: AgentParts) -> CostBudget | None:
     settings, model = parts.settings, parts.model
     is_default = settings.origin("max_cost") == "default"
     is_one_run = parts.host is not None and not parts.is_interactive
-    if settings.max_cost is None or (is_default and not is_one_run):
+    max_cost = settings.max_cost
+    if is_default and not is_one_run:
+        limit = parts.managed_policy.limits.get("max_cost")
+        max_cost, is_default = (limit.value, False) if limit is not None else (None, True)
+    if max_cost is None:
         return None
     assumed_price = None
     if model.card.input_price is None or model.card.output_price is None:
@@ -52,7 +56,7 @@ def _make_cost_budget(parts: AgentParts) -> CostBudget | None:
             unknown = f"no cost limit: the price of {model.name} is unknown"
             parts.warnings.append(f"{unknown}; use --max-tokens to limit the session")
             return None
-    return CostBudget(settings.max_cost, assumed_price)
+    return CostBudget(max_cost, assumed_price)
 
 
 def _find_list_price(name: str) -> tuple[float, float] | None:

@@ -6,8 +6,11 @@ Used by coding_agent.py, assemble.py and `treadle doctor`.
 from __future__ import annotations
 
 import asyncio
+import os
+from urllib.parse import urlsplit
 
 from treadle.apps.assembly.redaction import RedactingModel
+from treadle.apps.settings.managed_policy import read_policy
 from treadle.apps.settings.settings import Settings
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.core.contracts.model import Model
@@ -43,12 +46,28 @@ def create_model(name: str, settings: Settings) -> Model:
     """The model of this name; a small one gets the aids of the engine, unless they are off."""
     from treadle.models import registry
 
+    check_allowed(name, settings)
     model = registry.model(name, aliases=settings.aliases, timeouts=settings.model_timeouts)
     if not settings.assist or not is_small_model(model):
         return model
     from treadle.models.embedded import Assisted, Embedded
 
     return Assisted(model) if isinstance(model, Embedded) else model
+
+
+def check_allowed(name: str, settings: Settings) -> None:
+    """ConfigError if the managed policy does not allow a model of these names, at its address."""
+    policy = read_policy()
+    if not policy.models:
+        return
+    from treadle.models.registry.model_names import resolve_model
+    from treadle.models.registry.providers import find_base_url
+
+    for part in filter(None, map(str.strip, name.split(","))):
+        provider, model_name, alias = resolve_model(part, settings.aliases)
+        url = (alias and alias.base_url) or find_base_url(provider, os.environ)
+        host = (urlsplit(url).hostname or url) if url else ""
+        policy.check_model(f"{provider.name}/{model_name}", host)
 
 
 def create_small_model(settings: Settings) -> Model | None:

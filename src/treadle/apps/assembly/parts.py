@@ -24,15 +24,15 @@ from treadle.agents.agent_settings import Approver, ToolLike
 from treadle.apps.assembly.lazy import (
     Containers,
     Lazy,
-    LazyCheckpoints,
     LazyPolicy,
     LazyWorkspace,
     PolicyOptions,
 )
 from treadle.apps.assembly.model_choice import create_model, is_small_model, wrap_model
 from treadle.apps.assembly.redaction import find_environment_secrets
-from treadle.apps.assembly.sessions import get_outputs_dir
+from treadle.apps.assembly.sessions import LazyCheckpoints, get_outputs_dir
 from treadle.apps.settings.folder_rules import FolderTrust, LoadedRules
+from treadle.apps.settings.managed_policy import read_policy
 from treadle.apps.settings.settings import Settings
 from treadle.context.prompt import SystemPrompt
 from treadle.core.contracts.gate import Gate
@@ -206,6 +206,7 @@ class AgentParts:
         self.loaded_rules = loaded_rules
         self.rules = loaded_rules.get_rules
         self.trust = trust
+        self.managed_policy = read_policy()
         self.host = host
         self.options = host.options if host is not None else None
         self.store = host.store if host is not None else None

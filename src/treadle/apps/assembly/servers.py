@@ -27,6 +27,7 @@ from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact_source
 from treadle.apps.assembly.sampler import PolicySampler
 from treadle.apps.settings.extensions import start_objections
+from treadle.apps.settings.managed_policy import read_policy
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.contracts.hook import AddContext, HookInput, HookPoint
 from treadle.core.contracts.hook_data import UserPromptSubmitData
@@ -192,7 +193,7 @@ def make_servers(
     the names from the user's own settings; `trusted` is about the folder. `notify` gets lines
     about servers that are not available, `on_wait` what a wait for them is about.
     """
-    problems, root = ServerProblems(notify), workspace.root
+    problems, root, policy = ServerProblems(notify), workspace.root, read_policy()
     objection = objection or start_objections(root)
     servers: list[McpServer] = []
     owners: dict[str, str] = {}  # the servers by the name that their tools have
@@ -212,6 +213,9 @@ def make_servers(
             else:
                 config = parse_server_config(name, definition, trusted=False)
                 notes.extend(_format_withheld(name, find_secret_variables(definition)))
+            words = (config.command, *config.args) if config.command else ()
+            if refusal := policy.find_server_objection(name, words, config.url):
+                raise ConfigError(refusal)
             servers.append(
                 McpServer(
                     name,

@@ -1,6 +1,7 @@
 """Opens the session of an agent: a new one, the last one of the folder, or one by its id.
 
-Also where its long outputs and the sessions of its subagents are stored. Uses treadle.sessions.
+Also where its long outputs, its checkpoints and the sessions of its subagents are stored. Uses
+treadle.sessions.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.apps.assembly.lazy import Lazy
 from treadle.context.cache_monitor import HeadLog
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import find_innermost
-from treadle.core.errors import SessionNotFound
+from treadle.core.errors import SessionNotFound, WorkspaceError
 from treadle.core.loop.session_log import SessionLog
 from treadle.core.transcript.pending import last_reply
 from treadle.core.transcript.state import SessionState
@@ -25,6 +27,7 @@ from treadle.lib.files.private_files import make_private_folder
 if TYPE_CHECKING:
     from treadle.agents.child_agents import ChildAgents
     from treadle.sessions.log.journal import Journal
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
 
 
 CACHE_SECONDS = 3600.0  # no provider keeps a prompt for longer without a request
@@ -143,3 +146,27 @@ def _as_journal(store: Store) -> Journal:
 def _make_file_name(call_id: str) -> str:
     """The id of a call, which the provider chose, as a file name."""
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in call_id)[:80]
+
+
+class LazyCheckpoints:
+    """Takes checkpoints of a folder, unless it is the home folder or above it: too much to copy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.is_possible = not Path.home().resolve().is_relative_to(folder)
+        self._checkpoints = Lazy(self._make)
+
+    async def take(self) -> FileSnapshot:
+        if not self.is_possible:
+            raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
+        return await self._checkpoints.get().take()
+
+    def close(self) -> None:
+        if self._checkpoints.is_made:
+            self._checkpoints.get().close()
+
+    def _make(self) -> Checkpoints:
+        from treadle.sessions.library import Library
+        from treadle.workspace.checkpoints.checkpoints import Checkpoints
+
+        return Checkpoints(self._folder, Library().checkpoint_dir(self._folder))

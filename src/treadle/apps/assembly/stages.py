@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from treadle.apps.assembly.children import add_children
-from treadle.apps.assembly.hooks import add_hooks, add_observers, add_session_hooks
+from treadle.apps.assembly.hooks import add_hooks, add_judge, add_observers, add_session_hooks
 from treadle.apps.assembly.lazy import Containers, LazyPolicy, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.limit_gates import add_limits
 from treadle.apps.assembly.model_choice import (
@@ -44,6 +46,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.extras import describe_missing, is_installed
 from treadle.core.loop.driver import Driver
 from treadle.lib.logger import logger
+from treadle.lib.text.text import plural
 
 
 def read_project(parts: AgentParts) -> None:
@@ -53,7 +56,12 @@ def read_project(parts: AgentParts) -> None:
     notes = [f"{origin}: there is no folder {one}" for one in missing]
     if notes and origin in ("--add-dir", "coding_agent(add_dir=...)"):
         raise ConfigError(notes[0])
-    parts.extensions = found = discover_extensions(folder, parts.trust.open_store)
+    found = discover_extensions(folder, parts.trust.open_store)
+    if parts.managed_policy.no_hooks and found.hooks:
+        count, origin = plural(len(found.hooks), "hook"), parts.managed_policy.no_hooks[0].origin
+        notes.append(f"{count} not used: {origin} forbids hooks")
+        found = msgspec.structs.replace(found, hooks=())
+    parts.extensions = found
     parts.settings = add_project_settings(settings, found, folder, notes)
     changed = [one.summary for one in found.unapproved if one.is_changed]
     new = [one.summary for one in found.unapproved if not one.is_changed]
@@ -65,6 +73,10 @@ def choose_models(parts: AgentParts) -> None:
     note = ""
     if parts.given.model is not None:
         parts.model = parts.given.model
+        used: Model | None = parts.model
+        while used is not None:
+            parts.managed_policy.check_model(used.name)
+            used = used.fallback
     else:
         parts.model, note = choose_model_now(parts.settings)
     parts.small_model = small = create_small_model(parts.settings)
@@ -98,7 +110,8 @@ def make_policy(parts: AgentParts) -> None:
         # The results of earlier calls and the user's own skills name files in these folders.
         readable=(str(parts.outputs_dir), *map(str, list_user_skill_folders())),
         is_contained=parts.containers is not None,
-        has_network=parts.settings.network,
+        network=parts.settings.network,
+        policy=parts.managed_policy,
     )
     parts.policy = LazyPolicy(
         parts.workspace,
@@ -136,6 +149,7 @@ STAGES: tuple[Callable[[AgentParts], None], ...] = (
     add_servers,  # with their hooks
     write_prompt,
     add_hooks,
+    add_judge,
     add_reminders,
     add_session_hooks,  # what a session of a host adds: goal, checkpoints, output schema
     add_children,

@@ -42,6 +42,7 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
         network=settings.network,
         denials=make_file_denials(rules),
         max_memory=settings.command_memory << 20 if settings.command_memory else None,
+        max_disk=(settings.command_disk or 0) << 20,
         outputs_dir=parts.outputs_dir,
         secrets=parts.secrets,
         env=settings.env,

@@ -6,7 +6,7 @@ Uses permissions/backtest and treadle.sessions. Used by `treadle permissions bac
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.apps.settings.folder_rules import load_rules
-from treadle.core.transcript import AssistantItem, ToolCall
+from treadle.core.transcript import AssistantItem, ToolCall, UserItem
+from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
+from treadle.lib.text.text import plural
 from treadle.permissions.backtest import BacktestResult, PastDecision, run_backtest
 from treadle.permissions.findings import PolicyCall
 from treadle.permissions.policy import build_policy_context
@@ -26,6 +28,7 @@ from treadle.tools.builtin import describe_access
 from treadle.tools.late_tools import unwrap_call
 
 if TYPE_CHECKING:
+    from treadle.apps.assembly.hook_runners import HookJudgment
     from treadle.sessions.log.records import Record
 
 # How version 0.1 began the reason of a denial when no user could be asked.
@@ -39,12 +42,28 @@ class BacktestReport(msgspec.Struct, frozen=True):
     unanswered: int
 
 
+class JudgeReport(msgspec.Struct, frozen=True):
+    """Past calls with what a judge said about each: no objection, and the reason of one."""
+
+    verdicts: tuple[tuple[PastPermissionRequest, bool, str], ...]
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for decision in ("denied", "approved"):
+            found = [ok for one, ok, _ in self.verdicts if one.decision == decision]
+            calls = plural(len(found), "call")
+            parts.append(f"{found.count(False)} of {calls} that you {decision}")
+        return f"the judge objects to {parts[0]} and to {parts[1]}"
+
+
 class PastPermissionRequest(msgspec.Struct, frozen=True):
     """A call that the rules did not decide, and the decision about it."""
 
     call: PolicyCall
     decision: PastDecision
     is_unanswered: bool
+    arguments: Arguments = {}
+    words: tuple[str, ...] = ()  # what the user had written by then
 
 
 def backtest_rules(
@@ -68,12 +87,38 @@ def backtest_rules(
     return BacktestReport(total, unanswered)
 
 
+def describe_coverage(rules: Sequence[str], folder: Path) -> str:
+    """What rules to be saved would have covered; "" if there are no past requests."""
+    result = backtest_rules(rules, folder, all_folders=False).result
+    if not result.questions:
+        return ""
+    denied = "none that you denied"
+    if result.denied_covered:
+        denied = f"and {result.denied_covered} that you denied"
+    return f"{result.covered} of {plural(result.questions, 'past call')}, {denied}"
+
+
+async def backtest_judge(
+    judge: Callable[[PastPermissionRequest], Awaitable[HookJudgment]],
+    folder: Path,
+    limit: int,
+    library: Library | None = None,
+) -> JudgeReport:
+    """What a judge says about the latest calls of this folder that the user decided on."""
+    sessions = _group_by_folder(library or Library(), folder).get(folder, [])
+    requests = chain(*(read_permission_requests(one, folder) for one in sessions))
+    answered = [request for request in requests if not request.is_unanswered][-limit:]
+    verdicts = [(request, await judge(request)) for request in answered]
+    return JudgeReport(tuple((one, said.ok, said.reason) for one, said in verdicts))
+
+
 def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPermissionRequest]:
     """The approval requests of a session, in order."""
     from treadle.core.transcript.entry_json import decode_entry
     from treadle.sessions.log.reader import JournalReader
 
     calls: dict[str, ToolCall] = {}
+    words: list[str] = []
     for line, _ in JournalReader(session_dir).records():
         if not _is_relevant(line):
             continue
@@ -82,25 +127,32 @@ def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPe
         except msgspec.DecodeError:
             continue  # written by a newer version
         match entry:
+            case ItemAdded(item=UserItem() as message):
+                words.append(message.text)
             case ItemAdded(item=AssistantItem() as reply):
                 calls.update({call.id: call for call in reply.calls})
             case ApprovalDecision(call_id=call_id) if call_id in calls:
-                yield _make_request(calls[call_id], entry, folder)
+                yield _make_request(calls[call_id], entry, folder, words)
             case _:
                 pass
 
 
 def _is_relevant(line: Record) -> bool:
-    return line.kind == "ruling" or (line.kind == "item" and b'"type":"tool_call"' in line.raw)
+    if line.kind != "item":
+        return line.kind == "ruling"
+    return b'"type":"tool_call"' in line.raw or b'"item":{"type":"user"' in line.raw
 
 
-def _make_request(call: ToolCall, entry: ApprovalDecision, folder: Path) -> PastPermissionRequest:
+def _make_request(
+    call: ToolCall, entry: ApprovalDecision, folder: Path, words: Sequence[str]
+) -> PastPermissionRequest:
     is_denied = entry.decision == "deny"
     is_unanswered = is_denied and _is_headless(entry)  # the user did not deny it
     past: PastDecision = "denied" if is_denied and not is_unanswered else "approved"
     tool, arguments = unwrap_call(call.name, call.arguments or {})
     access = describe_access(tool, arguments, str(folder))
-    return PastPermissionRequest(PolicyCall(tool, access), past, is_unanswered)
+    past_call = PolicyCall(tool, access)
+    return PastPermissionRequest(past_call, past, is_unanswered, arguments, tuple(words))
 
 
 def _is_headless(decision: ApprovalDecision) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -13,6 +15,7 @@ from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.open_questions import OpenQuestions, PendingQuestion
 from treadle.apps.conversation.state.blocks import ToolCallBlock, strip_brackets
 from treadle.core.contracts.policy import RiskKind
+from treadle.core.errors import TreadleError
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Arguments
 from treadle.lib.text.sanitize import escape_invisible
@@ -100,6 +103,7 @@ def _list_kinds(approval: PendingApproval) -> list[RiskKind]:
 
 # Of these kinds the first answer, which is marked, is no.
 _DANGEROUS: frozenset[RiskKind] = frozenset(_RISK_TEXTS) - {"write", "not_kept"}
+COVERAGE_SECONDS = 5.0  # then the question is asked without it
 _DENY = ChoiceOption("deny", "No, and go on without it", key="n")
 
 
@@ -130,11 +134,26 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     return options
 
 
-def make_confirmation(approval: PendingApproval, answer: str | None) -> Question | None:
-    """The second question of an answer that allows more than the call as it is; else None."""
+async def find_coverage(approval: PendingApproval, folder: Path) -> str:
+    """Which past calls of the folder the rules would have covered; "" if that takes too long."""
+    from treadle.apps.console.permission_history import describe_coverage
+
+    try:
+        async with asyncio.timeout(COVERAGE_SECONDS):
+            return await asyncio.to_thread(describe_coverage, approval.rules, folder)
+    except (TimeoutError, TreadleError, OSError):
+        return ""
+
+
+def make_confirmation(
+    approval: PendingApproval, answer: str | None, coverage: str = ""
+) -> Question | None:
+    """The second question of an answer that allows more than the call as it is; else None.
+    `coverage` says which past calls the rules would have covered."""
     rules = escape_invisible("\n".join(approval.rules))
     if answer == "always":
-        title, message = "Allow this always?", f"{rules}\n{SAVED}"
+        covered = f"would have covered {coverage}\n" if coverage else ""
+        title, message = "Allow this always?", f"{rules}\n{covered}{SAVED}"
         label = "Yes, save it"
     elif answer == "network":
         title, label = "Run it with the network?", "Yes, with the network"

@@ -2,6 +2,7 @@
 
     ~/.treadle/settings.json, .treadle/settings.json, .treadle/settings.local.json
         "hooks" and "mcpServers"                .mcp.json    "mcpServers"
+    .treadle/config.toml    hosts in "network"
     ~/.claude/settings.json, .claude/settings.json, .claude/settings.local.json
         "hooks"; of a project also "env" and "additionalDirectories"
     ~/.treadle/skills, ~/.claude/skills, .treadle/skills, .claude/skills
@@ -28,7 +29,8 @@ from treadle.apps.settings.command_files import (
     find_custom_commands,
 )
 from treadle.apps.settings.folder_rules import list_rules_files, open_trust_store
-from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.load import project_config_file, read_config_file, symlink_boundary
+from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
@@ -63,7 +65,7 @@ class Extensions(msgspec.Struct, frozen=True):
     `unapproved` are hooks and servers of the folder that are new, changed, or not trusted; see
     `approve_extensions`. `notes` report likely mistakes, `unsupported` what only other programs
     have. `user_servers` are those of the user.
-    `env` and `added_folders` are approved ones of the folder's settings.
+    `env`, `added_folders` and `network` are approved ones of the folder's settings.
     """
 
     hooks: tuple[HookConfig, ...] = ()
@@ -73,6 +75,7 @@ class Extensions(msgspec.Struct, frozen=True):
     user_servers: frozenset[str] = frozenset()
     env: dict[str, str] = {}
     added_folders: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
 
 
@@ -126,8 +129,9 @@ def discover_extensions(
         (*new_hooks, *new_servers, *new_settings, *new_commands),
         notes,
         names,
-        {name: value for one in used for name, value in one["env"].items()},
-        tuple(added for one in used for added in one["folders"]),
+        {name: value for one in used for name, value in one.get("env", {}).items()},
+        tuple(added for one in used for added in one.get("folders", ())),
+        tuple(host for one in used for host in one.get("network", ())),
         tuple(unsupported),
     )
 
@@ -140,10 +144,16 @@ def add_project_settings(
     found = [one for one in extensions.added_folders if Path(folder, one).expanduser().is_dir()]
     missing = [one for one in extensions.added_folders if one not in found]
     notes += [f"{folder / '.claude'}: there is no folder {one}" for one in missing]
-    return msgspec.structs.replace(
-        settings,
-        env={**settings.env, **extensions.env},
-        add_dir=(*settings.add_dir, *found),
+    network = settings.network
+    if extensions.network and network is not True:
+        network = tuple(dict.fromkeys((*(network or ()), *extensions.network)))
+    return apply_policy(
+        msgspec.structs.replace(
+            settings,
+            env={**settings.env, **extensions.env},
+            add_dir=(*settings.add_dir, *found),
+            network=network,
+        )
     )
 
 
@@ -236,10 +246,17 @@ def _read_hook_commands(
 
 
 def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
-    """The environment and the folders that settings of the project add, by file."""
+    """The environment, the folders and the hosts that settings of the project add, by file."""
     found: dict[str, dict[str, Any]] = {}
     if symlink_boundary(folder) is None:
         return found
+    config = project_config_file(folder)
+    try:
+        network = read_config_file(config, folder).get("network", (False, ""))[0]
+    except ConfigError:
+        network = False  # load.py reports it, if the folder is trusted
+    if isinstance(network, tuple):
+        found[f"{config.parent.name}/{config.name}"] = {"network": list(network)}
     for file in project_settings_files(folder):
         claude = read_claude_settings(file, folder)
         if claude is not None and (claude.env or claude.added_folders):

@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.apps.settings.claude_settings import project_settings_files, user_settings_file
 from treadle.apps.settings.load import symlink_boundary
+from treadle.apps.settings.managed_policy import (
+    ManagedPolicy,
+    parse_policy_rules,
+    read_policy,
+)
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
@@ -124,12 +129,19 @@ def load_rules(
     `format_origin` names the flag or the argument that has a rule which is not in a file.
     """
     files = [file for file in list_rules_files(folder) if file.path.exists()]
-    if not files and not allow and not deny and not ask:
+    policy = read_policy()
+    if not files and not allow and not deny and not ask and policy == ManagedPolicy():
         return LoadedRules(_make_empty_rules, [], [])
     rules, notes, warnings = _read_rules(folder, files, open_store)
     given = {"allow": allow, "deny": deny, "ask": ask}
     rules = rules + _parse_given_rules(folder, given, format_origin)
-    return LoadedRules(lambda: rules, notes, warnings)
+    managed = parse_policy_rules(policy, os.path.realpath(folder), str(Path.home()))
+    if policy.managed_rules_only and rules.allow:
+        origin = policy.managed_rules_only[0].origin
+        warnings.append(f"{plural(len(rules.allow), 'allow rule')} not used: {origin} forbids it")
+        rules = type(rules)(ask=rules.ask, deny=rules.deny)
+    rules = managed.rules + rules  # the first that matches is named
+    return LoadedRules(lambda: rules, notes, [*warnings, *managed.warnings])
 
 
 def _make_empty_rules() -> RuleSet:

@@ -3,15 +3,15 @@
     defaults < ~/.claude/settings.json < ~/.treadle/config.toml < .claude/settings.json
         < .treadle/config.toml < TREADLE_* < flags
 
-The project's files are read only in a trusted folder, and may only narrow. An unknown key of our
-own files or a value of the wrong kind is a ConfigError with file and line. settings.py has the
-table. Used by assembly and by the hosts.
+The project's files are read only in a trusted folder, and may only narrow; so does the managed
+policy, which nothing overrides (managed_policy.py). An unknown key of our own files or a value of
+the wrong kind is a ConfigError with file and line. settings.py has the table. Used by assembly and
+by the hosts.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,13 +23,16 @@ from treadle.apps.settings.claude_settings import (
     read_claude_settings,
     user_settings_file,
 )
+from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import (
     SETTINGS,
     SETTINGS_BY_NAME,
     Settings,
     check_value,
+    find_key_line,
     format_unknown_setting,
     is_narrower,
+    parse_toml,
     suggest_name,
     treadle_home,
 )
@@ -56,7 +59,7 @@ def load_settings(
     if user is not None:
         notes += user.notes
         values |= _list_claude_values(user, env)
-    values |= _read_file(treadle_home() / "config.toml")
+    values |= read_config_file(treadle_home() / "config.toml")
     _narrow_by_claude_files(values, folder, notes, is_trusted, env)
     _narrow_by_project_file(values, folder, notes, is_trusted)
     values |= _read_environment(env, notes)
@@ -66,7 +69,7 @@ def load_settings(
     fields = {name: value for name, (value, _) in values.items()}
     origins = {name: origin for name, (_, origin) in values.items()}
     more = {"env": user.env if user is not None else {}, "origins": origins, "notes": notes}
-    return msgspec.convert({**fields, **more}, Settings, strict=False)
+    return apply_policy(msgspec.convert({**fields, **more}, Settings, strict=False))
 
 
 # ------------------------------------------------------------------ files
@@ -85,44 +88,26 @@ def symlink_boundary(folder: Path) -> Path | None:
     return None if is_home else folder
 
 
-def _read_file(file: Path, within: Path | None = None) -> SettingValues:
+def read_config_file(file: Path, within: Path | None = None) -> SettingValues:
     """The values of a file, each with its origin `file:line`; empty if there is no file."""
     try:
         text = read_text(file, within=within)
     except FileNotFoundError:
         return {}
-    import tomllib
-
-    try:
-        parsed = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(_format_toml_error(file, text, str(error))) from error
+    parsed = parse_toml(file, text)
     values: SettingValues = {}
     for name, value in parsed.items():
-        where = f"{file}:{_find_line(text, name)}"
+        where = f"{file}:{find_key_line(text, name)}"
         setting = SETTINGS_BY_NAME.get(name)
         if setting is None:
             raise ConfigError(f"{where}: {format_unknown_setting(name)}")
         values[name] = check_value(setting, value, where, by_flag=False), where
     for alias, target in parsed.get("aliases", {}).items():
         if not isinstance(target, str | dict):
-            where = f"{file}:{_find_line(text, alias)}"
+            where = f"{file}:{find_key_line(text, alias)}"
             expected = "it must be the name of a model (a string), or a table"
             raise ConfigError(f"{where}: the alias {alias} cannot be {target!r}; {expected}")
     return values
-
-
-def _format_toml_error(file: Path, text: str, problem: str) -> str:
-    at = re.search(r"\(at line (\d+), column (\d+)\)", problem)
-    line = at.group(1) if at else str(text.count("\n") + 1)
-    message = re.sub(r" \(at .*\)$", "", problem)
-    return f"{file}:{line}: not TOML: {message}"
-
-
-def _find_line(text: str, name: str) -> int:
-    spelled = re.escape(name)
-    at = re.search(rf"^[ \t]*(\[+[ \t]*)?[\"']?{spelled}[\"']?[ \t]*[=.\]]", text, re.MULTILINE)
-    return text.count("\n", 0, at.start()) + 1 if at else 1
 
 
 def _list_claude_values(claude: ClaudeSettings, env: Mapping[str, str]) -> SettingValues:
@@ -178,7 +163,7 @@ def _narrow_by_project_file(
     if not is_trusted():
         notes.append(f"{file} is ignored: the folder is not trusted (run `treadle trust`)")
         return
-    for name, where in _narrow(values, _read_file(file, symlink_boundary(folder))):
+    for name, where in _narrow(values, read_config_file(file, symlink_boundary(folder))):
         notes.append(f"{where}: {name} is ignored: a project may only narrow settings")
 
 
@@ -190,6 +175,8 @@ def _narrow(values: SettingValues, project: SettingValues) -> list[tuple[str, st
         setting = SETTINGS_BY_NAME[name]
         if is_narrower(setting, value, values.get(name, (setting.default, ""))[0]):
             values[name] = value, where
+        elif name == "network" and value is not True:
+            continue  # hosts that it adds need an approval: see extensions.py
         else:
             ignored.append((name, where))
     return ignored

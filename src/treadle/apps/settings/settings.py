@@ -7,6 +7,7 @@ their sources. Not permission rules: those are in permissions/ruleset/rules_file
 
 # Without `from __future__ import annotations`: the table is read from the annotations.
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -16,6 +17,7 @@ import msgspec
 
 from treadle.apps.settings.claude_settings import BYPASS_OF_CLAUDE_CODE, PERMISSION_MODES
 from treadle.core.errors import ConfigError
+from treadle.lib.http.hosts import is_within, parse_domains
 from treadle.lib.text.text import suggest
 
 # How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
@@ -76,13 +78,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: Annotated[
         Literal["plan", "ask", "accept-edits", "auto", "bypass"], Setting(
         "which calls run without approval", "earlier", "MODE", flag_only=("bypass",))] = "ask"
+    judge: Annotated[str, Setting(
+        "in the mode auto, a model that reads your words and each call that would run, and may "
+        "turn it into a question: a name, or `small` for small_model", flag="NAME")] = ""
     sandbox: Annotated[Literal["required", "auto", "off"], Setting(
         "sandbox for commands", "earlier", "HOW")] = "auto"
     sandbox_readable: Annotated[tuple[str, ...], Setting(
         "more folders of this machine that commands in the sandbox may read")] = ()
-    network: Annotated[bool, Setting("allow network access in the sandbox", "off", "")] = False
+    network: Annotated[bool | tuple[str, ...], Setting(
+        "allow network access in the sandbox; in a file or a variable also a list of hosts: "
+        "x.org, *.x.org, x.org:8080", "off", "", kind="network")] = False
     command_memory: Annotated[int | None, Setting(
         "memory of a command in MB (default: three quarters of the machine's)", "smaller")] = None
+    command_disk: Annotated[int | None, Setting(
+        "MB that a command may take of the disk (default: half of what is free)", "smaller")] = None
     max_turns: Annotated[int, Setting("limit of tool rounds per turn", "smaller", "N")] = 200
     max_cost: Annotated[float | None, Setting(
         "limit of the cost of a session, in USD (the default is only for -p)",
@@ -204,6 +213,8 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
         case "earlier":
             return setting.choices.index(new) <= setting.choices.index(old)
         case "off":
+            if setting.kind == "network" and isinstance(new, list | tuple):
+                return old is True or (old is not False and is_within(new, old))
             return not new
         case _:
             return False
@@ -212,6 +223,30 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
 def treadle_home() -> Path:
     """The user's folder for settings, rules and trust: ~/.treadle."""
     return Path.home() / ".treadle"
+
+
+# ------------------------------------------------------------------ files
+
+
+def parse_toml(file: Path, text: str) -> dict[str, Any]:
+    """The table in a file; a ConfigError names the line that is wrong."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        problem = str(error)
+        at = re.search(r"\(at line (\d+), column (\d+)\)", problem)
+        line = at.group(1) if at else str(text.count("\n") + 1)
+        message = re.sub(r" \(at .*\)$", "", problem)
+        raise ConfigError(f"{file}:{line}: not TOML: {message}") from error
+
+
+def find_key_line(text: str, name: str) -> int:
+    """The line of a key in the text of a TOML file; 1 if it is not found."""
+    spelled = re.escape(name)
+    at = re.search(rf"^[ \t]*(\[+[ \t]*)?[\"']?{spelled}[\"']?[ \t]*[=.\]]", text, re.MULTILINE)
+    return text.count("\n", 0, at.start()) + 1 if at else 1
 
 
 # ------------------------------------------------------------------ values
@@ -268,6 +303,25 @@ def _convert_list(setting: Setting, value: object) -> object:
     return values if is_list else None
 
 
+def _convert_network(setting: Setting, value: object) -> object:
+    """True, False, or the hosts that can be reached; an empty list is False."""
+    if isinstance(value, bool) or str(value).lower() in _BOOLEANS:
+        return _convert_boolean(setting, value)
+    hosts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(hosts, list | tuple) or not all(isinstance(host, str) for host in hosts):
+        return None
+    hosts = tuple(host.strip() for host in hosts)
+    try:
+        parse_domains(hosts)
+    except ValueError:
+        return None
+    return hosts or False
+
+
+def _convert_boolean(setting: Setting, value: object) -> object:
+    return value if isinstance(value, bool) else _BOOLEANS.get(str(value).lower())
+
+
 _BOOLEANS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -281,12 +335,8 @@ _KINDS: Mapping[str, tuple[Callable[[Setting, Any], object], str]] = {
         lambda setting, value: str(value) if parse_size(str(value)) is not None else None,
         "a share such as 60%, or a number of tokens above 1,000",
     ),
-    "boolean": (
-        lambda setting, value: (
-            value if isinstance(value, bool) else _BOOLEANS.get(str(value).lower())
-        ),
-        "true or false",
-    ),
+    "boolean": (_convert_boolean, "true or false"),
+    "network": (_convert_network, "true, false, or a list of hosts such as *.example.org"),
     "integer": (_convert_integer, "a whole number, 0 or more"),
     "count": (
         lambda setting, value: _convert_integer(setting, value) or None,

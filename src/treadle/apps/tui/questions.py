@@ -7,6 +7,7 @@ The options and what each answer does are the same in both frontends; a Question
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from treadle.apps.conversation.approval_text import (
     ApprovalAnswer,
     answer_approval,
+    find_coverage,
     find_editable_argument,
     format_approval_title,
     format_risk_marks,
@@ -220,7 +222,8 @@ async def _complete_answer(
     view: QuestionView, approval: PendingApproval, answer: str | None
 ) -> tuple[str, Arguments | None] | None:
     """The reason and the edited arguments that belong to an answer; None: the user went back."""
-    confirmation = make_confirmation(approval, answer)
+    coverage = await find_coverage(approval, Path.cwd()) if answer == "always" else ""
+    confirmation = make_confirmation(approval, answer, coverage)
     if confirmation is not None:
         return ("", None) if await view.choose(confirmation) == "yes" else None
     if answer == "edit":

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.workspace import NetworkAccess
 from treadle.core.transcript.items import NoticeItem
 
 SECTION_DIR = Path(__file__).parent
@@ -102,11 +103,13 @@ def build_prompt(
     return SystemPrompt(tuple(PromptSection(name, text) for name, text in sections.items()))
 
 
-def describe_commands(sandbox: str, *, network: bool) -> str:
+def describe_commands(sandbox: str, *, network: NetworkAccess) -> str:
     """What commands can write and reach, by the settings of these names."""
     if sandbox == "off":
         return "no sandbox; they have the rights and the network of the user"
     reach = "the network is reachable" if network else "no network"
+    if isinstance(network, tuple) and network:
+        reach = f"of the network only {', '.join(network)} by http and https, through a proxy"
     return (
         "in a sandbox; they can write only to these folders and to a /tmp of their own; "
         f"the rest of the home folder is hidden from them; {reach}"

@@ -11,13 +11,16 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
+from treadle.core.contracts.wrapped import call_directly
 from treadle.core.transcript.content import Arguments
 from treadle.lib.logger import logger
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """A call to decide on. `access` says what it uses, and from which folder."""
+    """A call to decide on. `access` says what it uses, and from which folder. A policy that asks a
+    model does so by `call_model`, with the purpose "judge"."""
 
     session_id: str
     call_id: str
@@ -25,6 +28,7 @@ class PermissionRequest(msgspec.Struct, frozen=True):
     arguments: Arguments
     summary: str
     access: Access = NO_ACCESS
+    call_model: CallModel = call_directly
 
 
 class Allow(msgspec.Struct, frozen=True):

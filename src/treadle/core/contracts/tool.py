@@ -97,6 +97,7 @@ class Access(msgspec.Struct, frozen=True):
     url            the address that it fetches
     cwd            where the command and relative paths start; "" is the root of the workspace
     sandbox        what the command asks of the sandbox, for this call only
+    domains        of the network only these hosts; () is all of it
     delegates      a child agent does the work; its own calls touch files
     """
 
@@ -107,6 +108,7 @@ class Access(msgspec.Struct, frozen=True):
     url: str | None = None
     cwd: str = ""
     sandbox: SandboxRequest = ""
+    domains: tuple[str, ...] = ()
     delegates: bool = False
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# The network of a command: all of it, none, or these hosts: `x.org`, `*.x.org`, `x.org:8080`.
+NetworkAccess = bool | tuple[str, ...]
+
+
 class FileContent(msgspec.Struct, frozen=True):
     """The content of a file when it was read. A later write compares `digest` to detect changes."""
 
@@ -130,12 +134,12 @@ class Workspace(Protocol):
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
     ) -> CommandResult:
         """`on_output` gets the output while it runs, and on cancellation what is left of it.
 
         `sandboxed=False`: outside of the sandbox, which the user has approved; it raises if a
-        sandbox is required. `network=True`: with the network, also if the sandbox has none."""
+        sandbox is required. `network`: with this one, whatever the sandbox has."""
 
     async def start(
         self,
@@ -144,7 +148,7 @@ class Workspace(Protocol):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
         stdin: CommandInput = False,
     ) -> RunningCommand:
         """Start it in the background; with `stdin` its input stays open for `write`. With

@@ -30,6 +30,7 @@ from treadle.core.contracts.workspace import (
     CommandInput,
     CommandResult,
     FileContent,
+    NetworkAccess,
     ProgramResult,
     RunningCommand,
     Workspace,
@@ -218,7 +219,7 @@ class WrappedWorkspace:
         timeout: float | None = None,
         on_output: Callable[[str], None] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
     ) -> CommandResult:
         return await self._workspace.run(
             command,
@@ -237,7 +238,7 @@ class WrappedWorkspace:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         sandboxed: bool | None = None,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
         stdin: CommandInput = False,
     ) -> RunningCommand:
         return await self._workspace.start(

@@ -45,7 +45,7 @@ class Hooks:
                 self._by_point.setdefault(point, []).append(hook)
         self._emitter = emitter
         self._caller = caller
-        self._call_model = call_model
+        self.call_model = call_model
 
     def has(self, point: HookPoint) -> bool:
         return point in self._by_point
@@ -58,7 +58,7 @@ class Hooks:
             name = type(hook).__name__
             try:
                 ids = (emitter.session_id, emitter.turn_id)
-                hook_input = HookInput(point, *ids, data, self._caller, self._call_model)
+                hook_input = HookInput(point, *ids, data, self._caller, self.call_model)
                 answer = await self._run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)

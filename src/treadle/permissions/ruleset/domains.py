@@ -4,16 +4,12 @@ Looks at the text of a URL only. Whether a name resolves to a private address, o
 checked when it is fetched.
 """
 
-import ipaddress
 import re
-import unicodedata
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-# NAT64, and the old compatible form: the last 32 bits are an IPv4 address.
-_IPV4_EMBEDDING_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
-_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".intranet")
+from treadle.lib.http.hosts import is_private_host, normalize_host
 
 
 class UrlTarget(msgspec.Struct, frozen=True):
@@ -49,69 +45,6 @@ def parse_url_target(url: str) -> UrlTarget:
     others = tuple(h for h in embedded if h != host)
     is_usual = port in (0, 80 if scheme == "http" else 443)
     return UrlTarget(host, is_private_host(host), others, port=0 if is_usual else port)
-
-
-def normalize_host(host: str) -> str:
-    """The host in lower case and punycode, without a final dot; ValueError if it is not one."""
-    host = host.rstrip(".").lower()
-    if not host.isascii():
-        if any(unicodedata.category(c) == "Cf" for c in host):
-            raise ValueError(f"{host!a} contains an invisible character")
-        host = host.encode("idna").decode("ascii")
-    if not re.fullmatch(r"[a-z0-9_.*-]*|[0-9a-f:.]+(?:%\w+)?", host):
-        raise ValueError(f"{host!r} is not a host name")
-    return host
-
-
-def is_private_host(host: str) -> bool:
-    """Whether the text of a host names this machine or a private network."""
-    if host.endswith(_PRIVATE_SUFFIXES) or ("." not in host and ":" not in host):
-        return True  # a single label is a local name, or an address as one number
-    address = _parse_ip(host)
-    if address is None:
-        return False
-    if isinstance(address, ipaddress.IPv6Address):
-        has_private = any(not ipv4.is_global for ipv4 in _list_embedded_ipv4(address))
-        return has_private or address.is_site_local or not address.is_global
-    return not address.is_global
-
-
-def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        pass
-    pieces = host.split(".")
-    if len(pieces) > 4 or not all(_is_number(p) for p in pieces):
-        return None
-    numbers = [_parse_number(p) for p in pieces]
-    total = numbers[-1]
-    for at, number in enumerate(numbers[:-1]):
-        total += number << (24 - 8 * at)
-    try:
-        return ipaddress.IPv4Address(total)
-    except ValueError:
-        return ipaddress.IPv4Address(0)
-
-
-def _list_embedded_ipv4(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    """The IPv4 addresses that an IPv6 address may be translated to."""
-    candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _IPV4_EMBEDDING_NETWORKS):
-        candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [ipv4 for ipv4 in candidates if ipv4 is not None]
-
-
-def _is_number(piece: str) -> bool:
-    return bool(re.fullmatch(r"0x[0-9a-f]*|[0-9]+", piece))
-
-
-def _parse_number(piece: str) -> int:
-    if piece.startswith("0x"):
-        return int(piece[2:] or "0", 16)
-    if piece.startswith("0") and piece.isdigit() and all(c in "01234567" for c in piece):
-        return int(piece, 8)
-    return int(piece)
 
 
 def _find_embedded_hosts(text: str) -> list[str]:

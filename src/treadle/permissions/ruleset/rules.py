@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from treadle.lib.http.hosts import DomainPattern, parse_domain, parse_domains
 from treadle.lib.shell.ast import strip_version
 from treadle.lib.text.text import suggest
 from treadle.lib.text.word_set import word_set
 from treadle.permissions.ruleset.command_patterns import CommandPattern, parse_command_pattern
-from treadle.permissions.ruleset.domains import normalize_host
 from treadle.permissions.ruleset.path_patterns import PathPattern, compile_path_pattern
 
 Outcome = Literal["allow", "ask", "deny"]
@@ -39,32 +39,18 @@ class RuleOrigin(msgspec.Struct, frozen=True):
     scope: str = "given"
     file: str = ""
     line: int = 0
+    is_managed: bool = False  # by the owner of the machine: no mode changes what it says
 
     def __str__(self) -> str:
         return f"{self.scope}: {self.file}:{self.line}" if self.file else self.scope
 
 
-class DomainPattern(msgspec.Struct, frozen=True):
-    """The pattern in `WebFetch(domain:…)`; `*.x.org` is every host below x.org. `port`: the one
-    that an allow rule covers besides the usual ones."""
-
-    host: str
-    port: int = 0
-
-    def forbids(self, host: str) -> bool:
-        """Whether a deny or ask rule matches: the host it names, and all below it."""
-        return self.matches(host) or host.endswith("." + self.host)
-
-    def matches(self, host: str) -> bool:
-        if self.host.startswith("*."):
-            return host.endswith(self.host[1:])
-        return host == self.host or self.host == "*"
-
-
 class SandboxPattern(msgspec.Struct, frozen=True):
-    """The pattern in `Sandbox(…)`: what a command may ask of its sandbox."""
+    """The pattern in `Sandbox(…)`: what a command may ask of its sandbox. `domain`: of the network
+    only these hosts."""
 
     request: str
+    domain: DomainPattern | None = None
 
 
 RulePattern = CommandPattern | PathPattern | DomainPattern | SandboxPattern
@@ -200,14 +186,12 @@ def _parse_pattern(key: str, body: str, root: str, home: str) -> RulePattern:
         kind, _, host = body.partition(":")
         if kind.strip() != "domain" or not host.strip():
             raise ValueError("write WebFetch(domain:host)")
-        name, _, port = host.strip().rpartition(":")
-        if name and port.isdecimal() and ":" not in name:
-            return DomainPattern(normalize_host(name), int(port))
-        return DomainPattern(normalize_host(host.strip()))
+        return parse_domain(host)
     if key == "sandbox":
-        if body not in SANDBOX_REQUESTS:
-            raise ValueError("write Sandbox(network) or Sandbox(off)")
-        return SandboxPattern(body)
+        request, colon, host = body.partition(":")
+        if request not in SANDBOX_REQUESTS or (colon and request != "network"):
+            raise ValueError("write Sandbox(network), Sandbox(network:x.org) or Sandbox(off)")
+        return SandboxPattern(request, parse_domains([host])[0] if colon else None)
     known = {name.lower(): name for name in TOOL_NAMES_WITH_PATTERNS}
     near = suggest(key, known)
     hint = f"; did you mean {known[near]}(…)?" if near and near != key else ""

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from treadle.core.checkpoint_limits import MAX_FILE_BYTES, MAX_FILES
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.flock import try_lock
 from treadle.lib.files.private_files import make_private_folder
@@ -45,8 +46,6 @@ from treadle.workspace.checkpoints.restore_plan import (
 )
 from treadle.workspace.checkpoints.safe_tree import SafeTree
 from treadle.workspace.checkpoints.scanner import (
-    MAX_FILE_BYTES,
-    MAX_FILES,
     ScannedFolder,
     Scanner,
     SkippedPath,

@@ -14,14 +14,11 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.checkpoint_limits import MAX_DEPTH, MAX_GITIGNORE_BYTES
 from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints import safe_tree
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
-MAX_FILE_BYTES = 10 << 20
-MAX_FILES = 100_000
-MAX_DEPTH = 200  # each level holds a descriptor during the scan
-_MAX_GITIGNORE_BYTES = 1 << 20
 _CLOCK_TICK_NS = 100_000_000  # longer than a clock tick of any file system
 
 
@@ -197,7 +194,7 @@ class Scanner:
         if GITIGNORE not in [entry.name for entry in entries]:
             return ""
         try:
-            data, _ = safe_tree.read_file(GITIGNORE, fd, _MAX_GITIGNORE_BYTES)
+            data, _ = safe_tree.read_file(GITIGNORE, fd, MAX_GITIGNORE_BYTES)
         except OSError:
             return ""
         return data.decode(errors="replace")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.core.contracts.workspace import NetworkAccess
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import (
     GENERATED_FOLDERS,
@@ -29,8 +30,10 @@ from treadle.lib.files.protected_paths import (
     PROTECTED_PAIRS,
     PROTECTED_SUFFIXES,
 )
+from treadle.lib.http.domain_proxy import DomainProxy
+from treadle.lib.http.hosts import join_network
 from treadle.workspace import landlock
-from treadle.workspace.command_limits import FileDenials
+from treadle.workspace.options import Confinement
 from treadle.workspace.processes import CommandSpec, trailer_fd
 from treadle.workspace.sandbox import seccomp
 from treadle.workspace.sandbox.file_denials import find_outer
@@ -41,10 +44,11 @@ from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
 from treadle.workspace.sandbox.system_view import (
+    choose_system_options,
+    describe_refusals,
     find_missing_folders,
     find_needed,
     list_host_sockets,
-    list_system_options,
     list_visible_tops,
     make_settings_options,
 )
@@ -87,32 +91,11 @@ CLEANUP_TABLES: dict[str, object] = {
 """For the supervisor, which moves away what a command made if its agent was killed."""
 
 
-class Confinement(msgspec.Struct, frozen=True):
-    """What a sandboxed command may do: write below `writable`, use the network or not.
-
-    `readable` is mounted read-only even in hidden folders such as home. `protected` are further
-    paths of the roots that stay read-only. What a command makes and may not is moved to
-    `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
-    memory share `max_memory` bytes, 0 for no limit. `record_dir` is for what the next session has
-    to know if this one is killed.
-    """
-
-    writable: tuple[Path, ...]
-    temp_dir: Path
-    set_aside_dir: Path
-    copies_dir: Path
-    record_dir: Path
-    network: bool = False
-    protected: tuple[str, ...] = ()
-    readable: tuple[Path, ...] = ()
-    denials: FileDenials = FileDenials()
-    max_memory: int = 0
-
-
 class Bubblewrap:
     """Wraps commands for one confinement, and moves away what they may not make."""
 
     name, program_name = "bubblewrap", "bwrap"
+    has_namespaces = True  # mounts and a network of its own
     missing = "bubblewrap is not installed (package bubblewrap, program bwrap)"
 
     def __init__(self, confinement: Confinement, program: str) -> None:
@@ -125,6 +108,7 @@ class Bubblewrap:
         ]
         self._stand_ins = StandIns(confinement.copies_dir / "stand_ins")
         self._indexes = PartialIndexes(confinement.copies_dir / "indexes")
+        self._proxy = DomainProxy()
         self._record = RunRecord(confinement.record_dir)
         self._outer_denied: list[FoundEntry] | None = None
         self._settings: list[str] | None = None
@@ -146,6 +130,7 @@ class Bubblewrap:
             self._notes += describe_interrupted(made)
 
     def close(self) -> None:
+        self._proxy.close()
         self._record.close()
 
     @contextmanager
@@ -153,7 +138,7 @@ class Bubblewrap:
         self,
         command: CommandSpec,
         *,
-        network: bool | None = None,
+        network: NetworkAccess | None = None,
         is_trial: bool = False,
         removal: Removal | None = None,
         reading: ReadOnlyLine | None = None,
@@ -163,15 +148,25 @@ class Bubblewrap:
         `reading`: it only reads, so nothing is writable."""
         if not self.program:
             raise WorkspaceError(f"the sandbox cannot be built: {self.missing}")
-        with_network = self.confinement.network if network is None else network
+        with_network = join_network(self.confinement.network, network)
         self._active_count += 1
         for protection in self._protections:
-            protection.repositories.had_network |= with_network
+            protection.repositories.had_network |= bool(with_network)
         fds: list[int] = []
         has_run = False
+        proxy = None
         try:
             mounts = self._mount_options(command, with_network, removal, reading)
-            confined = self._confine(command, mounts, with_network, fds)
+            if self.has_namespaces and isinstance(with_network, tuple) and with_network:
+                proxy = self._proxy.serve(with_network)
+                fds.append(proxy.descriptor)
+                number = trailer_fd() - 1
+                command = msgspec.structs.replace(
+                    command,
+                    argv=proxy.make_argv(number, command.argv),
+                    descriptors={**command.descriptors, number: proxy.descriptor},
+                )
+            confined = self._confine(command, mounts, with_network is True, fds)
             has_run = True
             yield msgspec.structs.replace(
                 confined,
@@ -180,6 +175,9 @@ class Bubblewrap:
             )
         finally:
             _close_all(fds)
+            if proxy is not None:
+                proxy.close()
+                self._notes += describe_refusals(proxy.refusals)
             self._active_count -= 1
             if has_run and not is_trial and reading is None:
                 self._check()  # else nothing was made by a command
@@ -197,7 +195,8 @@ class Bubblewrap:
         for name in command.env.keys() - env.keys():
             options += ["--setenv", name, command.env[name]]
         # Bubblewrap reads the filter to its end, so each run needs its own file.
-        fds.append(open_memory_file("treadle-filter", seccomp.build_filter()))
+        filter_fd = open_memory_file("treadle-filter", seccomp.build_filter())
+        fds.append(filter_fd)
         seccomp_fd = trailer_fd() + 1
         options += ["--seccomp", str(seccomp_fd)]
         # Else Ctrl-C would end bubblewrap, too.
@@ -209,7 +208,7 @@ class Bubblewrap:
             argv=(self.program, *options, "--", *terminal_session, *command.argv),
             env=env,
             cwd="/",
-            descriptors={**command.descriptors, seccomp_fd: fds[0]},
+            descriptors={**command.descriptors, seccomp_fd: filter_fd},
             landlock_ruleset=ruleset,
             in_bubblewrap=True,
         )
@@ -281,19 +280,20 @@ class Bubblewrap:
     def _mount_options(
         self,
         command: CommandSpec,
-        network: bool,
+        network: NetworkAccess,
         removal: Removal | None,
         reading: ReadOnlyLine | None,
     ) -> list[str]:
         """In order: later mounts cover earlier ones."""
         confinement, self._hidden, self._read_only = self.confinement, [], []
         homes = _find_homes(command.env.get("HOME", ""))
-        options = [*list_system_options(network), *SYSTEM_OPTIONS.split()]
+        copy = confinement.copies_dir / "etc" if self.has_namespaces and not network else None
+        options = [*choose_system_options(copy, bool(network)), *SYSTEM_OPTIONS.split()]
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
         for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
             options += [*self._size_options(4), "--tmpfs", hidden]
         options += [*self._size_options(2), "--perms", "1777", "--tmpfs", "/dev/shm"]
-        options += _resolver_options() if network else []
+        options += _resolver_options() if network is True else []
         needed = find_needed(homes, command.env.get("PATH", ""))
         for path in needed:
             options += ["--ro-bind-try", path, path]

@@ -36,6 +36,7 @@ class Seatbelt(Bubblewrap):
     """The same confinement by sandbox-exec."""
 
     name = program_name = "sandbox-exec"
+    has_namespaces = False  # a list of hosts is no network here
     missing = "sandbox-exec is not found; it is a part of macOS"
 
     def _confine(

@@ -5,17 +5,18 @@ else is not there: no password file, no credentials, no socket, however it was b
 settings that may contain credentials are shown without them. Used by `bubblewrap.py`.
 """
 
-# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH115, PTH208 - no error if it may not be read
+# ruff: noqa: PTH101, PTH102, PTH110, PTH112, PTH113, PTH114, PTH115, PTH202, PTH208, PTH211 - no error if it may not be read
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from treadle.lib.files.file_view import LOCAL_FILES
@@ -39,6 +40,7 @@ _ETC_NAMES = word_set(
     """
 )
 _ETC_WITH_NETWORK = word_set("pip.conf npmrc wgetrc yum.repos.d")
+_MAX_COPIED_BYTES, _MAX_COPIED_FILES = 1 << 20, 16
 _PRIVATE_IN_ETC = ("/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/private")
 _VAR_FOLDERS = "/var/lib/dpkg /var/cache/fontconfig /var/lib/ghc /var/lib/texmf /var/lib/xkb"
 
@@ -89,6 +91,65 @@ def list_system_options(network: bool) -> tuple[str, ...]:
     for folder in _VAR_FOLDERS.split():
         options += ["--ro-bind-try", folder, folder]
     return tuple(options)
+
+
+def choose_system_options(copy: Path | None, network: bool) -> tuple[str, ...]:
+    """Bubblewrap's options for the system, with a copy of /etc in a folder if there is one."""
+    return list_system_options(network) if copy is None else list_copied_options(copy)
+
+
+@lru_cache(maxsize=256)
+def list_copied_options(folder: Path) -> tuple[str, ...]:
+    """The same without the network, and with the small files of /etc as one mount of a copy in this
+    folder: sixty mounts would cost more than all the rest of the sandbox."""
+    options, kept, inside, at = list_system_options(network=False), list[str](), list[str](), 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while at < len(options):
+            count = 4 if options[at] == "--perms" else 3
+            option = options[at : at + count]
+            at, path, copy = at + count, option[-1], str(folder / option[-1][5:])
+            if not path.startswith("/etc/"):
+                kept += option
+            elif option[0] == "--symlink":
+                os.symlink(option[1], copy)
+            elif count == 3 and _is_small(path):
+                _copy(os.path.realpath(path), copy)
+            else:
+                inside += option
+                if count == 3:
+                    os.mkdir(copy)
+    except OSError:
+        return options
+    return (*kept, "--ro-bind", str(folder), "/etc", *inside)
+
+
+def _is_small(path: str) -> bool:
+    """Whether it is a file of usual size, or a folder with a few of them."""
+    if not os.path.isdir(path):
+        return os.path.getsize(path) <= _MAX_COPIED_BYTES
+    count = 0
+    for folder, folders, files in os.walk(path):
+        count += len(files) + len(folders)
+        paths = (os.lstat(f"{folder}/{name}") for name in files)
+        if count > _MAX_COPIED_FILES or any(one.st_size > _MAX_COPIED_BYTES for one in paths):
+            return False
+    return True
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file, or a folder with what is in it; symlinks stay as they are. What may not be read
+    is left out."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(source), target)
+    elif stat.S_ISDIR(mode):
+        os.mkdir(target, 0o755)
+        for name in os.listdir(source) if os.access(source, os.R_OK | os.X_OK) else ():
+            _copy(f"{source}/{name}", f"{target}/{name}")
+    elif stat.S_ISREG(mode) and os.access(source, os.R_OK):
+        shutil.copyfile(source, target)
+        os.chmod(target, stat.S_IMODE(mode) & 0o755)
 
 
 @cache
@@ -206,3 +267,10 @@ def _is_socket(path: str) -> bool:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def describe_refusals(refusals: Sequence[str]) -> list[str]:
+    """The note on hosts that a command could not reach."""
+    shown = "; ".join(refusals)
+    hint = 'a command with `sandbox: "network"` and `domains` asks the user for others'
+    return [f"its network is limited to some hosts: {shown}; {hint}"] if refusals else []

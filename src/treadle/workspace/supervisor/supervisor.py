@@ -54,6 +54,7 @@ class Supervisor:
         self.output_buffer: OutputBuffer | None = None
         self.status: int | None = None
         self.timed_out = self.killed = self.orphaned = self.memory_exceeded = False
+        self.disk_exceeded = 0  # the limit in bytes
         self.measure_at = time.monotonic() + MEMORY_INTERVAL
         self.kill_at: float | None = None
         self.reported_at, self.reported_total = 0.0, 0
@@ -70,6 +71,7 @@ class Supervisor:
         os.set_blocking(self.wake_fd, False)
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.free_before = self.measure_free_space()
         problem = self.start()
         if problem:
             send_message(self.control, ("failed", *problem))
@@ -179,14 +181,27 @@ class Supervisor:
             if self.kill_at is not None and now >= self.kill_at:
                 self.kill()
             if now >= self.measure_at:
-                self.check_memory()
+                self.check_use()
 
-    def check_memory(self) -> None:
+    def check_use(self) -> None:
+        """Kill what uses more memory, or takes more of the disk, than it may."""
         limit = self.request["max_memory"]
         if limit and not self.killed and is_memory_exceeded(os.getpid(), limit):
             self.memory_exceeded = True
             self.kill()
+        room = self.request["disk"][1] or self.free_before // 2
+        if room and not self.killed and self.free_before - self.measure_free_space() > room:
+            self.disk_exceeded = room
+            self.kill()
         self.measure_at = time.monotonic() + MEMORY_INTERVAL
+
+    def measure_free_space(self) -> int:
+        """The free bytes of the command's disk; 0 if that is not limited."""
+        try:
+            status = os.statvfs(self.request["disk"][0])
+        except OSError:
+            return 0
+        return status.f_bavail * status.f_frsize
 
     def is_over(self) -> bool:
         alive = self.reap()
@@ -194,7 +209,9 @@ class Supervisor:
 
     def next_timeout(self) -> float | None:
         times = [t for t in (self.deadline, self.kill_at) if t is not None]
-        if self.request["max_memory"] or not IS_LINUX:  # orphans end without a signal to us
+        if (
+            self.request["max_memory"] or self.free_before or not IS_LINUX
+        ):  # orphans end without a signal to us
             times.append(self.measure_at)
         if self.reported_total < self.output_total():
             times.append(self.reported_at + PROGRESS_INTERVAL)
@@ -296,6 +313,7 @@ class Supervisor:
             "status": status,
             "timed_out": self.timed_out,
             "memory_exceeded": self.memory_exceeded,
+            "disk_exceeded": self.disk_exceeded,
             "killed": self.killed,
             "out_of_memory": suspicious and not self.killed and count_oom_kills() > self.oom_before,
             "trailer": trailer,

@@ -24,6 +24,8 @@ from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
+    from treadle.apps.assembly.hook_runners import HookJudgment
+    from treadle.apps.console.permission_history import JudgeReport
     from treadle.permissions.findings import PolicyFinding
     from treadle.permissions.modes import PermissionMode
     from treadle.permissions.ruleset.rules import RuleSet
@@ -52,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="treadle permissions", description="Permission rules.")
     parser.add_argument("--folder", type=Path, default=Path(), help="workspace (default: .)")
     parser.set_defaults(do=_list)
-    commands = parser.add_subparsers()
+    commands = parser.add_subparsers(metavar="COMMAND")
     commands.add_parser("list", help="list all rules and their sources")
     explain = commands.add_parser("explain", help="explain the verdict on a command, part by part")
     explain.set_defaults(do=_explain)
@@ -64,7 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_options(explain, mode="from the settings")
     test = commands.add_parser("test", help="test the rules with a file of cases (JSON lines)")
     test.set_defaults(do=_test)
-    test.add_argument("cases", type=Path)
+    test.add_argument("cases", type=Path, nargs="?")
+    test.add_argument(
+        "--judge", nargs="?", const="", metavar="MODEL",
+        help="instead of cases, show what the judge of auto mode says about your past decisions",
+    )  # fmt: skip
+    test.add_argument("--limit", type=int, default=50, help="how many of them (default: 50)")
     _add_run_options(test, mode="ask")
     backtest = commands.add_parser("backtest", help="test allow rules against past approvals")
     backtest.set_defaults(do=_backtest)
@@ -124,16 +131,19 @@ async def _check_sandbox(folder: Path, options: WorkspaceOptions) -> bool:
 
 def _list(options: argparse.Namespace) -> int:
     from treadle.apps.settings.folder_rules import load_rules
+    from treadle.apps.settings.managed_policy import SCOPE, read_policy
 
     get_rules, notes, warnings = load_rules(options.folder)
-    rules = get_rules()
+    rules, policy = get_rules(), read_policy()
+    for name, value, origin in policy.list_limits():
+        print_line(f"limit  {escape_invisible(f'{name}: {value}'):40}  {SCOPE}: {origin}")
     for name in ("deny", "ask", "allow"):
         for rule in getattr(rules, name):
             text, origin = escape_invisible(rule.text), escape_invisible(str(rule.origin))
             print_line(f"{name:5}  {text:40}  {origin}")
     if not (rules.allow or rules.ask or rules.deny):
         print("no rules: reading in the workspace is allowed, everything else needs approval")
-    for note in (*notes, *warnings):
+    for note in (*notes, *warnings, *policy.notes):
         print_error(f"note: {escape_invisible(note)}")
     return _OK
 
@@ -141,6 +151,7 @@ def _list(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     import msgspec
 
+    from treadle.apps.console.permission_history import describe_coverage
     from treadle.apps.settings.folder_rules import load_rules
     from treadle.permissions.findings import PolicyCall
     from treadle.permissions.policy import RulePolicy, build_policy_context
@@ -182,7 +193,10 @@ def _explain(options: argparse.Namespace) -> int:
         for line in _format_tree(finding, 1):
             print_line(line)
     if proposed:
-        print_line('"always allow" would save: ' + ", ".join(map(escape_invisible, proposed)))
+        saved = ", ".join(map(escape_invisible, proposed))
+        coverage = describe_coverage(proposed, Path(root))
+        covered = f" (would have covered {coverage})" if coverage else ""
+        print_line(f'"always allow" would save: {saved}{covered}')
     where = ("in the sandbox" if is_sandboxed else "without a sandbox") if is_command else ""
     print_line(f"(mode {mode}{', ' + where if where else ''})")
     return _OK
@@ -212,6 +226,10 @@ def _test(options: argparse.Namespace) -> int:
 
     code = _OK
     settings = _load_settings(options)
+    if options.judge is not None:
+        return _test_judge(options, settings)
+    if options.cases is None:
+        raise UsageError("test needs a file of cases, or --judge")
     try:
         cases = read_cases(options.cases)
     except OSError as error:
@@ -225,6 +243,45 @@ def _test(options: argparse.Namespace) -> int:
             code = _FAILED
         print(json.dumps(line))
     return code
+
+
+def _test_judge(options: argparse.Namespace, settings: Settings) -> int:
+    import asyncio
+
+    import msgspec
+
+    from treadle.apps.assembly.judge import describe_call, judge_call, make_judge_model
+    from treadle.apps.assembly.model_choice import choose_model_now, create_small_model
+    from treadle.apps.console.permission_history import PastPermissionRequest, backtest_judge
+    from treadle.budgets import CostBudget
+
+    settings = msgspec.structs.replace(settings, judge=options.judge or settings.judge or "small")
+    small = create_small_model(settings)
+    is_small = settings.judge == "small" and small is None
+    model = choose_model_now(settings)[0] if is_small else make_judge_model(settings, small)
+    is_limited = settings.origin("max_cost") != "default" or model.card.input_price is not None
+    limit = settings.max_cost if is_limited else None
+    gates = [CostBudget(limit)] if limit is not None else []
+
+    async def judge(past: PastPermissionRequest) -> HookJudgment:
+        text = describe_call(past.words, past.call.tool, past.arguments)
+        return await judge_call(model, text, gates=gates)
+
+    folder = Path(os.path.realpath(options.folder))
+
+    async def run() -> JudgeReport:
+        try:
+            return await backtest_judge(judge, folder, options.limit)
+        finally:
+            await model.aclose()
+
+    report = asyncio.run(run())
+    for past, ok, reason in report.verdicts:
+        if not ok:
+            line = escape_invisible(f"{past.decision}: {past.call.tool} {past.arguments}")
+            print_line(f"  ? {line[:160]}: {escape_invisible(reason)}")
+    print_line(str(report) if report.verdicts else "no past decisions")
+    return _OK
 
 
 def _backtest(options: argparse.Namespace) -> int:

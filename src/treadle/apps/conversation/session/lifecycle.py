@@ -26,6 +26,7 @@ from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
@@ -117,7 +118,10 @@ class SessionLifecycle:
         settings = load_settings(
             self.folder, self.choices.flags, is_trusted=lambda: is_trusted(self.folder)
         )
-        return msgspec.structs.replace(settings, **dict.fromkeys(self.choices.removed_limits))
+        if not self.choices.removed_limits:
+            return settings
+        removed = dict.fromkeys(self.choices.removed_limits)
+        return apply_policy(msgspec.structs.replace(settings, **removed))
 
     def list_added_folders(self) -> tuple[Path, ...]:
         """Other folders that the agent may work in."""

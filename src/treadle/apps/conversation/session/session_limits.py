@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
-from treadle.apps.settings.settings import parse_setting
+from treadle.apps.settings.managed_policy import read_policy
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, parse_setting
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished
@@ -67,8 +68,12 @@ class SessionLimits:
         lines: list[LimitLine] = []
         for name, amount in used.items():
             value, origin = getattr(settings, name), settings.origin(name)
-            if value is not None and origin != "default":  # the default is for scripts
-                origin = "/budget" if name in session.choices.changed_limits else origin
+            if origin == "default":  # it is for scripts
+                value, origin = read_policy().limits.get(name, (None, origin))
+            if value is not None:
+                is_changed = name in session.choices.changed_limits
+                is_in_force = origin == SETTINGS_BY_NAME[name].option
+                origin = "/budget" if is_changed and is_in_force else origin
                 lines.append(LimitLine(name, value, origin, amount))
         return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.apps.assembly.model_choice import check_allowed
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.core.contracts.model import ModelCard
 
@@ -24,8 +25,9 @@ class SessionModel:
     async def change(self, name: str) -> None:
         from treadle.models import registry
 
-        aliases = self._session.load_settings().aliases
-        chosen = registry.model(name, aliases=aliases)  # raises if the name is unknown
+        settings = self._session.load_settings()
+        check_allowed(name, settings)
+        chosen = registry.model(name, aliases=settings.aliases)  # raises if the name is unknown
         try:
             registry.check_keys(chosen)
         finally:

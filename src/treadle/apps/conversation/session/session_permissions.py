@@ -6,9 +6,10 @@ import msgspec
 
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.managed_policy import read_policy
 from treadle.core.errors import ConfigError
 from treadle.core.steps import PendingApproval
-from treadle.permissions.modes import PermissionMode
+from treadle.permissions.modes import PermissionMode, choose_narrower
 
 SELECTABLE_MODES: tuple[PermissionMode, ...] = ("ask", "accept-edits", "plan", "auto")
 MODE_DESCRIPTIONS = {
@@ -38,11 +39,17 @@ class SessionPermissions:
 
     @property
     def modes(self) -> tuple[str, ...]:
+        """Those that can be chosen: as far as the managed policy goes, bypass only by its flag."""
         is_bypass = self._session.choices.flags.get("permission_mode") == "bypass"
-        return (*SELECTABLE_MODES, "bypass") if is_bypass else SELECTABLE_MODES
+        modes = (*SELECTABLE_MODES, "bypass") if is_bypass else SELECTABLE_MODES
+        widest = read_policy().widest_mode
+        return tuple(mode for mode in modes if choose_narrower(mode, widest) == mode)
 
     def change_mode(self, mode: str) -> None:
         mode = PERMISSION_MODES.get(mode, mode)
+        limit = read_policy().limits.get("permission_mode")
+        if limit is not None and mode in SELECTABLE_MODES and mode not in self.modes:
+            raise ConfigError(f"the mode {mode} is not allowed: {limit.origin} says {limit.value}")
         if mode not in self.modes:
             raise ConfigError(f"unknown mode {mode!r}; the modes are {', '.join(self.modes)}")
         session = self._session

@@ -322,6 +322,7 @@ class CallPreparer:
             prepared.arguments,
             prepared.summary,
             prepared.access,
+            self._hooks.call_model,
         )
 
 

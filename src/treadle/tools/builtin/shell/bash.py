@@ -74,6 +74,7 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         SandboxRequest,
         describe("If the sandbox stops it: `network`, or `off` to run outside; the user is asked"),
     ] = ""
+    domains: Annotated[tuple[str, ...], describe("With `network`: only these hosts")] = ()
 
 
 class BashTool(BuiltinTool[BashArguments]):
@@ -149,7 +150,8 @@ class BashTool(BuiltinTool[BashArguments]):
         if args.cwd:
             cwd = str(Path(cwd, Path(args.cwd).expanduser()))
         # No files: what a command touches is not known here, so it runs alone.
-        return Access(command=args.command, cwd=cwd, sandbox=args.sandbox)
+        domains = args.domains if args.sandbox == "network" else ()
+        return Access(command=args.command, cwd=cwd, sandbox=args.sandbox, domains=domains)
 
     def summary(self, arguments: Arguments) -> str:
         request = REQUEST_TEXTS.get(str(arguments.get("sandbox", "")), "")
@@ -261,7 +263,7 @@ def _sandbox_options(args: BashArguments) -> dict[str, Any]:
     """How the workspace is asked for what the command needs; nothing for most commands."""
     match args.sandbox:
         case "network":
-            return {"network": True}
+            return {"network": args.domains or True}
         case "off":
             return {"sandboxed": False}
     return {}

@@ -8,8 +8,6 @@ redirects: `web_fetch` decides about those.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
@@ -18,6 +16,7 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.core.errors import ToolError
+from treadle.lib.http.hosts import is_public, resolve_host
 
 if TYPE_CHECKING:
     from treadle.lib.http.client import Client
@@ -61,7 +60,7 @@ class HttpFetcher:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._private_hosts = private_hosts
-        self._resolve = resolve or _resolve_host
+        self._resolve = resolve or resolve_host
         self._environ = environ
         self._client: Client | None = None  # made at first use, as its modules are loaded then
 
@@ -111,49 +110,3 @@ class HttpFetcher:
         from treadle.lib.http.urls import encode_idna
 
         return host in map(encode_idna, self._private_hosts)
-
-
-# Not public, although Python counts them as global or does not know them.
-_INTERNAL_NETWORKS: Final = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "168.63.129.16/32",  # the host of a virtual machine in Azure
-            "192.0.0.0/24",  # assigned to protocols; metadata of a virtual machine at Oracle
-            "192.88.99.0/24",  # relays of 6to4
-            "3fff::/20",  # documentation
-        ),
-    )
-)
-_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
-
-
-def is_public(address: str) -> bool:
-    """Whether an address is on the public internet, also if it is embedded in an IPv6 address."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        embedded = _find_embedded(ip)
-        if embedded is not None:
-            return is_public(str(embedded))
-        if ip not in _GLOBAL_UNICAST:
-            return False
-    is_internal = any(ip in network for network in _INTERNAL_NETWORKS)
-    return ip.is_global and not ip.is_multicast and not is_internal
-
-
-def _find_embedded(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that a packet to this one may end at."""
-    known = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
-    if known is not None:
-        return known
-    is_isatap = (int(ip) >> 32) & 0xFDFFFFFF == 0x5EFE
-    if is_isatap or ip in _NAT64 or int(ip) >> 32 == 0:
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return None
-
-
-async def _resolve_host(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
