@@ -4,10 +4,12 @@
 
     empty     nothing is there yet                 paste   10 MB were pasted into the prompt
     queue     200 messages are queued              flood   a command writes without end
-    vim       vim keys, in insert mode
+    vim       vim keys, in insert mode             files   a folder of 60,000 files
+    mention   there, after an `@`
 
 A letter is written to the terminal, and the time is taken until the program has drawn it. Printed:
-median and worst in ms. At most 50 ms are wanted for the median, on an idle machine.
+median and worst in ms. At most 50 ms are wanted for the median, on an idle machine; `mention` is at
+most 1.3 times `files`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 PATIENCE = 120.0  # seconds
-STATES = ("empty", "queue", "paste", "flood", "vim")
+STATES = ("empty", "queue", "paste", "flood", "vim", "files", "mention")
+FILES = 60_000
 LETTERS = "qwertyuiopasdfghjklzxcvbnm"
 
 
@@ -108,8 +111,17 @@ def measure(program: PtyProgram, keys: int) -> list[float]:
     return times
 
 
+def make_files(folder: Path) -> None:
+    for number in range(FILES):
+        path = folder / f"part_{number // 1_000}" / f"a_{number}_source.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
 def run_state(state: str, url: str, home: Path, keys: int) -> list[float]:
     flags = ["--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark"]
+    if state in ("files", "mention"):
+        make_files(home / "project")
     config = home / ".treadle/config.toml"
     config.parent.mkdir(exist_ok=True)
     config.write_text("vim_keys = true\n" if state == "vim" else "")
@@ -118,7 +130,13 @@ def run_state(state: str, url: str, home: Path, keys: int) -> list[float]:
         program.wait_for(b"Do you trust")
         time.sleep(2)  # until it takes keys
         program.write(b"y")
+        program.write(b"\r")
         program.wait_for(b"/help")
+        if state in ("files", "mention"):
+            program.settle()  # the files are listed
+        if state == "mention":
+            program.write(b"@")
+            program.wait_for(b"@part_0")
         if state in ("queue", "flood"):
             program.write(b"go\r")
             program.wait_for(b"running bash")

@@ -51,7 +51,8 @@ async def test_children_stand_below_their_parents_and_not_on_the_first_screen():
     own = everything[0]["cost"] - child["cost"] - grandchild["cost"]
     assert 0 < own < everything[0]["cost"] == first[0]["cost"]
     lines = (await run(None, "sessions", "list", "--all")).out.splitlines()
-    assert [line[: len(line) - len(line.lstrip())] for line in lines] == ["", "  ", "    "]
+    assert lines[0] == "runs of treadle -p:"
+    assert [line[: len(line) - len(line.lstrip())] for line in lines[1:]] == ["", "  ", "    "]
 
 
 async def test_a_session_is_shown_with_its_children_and_a_child_by_its_id():
@@ -75,8 +76,9 @@ async def test_a_search_finds_what_a_child_said_and_names_the_session(monkeypatc
     monkeypatch.setattr(search, "find_ripgrep", lambda not_in: None)
     by_hand = await search.search(Library().root, "in the WELL")
     assert {(hit.session, bool(hit.child)) for hit in by_hand} == {(session, True)}
-    found = (await run(None, "sessions", "search", "in the WELL")).out.splitlines()
+    found = (await run(None, "sessions", "search", "in the WELL", "--lines")).out.splitlines()
     assert found[0].startswith(f"{session}  ")
+    assert f" {len(found) - 1} hits " in found[0]
     assert found[1:]
     assert all(line.startswith("    in subagent ") for line in found[1:])
     own = (await run(None, "sessions", "search", "That is all")).out

@@ -20,7 +20,7 @@ from treadle.core.transcript.entries import (
     UsageRecorded,
     WakeCondition,
 )
-from treadle.core.transcript.items import ToolResultItem, UserItem
+from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
 from treadle.sessions.history import read_state
@@ -152,6 +152,37 @@ async def test_text_is_found_in_lines_and_blobs_as_a_person_writes_it(
     assert len(hit.text) < 200
     assert await search(library.root, "nowhere to be found") == []
     assert await search(library.root, "") == []
+
+
+async def test_a_session_is_found_by_the_words_of_its_title_or_of_its_name(
+    library: Library, folder: Path
+) -> None:
+    parser = await session(library, folder, said("Repair the parser of dates"))
+    other = await session(library, folder, said("Repair the docs"))
+    assert library.find("DATES parser", folder=folder, by_words=True) == parser
+    with pytest.raises(SessionNotFound, match="matches 2 sessions"):
+        library.find("repair", folder=folder, by_words=True)
+    with pytest.raises(SessionNotFound):
+        library.find("dates parser")  # `sessions remove` takes ids only
+    library.list_summaries()  # also after the index has it
+    library.rename(other, "  the   manual ")
+    assert [one.title for one in library.list_summaries() if one.id == other.name] == ["the manual"]
+    assert library.find("manual", folder=folder, by_words=True) == other
+
+
+async def test_a_session_that_failed_before_its_first_reply_is_not_continued(
+    library: Library, folder: Path
+) -> None:
+    reply = ItemAdded(AssistantItem((Text("Hello."),)))
+    good = await session(
+        library, folder, TurnBegan("t"), said("one"), reply, TurnEnded("t", "end_turn")
+    )
+    bad = await session(library, folder, TurnBegan("t"), said("two"), TurnEnded("t", "error"))
+    later = time.time() + 60
+    os.utime(bad / "journal.jsonl", (later, later))
+    assert library.find_latest(folder) == good
+    assert [one.has_failed for one in library.list_summaries(folder=folder)] == [True, False]
+    assert [one.has_failed for one in library.list_summaries(folder=folder)] == [True, False]
 
 
 async def test_a_session_that_others_read_from_is_not_removed(

@@ -25,11 +25,12 @@ import msgspec
 from treadle.core.argument_checks import check, number
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreError
 from treadle.lib.files.file_system import LocalFiles
+from treadle.lib.files.private_files import write_private_file
 from treadle.lib.text.text import plural
 from treadle.sessions.log.lock import acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
-from treadle.sessions.summaries import SessionIndex, SessionSummary
+from treadle.sessions.summaries import NAME_FILE, SessionIndex, SessionSummary, make_title
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
@@ -60,7 +61,12 @@ class Library:
     # --- one session -----------------------------------------------------------------------
 
     def create(
-        self, folder: Path, *, parent: ForkPoint | None = None, session_id: str = ""
+        self,
+        folder: Path,
+        *,
+        parent: ForkPoint | None = None,
+        session_id: str = "",
+        origin: str = "",
     ) -> Journal:
         """A new session of this project; with `session_id`, unless a session has it."""
         from treadle.sessions.log.journal import Journal
@@ -70,18 +76,24 @@ class Library:
         while not is_free:
             session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
             is_free = not (project / session_id).exists()
-        return Journal.create(project / session_id, folder=str(folder.resolve()), parent=parent)
+        path, project_folder = project / session_id, str(folder.resolve())
+        return Journal.create(path, folder=project_folder, parent=parent, origin=origin)
 
-    def find(self, name: str, *, folder: Path | None = None) -> Path:
+    def find(self, name: str, *, folder: Path | None = None, by_words: bool = False) -> Path:
         """The folder of a session, by its id or the beginning of its id if that is unique.
 
         With a `folder` the session must belong to it, else SessionInOtherFolder. Sessions of child
-        agents are searched if no other one matches.
+        agents are searched if no other one matches. With `by_words`, also one by words of its
+        title, if these are in one title only.
         """
-        if ID_PATTERN.fullmatch(name) is None:
+        matches = list[Path]()
+        if ID_PATTERN.fullmatch(name) is not None:
+            own, children = self.list_session_dirs(), self._list_child_dirs()
+            matches = _match_name(name, own) or _match_name(name, children)
+        elif not by_words:
             raise SessionNotFound(f"{name!r} is not a session id; `treadle sessions` lists them")
-        own, children = self.list_session_dirs(), self._list_child_dirs()
-        matches = _match_name(name, own) or _match_name(name, children)
+        if not matches and by_words:
+            matches = [self.root / one.key for one in self.find_by_words(name, folder)]
         if not matches:
             missing = f"there is no session {name!r} under {self.root}"
             raise SessionNotFound(f"{missing}; `treadle sessions` lists them")
@@ -95,18 +107,32 @@ class Library:
         return session_dir
 
     def find_latest(self, folder: Path) -> Path | None:
-        """The session of this folder that was written to last."""
-        project = self.root / project_name(folder)
+        """The session of this folder that was written to last, not one that failed at once."""
+        project, index = self.root / project_name(folder), SessionIndex(self.root)
         by_time = [(status.st_mtime_ns, path) for path, status in _list_journals(str(project))]
-        return Path(max(by_time)[1]) if by_time else None
+        paths = [Path(path) for _, path in sorted(by_time, reverse=True)]
+        return next((path for path in paths if not index.get(path).has_failed), None)
+
+    def find_by_words(self, text: str, folder: Path | None) -> list[SessionSummary]:
+        """The sessions whose title has all these words, last used first."""
+        words = text.casefold().split()
+        return [
+            one
+            for one in self.list_summaries(folder=folder)
+            if all(word in self.get_title(one).casefold() for word in words)
+        ]
+
+    def rename(self, session_dir: Path, name: str) -> None:
+        """Give a session a name, which is its title from now on."""
+        write_private_file(session_dir / NAME_FILE, make_title(name).encode())
 
     def resume(
         self, name: str, *, folder: Path | None = None, take_over: bool = False
     ) -> ResumedSession:
-        """Open a session by its id, to continue it."""
+        """Open a session by its id, or by words of its title, to continue it."""
         from treadle.sessions.log.journal import resume
 
-        return resume(self.find(name, folder=folder), take_over=take_over)
+        return resume(self.find(name, folder=folder, by_words=True), take_over=take_over)
 
     def get_summary(self, session_dir: Path) -> SessionSummary:
         return SessionIndex(self.root).get(session_dir)

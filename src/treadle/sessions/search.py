@@ -18,7 +18,7 @@ from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.sessions.children import CHILDREN_DIR
 
 CONTEXT_CHARS = 60  # characters shown on each side
-MAX_HITS_PER_FILE = 3
+MAX_HITS_PER_FILE = 1000
 _QUOTE = re.compile(r'(?<!\\)"')
 _REGEX_SPECIAL = re.compile(r"([][\\.^$*+?{}()|&~#-])")
 
@@ -33,7 +33,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 async def search(root: Path, text: str, *, limit: int = 100) -> list[SearchHit]:
-    """The matches, ignoring case, newest files first; at most three per file."""
+    """The matches in at most so many sessions, ignoring case, newest files first."""
     escaped_text = json.dumps(text, ensure_ascii=False)[1:-1]
     if not escaped_text.strip():
         return []
@@ -42,14 +42,14 @@ async def search(root: Path, text: str, *, limit: int = 100) -> list[SearchHit]:
     if program is not None:
         lines = await _search_with_ripgrep(program, root, escaped_text)
     hits: list[SearchHit] = []
+    sessions = set[str]()
     for path, match in sorted(lines, key=_newest_first_key):
         parts = Path(path).relative_to(root).parts
         if parts[-1].startswith("journal"):
             match = _extract_string(match, escaped_text)
-        if len(parts) > 2 and match:
+        if len(parts) > 2 and match and (parts[1] in sessions or len(sessions) < limit):
+            sessions.add(parts[1])
             hits.append(SearchHit(parts[1], parts[0], _unescape_json(match), _child_name(parts)))
-        if len(hits) >= limit:
-            break
     return hits
 
 

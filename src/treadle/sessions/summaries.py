@@ -28,6 +28,7 @@ from treadle.sessions.log.records import (
 from treadle.sessions.log_cache import LogCache, ReadPosition
 
 INDEX_NAME = "index.jsonl"
+NAME_FILE = "name"  # in the folder of a session that the user named
 TITLE_CHARS = 80
 UNREADABLE = "unreadable"  # the log cannot be opened
 _KIND_PATTERN = re.compile(
@@ -39,7 +40,7 @@ _SUMMARY_KINDS = {b"turn", b"usage", b"end", b"parked", b"item", b"rewind"}
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session. `state` is empty, open, done, unreadable, or the reason why the last turn
     ended. `turns` and `state` of a fork include what it has from its parent; its usage does
-    not."""
+    not. `origin` is that of the journal's header."""
 
     id: str
     project: str
@@ -56,11 +57,18 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = 1
     has_lost_lines: bool = False
     has_inherited: bool = False
+    origin: str = ""
+    lacks_reply: bool = False
     read_position: ReadPosition = msgspec.field(default=ReadPosition(), name="mark")
 
     @property
     def key(self) -> str:
         return f"{self.project}/{self.id}"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended with an error before its first reply."""
+        return self.lacks_reply and self.state == "error"
 
     @property
     def lacks_history(self) -> bool:
@@ -96,6 +104,7 @@ def summarize_session(
             format=header.format,
             has_lost_lines=found is None,
             has_inherited=True,
+            origin=header.origin,
         )
     builder = _SummaryBuilder(previous)
     offset = previous.read_position.offset
@@ -133,6 +142,7 @@ class _SummaryBuilder:
         self._state = previous.state
         self._suspended = previous.suspended
         self._has_lost_lines = previous.has_lost_lines
+        self._lacks_reply = previous.lacks_reply
 
     def read_file(self, path: Path, offset: int) -> int:
         """Add the complete lines after `offset`; returns where the last of them ends."""
@@ -163,10 +173,12 @@ class _SummaryBuilder:
     def _add_entry(self, kind: bytes, raw: bytes, session_dir: Path) -> None:
         if kind == b"item":
             self._suspended = None
+            self._lacks_reply &= b'"item":{"type":"assistant"' not in raw[:400]
             if not self._title and b'"item":{"type":"user"' in raw[:400]:
                 self._title = _make_title(raw, session_dir)
             return
         if kind == b"turn":
+            self._lacks_reply |= not self._turns
             self._turns += b'"continues":true' not in raw
             self._state, self._suspended = "open", None
             return
@@ -192,6 +204,7 @@ class _SummaryBuilder:
             state=self._state,
             suspended=self._suspended,
             has_lost_lines=self._has_lost_lines,
+            lacks_reply=self._lacks_reply,
             updated=updated,
             read_position=read_position,
         )
@@ -204,13 +217,26 @@ def _make_title(raw: bytes, session_dir: Path) -> str:
     entry = None if record is None else read_entry(record, session_dir)
     if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):
         return ""
-    return make_title(entry.item)
+    return make_title(entry.item.first_text)
 
 
-def make_title(message: UserItem) -> str:
-    """The title of a session that begins with this message."""
-    line = " ".join(message.first_text.split())
+def make_title(text: str) -> str:
+    """The title of a session that begins with this message, or has this name."""
+    line = " ".join(text.split())
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
+
+
+def read_name(session_dir: Path) -> str:
+    """The name that the user gave a session; "" if there is none."""
+    try:
+        return (session_dir / NAME_FILE).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _with_name(session_dir: Path, summary: SessionSummary) -> SessionSummary:
+    name = read_name(session_dir)
+    return msgspec.structs.replace(summary, title=name) if name else summary
 
 
 class SessionIndex(LogCache[SessionSummary]):
@@ -226,14 +252,15 @@ class SessionIndex(LogCache[SessionSummary]):
             return None
         if summary.lacks_history:
             return None
-        return summary
+        return _with_name(session_dir, summary)
 
     def get(self, session_dir: Path) -> SessionSummary:
         """The current summary; reads only what the cache does not know."""
         key = self.key(session_dir)
         project = key.rpartition("/")[0]
         try:
-            return summarize_session(session_dir, self.records.get(key), project)
+            summary = summarize_session(session_dir, self.records.get(key), project)
+            return _with_name(session_dir, summary)
         except SessionNotFound:
             raise
         except (OSError, StoreError):

@@ -492,6 +492,7 @@ async def test_a_resumed_turn_has_the_tools_of_the_servers(monkeypatch):
     use(monkeypatch, model)
     session = open_here()
     await session.open()
+    await session.session.servers.wait()  # a message does not
     session.session.driver.submit("Make a file")
     assert isinstance(await session.session.driver.next(), ApprovalRequest)
     await session.aclose()  # with the call unanswered

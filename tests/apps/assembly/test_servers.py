@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from treadle.apps.assembly import servers
 from treadle.apps.assembly.lazy import LazyWorkspace
-from treadle.apps.assembly.servers import FirstMessageWait, McpServers, ServerProblems
+from treadle.apps.assembly.servers import ServerProblems
 from treadle.apps.settings.extensions import (
     CHANGE_UNKNOWN,
     CHANGED_SINCE_APPROVAL,
@@ -19,10 +18,9 @@ from treadle.apps.settings.extensions import (
     start_objections,
 )
 from treadle.apps.settings.folder_rules import trust_file
-from treadle.core.contracts.hook import HookInput
 from treadle.permissions.trust import TrustStore
 from treadle.tools.mcp import McpStatus
-from treadle.tools.mcp.server import McpServer, McpState
+from treadle.tools.mcp.server import McpState
 from treadle.workspace.options import WorkspaceOptions
 
 
@@ -103,66 +101,3 @@ async def test_a_long_wait_for_servers_says_for_which(
     await asyncio.wait([opening])
     await made.aclose()
     await workspace.aclose()
-
-
-# ------------------------------------------------------------------ the first message waits
-
-
-class SlowServer:
-    """A server that is up when the test says so."""
-
-    name = "slow"
-
-    def __init__(self) -> None:
-        self.up = asyncio.Event()
-        self.waited: list[float | None] = []
-
-    @property
-    def status(self) -> McpStatus:
-        return McpStatus("slow", "up" if self.up.is_set() else "starting", 0, "")
-
-    async def wait_ready(self, timeout: float | None = None) -> bool:
-        self.waited.append(timeout)
-        try:
-            await asyncio.wait_for(self.up.wait(), timeout)
-        except TimeoutError:
-            return False
-        return True
-
-
-def waiting(server: SlowServer, seconds: float, told: list[str]) -> FirstMessageWait:
-    made = McpServers([], 0.0, ServerProblems(told.append))
-    made.servers = (cast(McpServer, server),)
-    return FirstMessageWait(made, seconds, told.append)
-
-
-def message() -> HookInput:
-    return HookInput("user_prompt_submit", "s", "t", {"prompt": "go"})
-
-
-async def test_the_first_message_waits_for_a_server_and_says_so_after_a_moment(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr(servers, "SILENT_WAIT_SECONDS", 0.0)
-    server, told, said = SlowServer(), list[str](), asyncio.Event()
-    wait = waiting(server, 60, told)
-
-    def tell(text: str) -> None:
-        told.append(text)
-        said.set()
-
-    monkeypatch.setattr(wait, "_notify", tell)
-    task = asyncio.create_task(wait.run(message()))
-    await said.wait()
-    assert told == ["waiting for MCP servers to start, up to 60 s: slow"]
-    server.up.set()
-    assert await task is None
-    await wait.run(message())
-    assert server.waited == [60]  # later messages do not wait
-
-
-async def test_a_server_that_is_too_late_is_named_and_the_message_goes_on():
-    server, told = SlowServer(), list[str]()
-    await waiting(server, 0.001, told).run(message())
-    [text] = told
-    assert "slow is still starting after 0.001 s; its tools are added when it is up" in text

@@ -131,7 +131,8 @@ def make_background_model(pause: Pause):
 
 async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(monkeypatch):
     pause = Pause()
-    async with running_app(monkeypatch, make_background_model(pause), flags=BYPASS) as on:
+    model = make_background_model(pause)
+    async with running_app(monkeypatch, model, flags=BYPASS) as on:
         await on.send("go")
         await on.sees("Begun.")
         await pause.reached.wait()
@@ -144,13 +145,15 @@ async def test_an_agent_in_the_background_takes_a_message_and_its_cost_counts(mo
         await on.press("escape")
         pause.release()
         await on.sees("finished")
-        assert "$0.3" in on.screen().splitlines()[-1]  # the status line
+        await on.until(lambda: len(model.requests) == 5, "the turn that its report begins")
+        await on.idle()
+        await on.until(lambda: "$0.3" in on.screen().splitlines()[-1], "the status line")
         await on.send("/cost")
-        await on.sees("requests          4")
+        await on.sees("requests          5")
         session = on.app.session.driver.session_id
     async with running_app(monkeypatch, resume=session) as on:
         await on.send("/cost")
-        await on.sees("requests          4")
+        await on.sees("requests          5")
 
 
 async def test_an_agent_in_the_background_that_is_stopped_is_told_as_stopped(monkeypatch):

@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.segment import Segment
-from rich.style import Style
-from textual.strip import Strip
 
 from tests.apps.tui import harness
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal, needs_tmux
-from treadle.apps.tui.inline import InlineApp, ScrollbackUpdate, count_rows_above, trim_strip
-from treadle.apps.tui.render.markdown import CONSOLE
+from treadle.apps.tui.inline import InlineApp
 from treadle.core.events import (
     Event,
     ReplyDiscarded,
@@ -35,27 +31,6 @@ WIDE = "A paragraph with wide characters, 漢字, and a few more words."
 TALK = "\n\n".join(f"Paragraph {number} has some words." for number in range(40))
 WRITE = FakeCall("write", {"file_path": "a.txt", "content": "one\ntwo\n"})
 STORY = [FakeReply("I write it.", calls=(WRITE,)), FakeReply(WIDE), FakeReply(TALK)]
-
-
-def test_blanks_at_the_end_of_a_row_are_not_written():
-    plain = Strip([Segment("text  "), Segment("   ", Style(bold=True))])
-    assert trim_strip(plain).text == "text"
-    assert trim_strip(Strip([Segment("    ")])).text == ""
-    cursor = Strip([Segment("a"), Segment(" ", Style(reverse=True)), Segment("  ")])
-    assert trim_strip(cursor).text == "a "
-    assert trim_strip(Strip([Segment("漢字  ")])).text == "漢字"
-
-
-def test_an_update_prints_what_is_finished_above_the_app_and_returns_to_its_first_row():
-    update = ScrollbackUpdate([Strip([Segment("done")])], [Strip([Segment(t)]) for t in "ab"])
-    assert update.render_segments(CONSOLE) == "done\x1b[K\r\na\x1b[K\r\nb\x1b[K\x1b[J\x1b[1A\r"
-
-
-def test_rows_that_the_terminal_wraps_after_a_resize_are_counted():
-    assert count_rows_above([80, 3, 80], (2, 1), 50) == 2
-    assert count_rows_above([80, 3, 80], (2, 1), 100) == 1
-    assert count_rows_above([80, 30, 80], (25, 1), 20) == 5
-    assert count_rows_above([], (0, 0), 20) == 0
 
 
 async def test_a_block_is_printed_once_when_it_is_complete_also_after_a_discarded_reply(

@@ -1,11 +1,13 @@
 """Every key does what the help says it does."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.apps.tui.harness import exists, make_usage, read_file, running_app, scripted, write_file
 from treadle.apps.conversation.block_text import plain_text
+from treadle.apps.conversation.completion import fuzzy_match
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.apps.tui import app
 from treadle.core.transcript.items import to_user_item
@@ -580,6 +582,31 @@ async def test_an_at_sign_offers_files(monkeypatch):
         assert on.app.prompt.text == "see @src/view.py "
 
 
+async def test_a_key_takes_the_file_of_the_whole_text_also_while_many_are_searched(monkeypatch):
+    async with running_app(monkeypatch) as on:
+        prompt = on.app.prompt
+        await on.until(lambda: prompt._listed_at > 0, "the files")
+        prompt.project_files = [f"src/part_{number}.py" for number in range(60_000)]
+        await on.press("at", *"59999", "tab")  # no time to search in between
+        assert prompt.text == "@src/part_59999.py "
+        write_file("src/later.py")
+        prompt._listed_at = 0.0  # a file of later is found, too
+        await on.press("ctrl+u", "at", *"later")
+        await on.sees("@src/later.py")
+
+
+def test_a_search_that_is_not_wanted_any_more_ends():
+    seen: list[str] = []
+
+    def names() -> Iterator[str]:
+        for number in range(60_000):
+            seen.append(f"part_{number}")
+            yield seen[-1]
+
+    assert fuzzy_match("part", names(), is_stale=lambda: len(seen) > 1_000) == []
+    assert len(seen) < 3_000
+
+
 async def test_an_exclamation_mark_runs_a_command_and_the_model_gets_its_output(monkeypatch):
     model = scripted(["I see."])
     async with running_app(monkeypatch, model) as on:
@@ -607,18 +634,53 @@ async def test_the_status_line_follows_the_branch(monkeypatch):
         await on.sees("(third)")
 
 
-@pytest.mark.parametrize("begin", ["go", "!echo begun; sleep 60"])
-async def test_ctrl_b_says_that_a_running_command_cannot_be_moved_to_the_background(
-    monkeypatch, begin
+async def test_ctrl_b_moves_a_command_to_the_background_and_its_end_wakes_the_agent_once(
+    monkeypatch,
 ):
-    call = ("bash", {"command": "echo begun; sleep 60"})
-    model = scripted([Say(calls=[call]), "Done."])
+    first = ("bash", {"command": "echo begun; until [ -e go ]; do sleep 0.05; done; echo ready"})
+    again = ("bash", {"command": "until [ -e later ]; do sleep 0.05; done", "background": True})
+    model = scripted(
+        [Say(calls=[first]), "I wait.", Say("It ended.", calls=[again]), "Woken.", "Hello."]
+    )
     async with running_app(monkeypatch, model, flags={"permission_mode": "auto"}) as on:
-        await on.send(begin)
+        await on.send("go")
         await on.until(lambda: "  begun\n" in on.screen(), "the output")
         await on.press("ctrl+b")
-        await on.sees("a running command cannot be moved to the background: esc stops it")
-        assert "no agent is at work" not in on.screen()
+        await on.sees("I wait.")
+        await on.idle()
+        assert "Running as task t1" in str(model.requests[1].transcript[-1])
+        write_file("go")
+        await on.sees("Woken.")  # without a message
+        assert any("ready" in getattr(one, "text", "") for one in model.requests[2].transcript)
+        await on.idle()
+        write_file("later")  # that task began in a turn that nobody asked for
+        await on.until(lambda: not on.app.conversation.view.tasks, "its end")
+        await on.pilot.pause()
+        assert len(model.requests) == 4
+        await on.send("hi")
+        await on.sees("Hello.")
+
+
+async def test_a_task_does_not_wake_the_agent_if_the_setting_is_off(monkeypatch):
+    call = ("bash", {"command": "until [ -e go ]; do sleep 0.05; done", "background": True})
+    model = scripted([Say(calls=[call]), "I wait."])
+    flags = {"permission_mode": "auto", "wake": False}
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await on.send("go")
+        await on.sees("I wait.")
+        await on.idle()
+        write_file("go")
+        await on.until(lambda: not on.app.conversation.view.tasks, "its end")
+        await on.pilot.pause()
+        assert len(model.requests) == 2
+
+
+async def test_ctrl_b_says_that_a_command_of_the_user_stays(monkeypatch):
+    async with running_app(monkeypatch, scripted([])) as on:
+        await on.send("!echo begun; sleep 60")
+        await on.until(lambda: "  begun\n" in on.screen(), "the output")
+        await on.press("ctrl+b")
+        await on.sees("a command of yours cannot be moved to the background; esc stops it")
         await on.press("escape")
         await on.idle()
 

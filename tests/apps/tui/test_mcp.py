@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.apps.tui.harness import RunningApp, running_app, scripted
 from tests.tools.mcp.helpers import raw
 from treadle.models import Say
+from treadle.models.scripted import Pause
 
 FORM = {
     "message": "Who are you?",
@@ -15,11 +16,11 @@ FORM = {
 }
 
 
-def configure() -> None:
+def configure(server: dict[str, object] | None = None) -> None:
     settings = Path.home() / ".treadle" / "settings.json"
     settings.parent.mkdir(exist_ok=True)
     allow = {"permissions": {"allow": ["mcp__raw__*"]}}
-    settings.write_text(json.dumps({"mcpServers": {"raw": raw()}, **allow}))
+    settings.write_text(json.dumps({"mcpServers": {"raw": server or raw()}, **allow}))
 
 
 async def wait_up(on: RunningApp) -> None:
@@ -78,3 +79,15 @@ async def test_a_form_of_a_server_is_a_question_and_logs_are_shown_on_demand(mon
         await on.send("read @raw:memo://9 and @rav:memo://1")
         await on.sees("@raw:memo://9 is not attached: the server raw has no resource memo://9")
         await on.sees("@rav:memo://1 is not attached: there is no MCP server 'rav'")
+
+
+async def test_the_first_request_does_not_wait_for_a_server_which_the_activity_names(monkeypatch):
+    configure({"command": "sleep", "args": ["1000"]})
+    pause = Pause()
+    async with running_app(monkeypatch, scripted([["Hello", pause, " there."]])) as on:
+        await on.send("hi")
+        await on.sees("Hello")
+        await on.sees("MCP starting: raw")
+        pause.release()
+        await on.sees("Hello there.")
+        assert on.app.session.servers.list_starting() == ("raw",)

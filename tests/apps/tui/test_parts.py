@@ -18,17 +18,19 @@ from treadle.apps.conversation.completion import (
     fuzzy_match,
     list_project_files,
 )
-from treadle.apps.conversation.context_usage import format_context_usage
+from treadle.apps.conversation.context_usage import estimate_head, format_context_usage
 from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.settings.command_files import find_custom_commands
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.palette import DARK
+from treadle.context.prompt import PromptSection
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.core.transcript.items import Item, NoticeItem, SummaryItem, UserItem, to_user_item
 from treadle.core.transcript.usage import Usage
 from treadle.lib.text.text import format_age, format_count, format_duration
+from treadle.tools import tool
 from treadle.tools.builtin.conversation.todo import TodoItem
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -314,6 +316,33 @@ def test_context_usage_names_every_part_in_words_of_the_user():
     shown = format_context_usage(items, 10_000, 100_000)
     for name in ("your messages", "notices to the model", "summary of earlier messages"):
         assert f"  {name}\n" in shown
+
+
+def test_context_usage_names_memory_skills_and_servers():
+    def work(text: str) -> str:
+        return text
+
+    sections = [PromptSection(name, "x" * 4_000) for name in ("identity", "memory", "skills")]
+    names = ("read", "mcp__db__get", "mcp__db__put")
+    head = estimate_head(sections, [tool(work, name=one, description="Works.") for one in names])
+    assert head["MCP server db"] > head["tools"] > 0
+    lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000, head).split("\n")
+    shown = {line.rpartition("  ")[2] for line in lines[1:]}
+    assert {"MCP server db", "memory files", "skills", "tools", "system prompt"} <= shown
+
+
+def test_a_typed_path_of_a_picture_is_attached():
+    Path("plans").mkdir()
+    Path("plans/a.png").write_bytes(PNG)
+    attachments = Attachments(Path.cwd())
+
+    def attached(text: str) -> int:
+        return len(attachments.build_item(text).content) - 1
+
+    assert attached("what is in plans/a.png?") == 1
+    assert attached(f"and {Path.cwd()}/plans/a.png, please") == 1
+    assert attached("@plans/a.png is plans/a.png") == 1
+    assert attached("write plans/new.png and see http://example.com/a.png") == 0
 
 
 def test_context_usage_adds_up():

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from textual import events
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, exists, running_app, scripted
 from treadle.apps.settings.folder_rules import is_trusted
@@ -322,3 +323,13 @@ async def test_a_menu_waits_until_both_steps_of_an_open_approval_are_done(monkey
         await on.press("enter")
         await on.sees("Permission mode")
         assert on.app.session.permissions.mode == "ask"
+
+
+async def test_what_is_typed_right_after_an_answer_is_in_the_prompt_whole(monkeypatch):
+    async with approval(monkeypatch, more="Not made.") as on:
+        await on.pass_time(1)
+        for key in ("n", "enter", "y", "o", "u"):  # the dialog is still there for the last three
+            on.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await on.sees("Not made.")
+        await on.until(lambda: on.app.prompt.text == "you", "the text")
+        assert not exists("made.txt")

@@ -163,7 +163,8 @@ async def build_agent(
 async def _open_session(
     folder: Path, options: SessionOptions
 ) -> tuple[SessionLog, SessionState | None, tuple[str, ...]]:
-    opening = (options.resume, folder, find_environment_secrets())
+    origin = "" if options.interactive else "print"
+    opening = (options.resume, folder, find_environment_secrets(), origin)
     if options.resume is None:
         return open_session(*opening)
     # In a thread: a long log takes seconds, and a host has other sessions.

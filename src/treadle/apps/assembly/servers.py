@@ -1,10 +1,10 @@
 """The MCP servers of a session as one tool source.
 
-They start in the background. Without a terminal `open` waits for them, and before the calls of a
-resumed turn; at a terminal the first message does (`FirstMessageWait`). So their tools are in the
-first request. Both waits are limited. Late tools are handled by tools/late_tools.py. extensions.py
-decides which servers may run, and is asked at every start. `add_server_tools` is a stage of
-stages.py, which loads this module only if there are servers.
+They start in the background. Without a terminal `open` waits for them, for a limited time, and
+before the calls of a resumed turn: a run could end before its tools are there. At a terminal
+nothing waits: late tools join the session by tools/late_tools.py. extensions.py decides which
+servers may run, and is asked at every start. `add_server_tools` is a stage of stages.py, which
+loads this module only if there are servers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from treadle.apps.assembly.sampler import PolicySampler
 from treadle.apps.settings.extensions import start_objections
 from treadle.apps.settings.managed_policy import read_policy
 from treadle.apps.settings.settings import treadle_home
-from treadle.core.contracts.hook import AddContext, HookAnswer, HookInput, HookPoint
+from treadle.core.contracts.hook import AddContext, HookInput, HookPoint
 from treadle.core.contracts.hook_data import UserPromptSubmitData
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ConfigError, TreadleError
@@ -65,7 +65,7 @@ def add_server_tools(parts: AgentParts) -> None:
         for name in given
         if name in own and own[name] != given[name]
     ]
-    # At a terminal a message waits; but calls that were interrupted are answered before it.
+    # At a terminal nothing waits, but for calls that were interrupted: they need their tools.
     has_calls = parts.state is not None and isinstance(pending(parts.state.transcript), RunTools)
     startup_wait = parts.settings.server_wait if has_calls or not parts.is_interactive else 0.0
     tell = parts.notify if parts.is_interactive else parts.warn
@@ -89,8 +89,6 @@ def add_server_tools(parts: AgentParts) -> None:
     )
     parts.tools.append(stable_tools)
     parts.mutators += [ResourceUpdates(mcp.servers), stable_tools]
-    if parts.is_interactive:
-        parts.hooks.insert(0, FirstMessageWait(mcp, parts.settings.server_wait, parts.notify))
     parts.hooks.append(ResourceMentions(mcp.servers, tell))
 
 
@@ -142,28 +140,6 @@ class McpServers(Federation):
         names = [one.name for one in self.servers if one.status.state == "starting"]
         if names:
             tell(f"waiting for MCP servers to start, up to {seconds:g} s: {', '.join(names)}")
-
-
-class FirstMessageWait:
-    """A Hook: the first message of the user waits for servers that are still starting.
-
-    They start when the session opens, while the user types.
-    """
-
-    points: frozenset[HookPoint] = frozenset({"user_prompt_submit"})
-    timeout: float | None = None  # it has its own limit
-
-    def __init__(self, servers: McpServers, wait: float, notify: Notify | None) -> None:
-        self._servers = servers
-        self._wait = wait
-        self._notify = notify or (lambda text: None)
-        self._is_over = False
-
-    async def run(self, hook_input: HookInput) -> HookAnswer | None:
-        if not self._is_over:
-            self._is_over = True
-            await self._servers.wait_for_start(self._wait, self._notify)
-        return None
 
 
 class ServerProblems:

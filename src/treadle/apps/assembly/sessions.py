@@ -34,19 +34,19 @@ CACHE_SECONDS = 3600.0  # no provider keeps a prompt for longer without a reques
 
 
 def open_session(
-    resume: str | None, folder: Path, secrets: Sequence[str] = ()
+    resume: str | None, folder: Path, secrets: Sequence[str] = (), origin: str = ""
 ) -> tuple[SessionLog, SessionState | None, tuple[str, ...]]:
     """The store of the session, its view, and notes for the user.
 
     `resume` is an id or a prefix of one, "" for the last session of the folder, None for a new one.
-    `secrets` are not written to its log.
+    `secrets` are not written to its log. `origin`: see JournalHeader.
     """
     from treadle.sessions.library import Library
     from treadle.sessions.log.entry_redaction import EntryRedactor
 
     library = Library()
     if resume is None:
-        journal = library.create(folder)
+        journal = library.create(folder, origin=origin)
         journal.redactor = EntryRedactor(secrets)
         return SessionLog(journal), None, ()
     if not resume:

@@ -30,6 +30,7 @@ MAX_TEXT_CHARS = 200_000  # of a text file; a longer one is only named
 
 _SIGNATURE_BYTES = 16
 _MENTION = re.compile(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"@]+)")
+_PICTURE = re.compile(r"(?<![\w@\"'/.~-])([^\s\"'@]+\.(?:png|jpe?g|gif|webp))\b", re.IGNORECASE)
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000
 MAX_RESTORED_CHARS = 10_000  # a longer text of a restored message becomes a placeholder
@@ -107,7 +108,7 @@ class Attachments:
         the model reads them itself."""
         parts: list[UserContent] = [Text(self.expand_pastes(text))]
         inserted = [self._contents.get(int(match[1])) for match in _PLACEHOLDER.finditer(text)]
-        mentioned = [Path(name) for name in find_mentions(text)]
+        mentioned = self._find_files(text)
         for content in [*(one for one in inserted if not isinstance(one, str)), *mentioned]:
             part = self._attach(content) if isinstance(content, Path) else content
             if part is not None:
@@ -118,7 +119,7 @@ class Attachments:
         """The prompt text of a message that was not sent after all, with its attachments."""
         texts = [part.text for part in item.content if isinstance(part, Text)]
         text, outputs = (texts[0], texts[1:]) if texts else ("", [])
-        mentioned = [self._attach(Path(name)) for name in find_mentions(text)]
+        mentioned = [self._attach(path) for path in self._find_files(text)]
         media = [part for part in item.content if isinstance(part, Image | Document)]
         media = [part for part in media if part not in mentioned]
 
@@ -132,6 +133,13 @@ class Attachments:
         text = text if len(text) <= MAX_RESTORED_CHARS else self.add_paste(text)
         placeholders = [f"[image {self._store(part)}]" for part in media]
         return "\n".join([text, *placeholders, *map(self.add_paste, outputs)])
+
+    def _find_files(self, text: str) -> list[Path]:
+        """Those that a text mentions with @, and pictures whose path it has."""
+        words = _PLACEHOLDER.sub("", text)
+        typed = [Path(match[1]).expanduser() for match in _PICTURE.finditer(words)]
+        pictures = [path for path in typed if _is_file(self._folder / path)]
+        return list(dict.fromkeys([*map(Path, find_mentions(text)), *pictures]))
 
     def _attach(self, path: Path) -> UserContent | None:
         added = self._list_added_folders

@@ -10,7 +10,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,8 @@ import msgspec
 from treadle.apps.conversation import helper_programs
 from treadle.lib.files.ripgrep import find_ripgrep
 
-MAX_FILES = 50_000
+MAX_FILES = 200_000
+CHUNK_NAMES = 500  # are matched before other threads have their turn: about half a millisecond
 MAX_SHOWN = 8
 WALK_SECONDS = 5.0
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "venv", "target")  # and hidden ones
@@ -39,10 +41,19 @@ class Completion(msgspec.Struct, frozen=True):
     description: str = ""
 
 
+def is_mention(line: str) -> bool:
+    """Whether a file is being named at the end of the text before the cursor."""
+    return _MENTION.search(line) is not None
+
+
 def find_completions(
-    line: str, files: Sequence[str], commands: Sequence[tuple[str, str]]
+    line: str,
+    files: Sequence[str],
+    commands: Sequence[tuple[str, str]],
+    is_stale: Callable[[], bool] = lambda: False,
 ) -> list[Completion]:
-    """The completions for the text before the cursor."""
+    """The completions for the text before the cursor; none once `is_stale`. Many files take a
+    while: for a thread."""
     if line.startswith("/") and " " not in line:
         summaries = dict(commands)
         names = fuzzy_match(line[1:], summaries, len(summaries)) if len(line) > 1 else summaries
@@ -51,19 +62,27 @@ def find_completions(
     if mention is None:
         return []
     start = mention.start(1) - 1
-    return [Completion(f"@{_quote(name)} ", start) for name in fuzzy_match(mention[1], files)]
+    names = fuzzy_match(mention[1], files, is_stale=is_stale)
+    return [Completion(f"@{_quote(name)} ", start) for name in names]
 
 
-def fuzzy_match(query: str, names: Iterable[str], limit: int = MAX_SHOWN) -> list[str]:
+def fuzzy_match(
+    query: str,
+    names: Iterable[str],
+    limit: int = MAX_SHOWN,
+    is_stale: Callable[[], bool] = lambda: False,
+) -> list[str]:
     """The names that contain the letters of `query` in order, the best match first."""
-    query = query.casefold()
-    scored = []
-    for name in names:
-        score = _score_match(query, name.casefold())
-        if score is not None:
-            scored.append((score, len(name), name))
-    scored.sort()
-    return [name for _, _, name in scored[:limit]]
+    query, rest = query.casefold(), iter(names)
+    best: list[tuple[int, int, str]] = []
+    while chunk := list(islice(rest, CHUNK_NAMES)):
+        if is_stale():
+            return []
+        scored = [(_score_match(query, name.casefold()), len(name), name) for name in chunk]
+        best += [(score, length, name) for score, length, name in scored if score is not None]
+        best = sorted(best)[:limit]
+        time.sleep(0)
+    return [name for _, _, name in best]
 
 
 def _score_match(query: str, name: str) -> int | None:

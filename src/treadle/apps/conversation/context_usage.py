@@ -1,9 +1,12 @@
-"""What fills the model's context window, as a bar chart in plain text."""
+"""What fills the model's context window, as a bar chart in plain text: the messages by their kind,
+memory files, skills, our tools and those of each MCP server. Used by `/context`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from treadle.context.prompt import PromptSection
+from treadle.core.contracts.tool import Tool
 from treadle.core.transcript.content import Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -14,6 +17,7 @@ from treadle.core.transcript.items import (
 )
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 from treadle.lib.text.text import format_count
+from treadle.tools.tool_directory import estimate_tokens
 
 BAR_WIDTH = 40
 PART_BAR_WIDTH = 20
@@ -22,16 +26,38 @@ _ITEM_GROUPS: dict[type, str] = {
     ToolResultItem: "tool results",
     SummaryItem: "summary of earlier messages",
 }
+_SECTION_GROUPS = {"memory": "memory files", "skills": "skills"}
 _PART_GROUPS: dict[type, str] = {Thinking: "thinking", ToolCall: "tool calls"}
 _REPLIES, _NOTICES = "replies", "notices to the model"
 
 
-def format_context_usage(items: Iterable[Item], used: int, window: int) -> str:
+def estimate_head(sections: Iterable[PromptSection], tools: Iterable[Tool]) -> dict[str, int]:
+    """The tokens of what stands before the messages, by what the user can change about it."""
+    tokens: dict[str, int] = {}
+
+    def add(group: str, size: int) -> None:
+        tokens[group] = tokens.get(group, 0) + size
+
+    for section in sections:
+        group = _SECTION_GROUPS.get(section.name, "system prompt")
+        add(group, len(section.text) // CHARS_PER_MEDIA_TOKEN)
+    for tool in tools:
+        if not tool.spec.unlisted:
+            prefix, _, rest = tool.spec.name.partition("__")
+            server = rest.partition("__")[0] if prefix == "mcp" else ""
+            add(f"MCP server {server}" if server else "tools", estimate_tokens([tool]))
+    return tokens
+
+
+def format_context_usage(
+    items: Iterable[Item], used: int, window: int, head: Mapping[str, int] | None = None
+) -> str:
     """`used` is the provider's count; the shares are estimated and scaled to it."""
-    tokens = _estimate_tokens(items)
+    tokens = {**_estimate_tokens(items), **(head or {})}
     estimated = sum(tokens.values())
     if used > estimated:
-        tokens = {"system prompt and tools": used - estimated, **tokens}
+        rest = "system prompt" if head else "system prompt and tools"
+        tokens[rest] = tokens.get(rest, 0) + used - estimated
     elif estimated and used:
         tokens = {group: size * used // estimated for group, size in tokens.items()}
     total = used or estimated

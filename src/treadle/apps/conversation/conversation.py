@@ -34,7 +34,15 @@ from treadle.apps.conversation.state.view_state import (
     replace_block,
     set_queued_messages,
 )
-from treadle.core.events import Event, InputAccepted, RunFailed, ThinkingDelta, WarningRaised
+from treadle.core.events import (
+    Event,
+    InputAccepted,
+    RunFailed,
+    TaskFinished,
+    ThinkingDelta,
+    ToolDetached,
+    WarningRaised,
+)
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.content import Text
@@ -76,7 +84,8 @@ class ThoughtClock:
 class Conversation:
     """`on_change` is called after every visible change; it must return quickly. `on_returned` gets
     the queued messages that an interrupt gives back to the user. `allow_for_session` gets the
-    approval whose rules or mode the user allows until the session is closed."""
+    approval whose rules or mode the user allows until the session is closed. `may_wake`: a
+    background task that ended begins a turn, if none runs."""
 
     def __init__(
         self,
@@ -85,6 +94,7 @@ class Conversation:
         on_returned: Callable[[list[UserItem]], None],
         view: ViewState | None = None,
         allow_for_session: Callable[[PendingApproval], None] | None = None,
+        may_wake: Callable[[], bool] = lambda: False,
     ) -> None:
         self.driver = driver
         view = _end_lost_tasks(view or build_view(driver.history), driver)
@@ -100,6 +110,9 @@ class Conversation:
         self.children = ChildViews()
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
+        self._may_wake = may_wake
+        self._is_woken = False  # no message of the user since
+        self._waking_tasks = set[str]()
         driver.watch(self)
 
     def _on_change(self) -> None:
@@ -124,6 +137,7 @@ class Conversation:
         is_text = all(isinstance(part, Text) for part in item.content)
         if is_answer and is_text and self.questions.answer_with_text(item.text):
             return
+        self._is_woken = False
         if self.view.is_busy:
             self.driver.steer(item)
             self.view = set_queued_messages(self.view, _queued_items(self.driver))
@@ -177,6 +191,10 @@ class Conversation:
             self._on_returned(returned)
         self.questions.close_all()
         self._on_change()
+
+    def detach(self) -> bool:
+        """Move the running command to the background; False if there is none."""
+        return self.driver.detach() > 0
 
     def set_context_tokens(self, tokens: int) -> None:
         """The size of the context after the view of the model has changed, until the next reply."""
@@ -236,6 +254,10 @@ class Conversation:
         view = self._thought_clock.update(apply_event(self.view, event), event)
         if isinstance(event, RunFailed):
             self._shown_error = event.result.error
+        if isinstance(event, ToolDetached) and not self._is_woken:
+            self._waking_tasks.add(event.task_id)
+        if isinstance(event, TaskFinished) and not event.is_cancelled:
+            asyncio.get_running_loop().call_soon(self._wake)  # its report waits then
         if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook
             view = set_queued_messages(view, _queued_items(self.driver))
         if view is not self.view:
@@ -246,6 +268,21 @@ class Conversation:
         if isinstance(item, ToolResultItem):
             self.view = apply_tool_result(self.view, item)
             self._on_change()
+
+    def _wake(self) -> None:
+        """Let the agent read the report of a task, once: a task that it began in such a turn waits
+        for the user."""
+        ended = {one for one in self._waking_tasks if not self._is_task_running(one)}
+        if not ended or not self._is_idle or self._task is None or not self._may_wake():
+            return
+        self._waking_tasks -= ended
+        if self.driver.continue_with_reports():
+            self._is_woken = True
+            self.resume()
+
+    def _is_task_running(self, task_id: str) -> bool:
+        task = self.driver.tasks.read(task_id)
+        return task is not None and task.state == "running"
 
     # --- the task -------------------------------------------------------------------------
 
@@ -278,6 +315,7 @@ class Conversation:
             return  # submitted while the last step ended
         self._is_idle = True
         self._on_change()
+        self._wake()  # a task may have ended at the end of the turn
         await self._input_ready.wait()
 
     async def aclose(self) -> None:

@@ -121,7 +121,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "web search: `provider` for the provider's own, or the address of a SearXNG server")] = ""
     telemetry: Annotated[bool, Setting("send spans to an OpenTelemetry collector", "off")] = False
     server_wait: Annotated[float, Setting(
-        "how long the first request waits for MCP servers to start", kind="seconds")] = 10.0
+        "how long -p waits for MCP servers to start", kind="seconds")] = 10.0
+    wake: Annotated[bool, Setting(
+        "a background task that ended begins a turn, if the agent is idle", "off")] = True
     background_wait: Annotated[float, Setting(
         "how long -p waits for background agents at its end", kind="seconds")] = 600.0
     cursor_gemini_files: Annotated[bool, Setting(

@@ -23,10 +23,7 @@ from treadle.lib.text.text import plural
 MODE_KEY = "shift+tab"
 GUARDED_KEYS = ("enter", "up", "down", "escape", "backspace")  # besides text: key_guard.py
 QUIT_HINT = "press ctrl+c again to quit"
-FOREGROUND_HINT = (
-    "a running command cannot be moved to the background: esc stops it; then ask the agent "
-    "to run it in the background"
-)
+DETACHED_HINT = "it continues in the background: /tasks lists it, the agent is told when it ends"
 MAX_SEARCH_CHARS = 1_000
 KEY_SECONDS = 1.0  # a key waits at most so long for those before it
 QUIT_SECONDS = 3.0  # for the second ctrl+c
@@ -47,7 +44,7 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("ctrl+f", "search; then n and N for more matches"),
     ("ctrl+y", "copy the last reply"),
     ("ctrl+t", "show the todo list"),
-    ("ctrl+b", "show the agents at work: watch one, send it a message, stop it"),
+    ("ctrl+b", "move the running command to the background; else show the agents at work"),
     ("ctrl+z", "suspend"),
 )
 
@@ -63,7 +60,7 @@ class TerminalApp(PromptScreen):
         Binding("ctrl+d", "end", "quit", priority=True, show=False),
         Binding("ctrl+o", "unfold", "open the last call", priority=True, show=False),
         Binding("ctrl+t", "todos", "todos", priority=True, show=False),
-        Binding("ctrl+b", "agents", "agents", priority=True, show=False),
+        Binding("ctrl+b", "detach", "background", priority=True, show=False),
         Binding("ctrl+f", "search", "search", priority=True, show=False),
         Binding("ctrl+y", "copy_reply", "copy", priority=True, show=False),
         Binding("ctrl+z", "suspend_process", "suspend", priority=True, show=False),
@@ -245,13 +242,13 @@ class TerminalApp(PromptScreen):
     def action_unfold(self) -> None:
         self.transcript.viewport.toggle_last()
 
-    def action_agents(self) -> None:
+    def action_detach(self) -> None:
         if self._conversation is None or self.dialogs.is_open:
             return
-        view, has_agents = self._conversation.view, bool(self._conversation.children.list())
-        is_running = self.shell_commands.is_running or view.activity.kind == "running"
-        if is_running and not has_agents:
-            self.show_hint(FOREGROUND_HINT)
+        if not self._conversation.children.list() and self._conversation.detach():
+            self.show_hint(DETACHED_HINT)
+        elif self.shell_commands.is_running:
+            self.show_hint("a command of yours cannot be moved to the background; esc stops it")
         else:
             self.run_command("/agents")
 

@@ -296,6 +296,9 @@ class Frontend(HostCallbacks):
 
     async def _show_session(self, change: ScreenChange) -> bool:
         session = self.session
+        if change.folder:
+            self.show_message("a session here keeps its folder; start treadle there", "warning")
+            return True
         try:
             await session.switch(change.resume, fork=change.fork)
         except (TreadleError, OSError) as error:

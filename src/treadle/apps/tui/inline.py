@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import cast
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
-from textual._compositor import CompositorUpdate, InlineUpdate
+from textual._compositor import InlineUpdate
 from textual.app import ComposeResult
 from textual.driver import Driver
 from textual.geometry import Offset
@@ -33,47 +32,9 @@ from treadle.apps.tui.app import TerminalApp
 from treadle.apps.tui.input.inline_driver import InlineDriver
 from treadle.apps.tui.render.markdown import CONSOLE, make_printable
 from treadle.apps.tui.render.render import is_tight, render_block
+from treadle.apps.tui.terminal.inline_painter import InlinePainter
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.lib.text.text import plural
-
-CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
-
-
-class ScrollbackUpdate(CompositorUpdate):
-    """Written with the cursor at the first row of the app, and leaves it there."""
-
-    def __init__(self, finished: Sequence[Strip], rows: Sequence[Strip]) -> None:
-        self._finished = finished
-        self._rows = rows
-
-    def render_segments(self, console: Console) -> str:
-        lines = [strip.render(console) + CLEAR_LINE for strip in (*self._finished, *self._rows)]
-        back = f"\x1b[{len(self._rows) - 1}A" if len(self._rows) > 1 else ""
-        return "\r\n".join(lines) + CLEAR_BELOW + back + "\r"
-
-
-def trim_strip(strip: Strip) -> Strip:
-    """Without the blanks at the end that cannot be seen."""
-    end = 0
-    position = 0
-    for segment in strip:
-        style = segment.style
-        has_look = style is not None and bool(style.reverse or style.underline)
-        text = segment.text if has_look else segment.text.rstrip(" ")
-        position += segment.cell_length
-        if text:
-            end = position - (len(segment.text) - len(text))
-    return strip.crop(0, end)
-
-
-def count_rows_above(widths: Sequence[int], cursor: tuple[int, int], new_width: int) -> int:
-    """How far the cursor is below the first row of the app after a resize: rows that do not fit any
-    more are wrapped by the terminal. `widths` are those of the rows."""
-    width = max(new_width, 1)
-    x, y = cursor
-    above = sum(max(1, -(-one // width)) for one in widths[:y])
-    return above + x // width
-
 
 MAX_RESUMED_BLOCKS = 200  # of a resumed session that are printed
 KEPT_BLOCKS = 64  # of those that are printed, to notice that a reply was discarded
@@ -92,7 +53,6 @@ class InlineApp(TerminalApp):
     """
     )
     INLINE_PADDING = 0
-    busy_frame_seconds = 1 / 5  # each frame is written whole
 
     _printed_count = 0
 
@@ -113,8 +73,8 @@ class InlineApp(TerminalApp):
     def on_load(self) -> None:
         self._scrollback: deque[Strip] = deque()  # to be printed
         self._last_printed: deque[ViewBlock] = deque(maxlen=KEPT_BLOCKS)
-        self._row_widths: list[int] = []  # of the app, as it was drawn
-        self._drawn_width = 0  # of the terminal
+        self._inline_painter = InlinePainter()
+        self._drawn_size = (0, 0)  # of the terminal
 
     def on_ready(self) -> None:
         self.app_suspend_signal.subscribe(self, lambda _: self._erase(), immediate=True)
@@ -134,7 +94,7 @@ class InlineApp(TerminalApp):
         if self._conversation is None or not self.screen_stack:
             return
         view = self._conversation.view
-        self._print_finished(view)
+        self._print_blocks(view)
         if self._find_watched is not None:
             view = self._find_watched()
             live = self._render_blocks(view, max(len(view.blocks) - self.size.height, 0))
@@ -150,9 +110,11 @@ class InlineApp(TerminalApp):
         free = self.size.height - self.footer.count_dialog_rows() - activity - 2
         return max(0, min(free, MAX_ROWS_ABOVE_DIALOG))
 
-    def _print_finished(self, view: ViewState) -> None:
+    def _print_blocks(self, view: ViewState, *, is_end: bool = False) -> None:
+        """Those that do not change any more; at the end all."""
         self._forget_discarded(view)
-        while self._printed_count < len(view.blocks) and _is_final(view, self._printed_count):
+        count = len(view.blocks)
+        while self._printed_count < count and (is_end or _is_final(view, self._printed_count)):
             block = view.blocks[self._printed_count]
             previous = view.blocks[self._printed_count - 1] if self._printed_count else None
             self._print_block(block, previous)
@@ -205,38 +167,62 @@ class InlineApp(TerminalApp):
     # --- drawing -------------------------------------------------------------------------
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        if isinstance(renderable, InlineUpdate) and not self._batch_count:
-            finished = [*self._scrollback]
-            self._scrollback.clear()
-            width = self._follow_resize()
-            rows = [trim_strip(strip).crop(0, width) for strip in renderable.strips]
-            update = ScrollbackUpdate(finished, rows)
-            self._row_widths = [row.cell_length for row in rows]
-            super()._display(screen, cast(RenderableType, update))
-        else:
+        if not isinstance(renderable, InlineUpdate):
             super()._display(screen, renderable)
+        elif self._running and not self._closed and not self._batch_count:
+            width, height = self._follow_resize()
+            rows = [strip.crop(0, width) for strip in renderable.strips]
+            self._write_frame(rows, height)
+            self.post_display_hook()
 
-    def _follow_resize(self) -> int:
-        """The width of the terminal now, which the app may learn later: while a window is resized,
+    def _write_frame(self, rows: Sequence[Strip], height: int) -> None:
+        """Print what is finished, with these rows of the app below it."""
+        driver = self._driver
+        if driver is None:
+            return
+        colors = self.console._color_system
+        frame = self._inline_painter.paint(
+            self._scrollback, rows, self.cursor_position, height, colors
+        )
+        self._scrollback.clear()
+        self._begin_update()
+        driver.write(frame)
+        self._end_update()
+        driver.flush()
+        self._previous_cursor_position = Offset(*self._inline_painter.cursor)  # Textual ends there
+
+    def _follow_resize(self) -> tuple[int, int]:
+        """The size of the terminal now, which the app may learn later: while a window is resized,
         rows of an old width would be wrapped. If it has changed, move to the first row of the
         app, wherever the terminal has wrapped its rows to."""
         if not isinstance(self._driver, InlineDriver):
-            return self._width
-        width = self._driver.read_width()
-        if width != self._drawn_width:
+            return self.size
+        size = self._driver.read_size()
+        if size != self._drawn_size:
             self._erase()
-        self._drawn_width = width
-        return width
+        self._drawn_size = size
+        return size
 
     def _erase(self) -> None:
         """Take the app off the terminal; the cursor is where its first row was."""
-        if self._row_widths and isinstance(self._driver, InlineDriver):
-            width = self._driver.read_width()
-            above = count_rows_above(self._row_widths, self._previous_cursor_position, width)
-            up = f"\x1b[{above}A" if above else ""
-            self._driver.write(f"{up}\r\x1b[J")
+        if isinstance(self._driver, InlineDriver):
+            self._driver.write(self._inline_painter.erase(self._driver.read_size()[0]))
             self._previous_cursor_position = Offset(0, 0)
-            self._row_widths = []
+
+    def action_redraw(self) -> None:
+        self._erase()
+        super().action_redraw()
+
+    async def _close(self, code: int, message: str = "") -> None:
+        """With all of the conversation in the scrollback, also what was not complete."""
+        if self._conversation is not None:
+            self._print_blocks(self._conversation.view, is_end=True)
+        await super()._close(code, message)
+
+    def _exit_with(self, code: int, message: str = "") -> None:
+        if isinstance(self._driver, InlineDriver):
+            self._write_frame((), self._follow_resize()[1])
+        super()._exit_with(code, message)
 
     # --- keys of the transcript, which the terminal has here ------------------------------
 

@@ -21,7 +21,6 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.apps.conversation import completion
 from treadle.apps.conversation.commands.table import list_summaries
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.session.hosted_session import HostedSession
@@ -115,6 +114,7 @@ class FullScreen(TerminalScreen):
                     history,
                     self.attachments,
                     lambda: list_summaries(self.session),
+                    self.session.folder,
                     lambda: bool(self._conversation and self._conversation.view.queued_messages),
                 )
         yield LinesWidget(id="status")
@@ -135,7 +135,7 @@ class FullScreen(TerminalScreen):
         await self._read_branch()
         if await self._start_up():
             self.prompt.list_resources = self.session.servers.list_resources
-            self.prompt.project_files = await completion.list_project_files(self.session.folder)
+            await self.prompt.list_files_again()
 
     async def _read_branch(self) -> None:
         branch = await asyncio.to_thread(read_branch, self.session.folder)
@@ -222,7 +222,8 @@ class FullScreen(TerminalScreen):
             self.start_task(self._read_branch())
         self._show_first_question()
         is_waiting = bool(self._conversation.questions.waiting)
-        self.terminal_status.update(is_busy=view.is_busy, is_waiting=is_waiting)
+        name = self.session.saved.name
+        self.terminal_status.update(name, is_busy=view.is_busy, is_waiting=is_waiting)
         self.footer.draw(self._conversation.view)
 
     def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:

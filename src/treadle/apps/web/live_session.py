@@ -56,7 +56,7 @@ class SessionOrigin(msgspec.Struct, frozen=True):
         for position in range(self.inherited, len(history)):
             item = history[position]
             if isinstance(item, UserItem):
-                return make_title(item)
+                return make_title(item.first_text)
         return self.title
 
     def without_inherited(self, view: ViewState) -> ViewState:
@@ -243,7 +243,7 @@ class LiveSession(HostCallbacks):
         self._calls.update(view.blocks)
         facts = msgspec.structs.replace(
             self._facts,
-            title=self._origin.find_title(conversation.driver.history),
+            title=self.opened.saved.name or self._origin.find_title(conversation.driver.history),
             changed_files=self._changed_files,
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,

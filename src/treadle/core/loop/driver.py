@@ -91,6 +91,7 @@ class Driver(HostControls):
             Instructions(config, emitter, session),
         )
         self._tool_round = ToolRound(parts, self._child_approvals.ask)
+        self.detach = self._tool_round.detach  # running calls continue in the background
         self._gateway = ModelGateway(parts, self._tool_round.eager)
         self._mutators = MutatorRunner(parts, self._gateway)
         self._side_questions = SideQuestions(parts, self._gateway)

@@ -90,6 +90,7 @@ class Journal(QueuedStore):
         *,
         folder: str = "",
         parent: ForkPoint | None = None,
+        origin: str = "",
         files: Files | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Journal:
@@ -102,7 +103,9 @@ class Journal(QueuedStore):
         except OSError as error:
             raise to_store_error(error, session_dir) from error
         name, seq = session_dir.name, parent.seq if parent is not None else 0
-        header = JournalHeader(FORMAT_VERSION, name, clock(), folder, parent, writer=__version__)
+        header = JournalHeader(
+            FORMAT_VERSION, name, clock(), folder, parent, writer=__version__, origin=origin
+        )
         return cls(
             session_dir,
             header,

@@ -56,6 +56,7 @@ class JournalHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: ForkPoint | None = None
     segment: int = 1
     writer: str = ""
+    origin: str = ""  # "print": a run of `treadle -p`
 
 
 class WriterOpened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind"):

@@ -116,6 +116,9 @@ def test_export_writes_markdown_a_page_and_json(made: str, told: Told) -> None:
     assert "wrote &lt;it&gt;" in page
     assert "<script" not in page
     told()
+    assert run(["sessions", "export", made, "--output", "page.html"]) == 1
+    assert "page.html exists; choose another name" in told()[1]
+    assert Path("page.html").read_text() == page
     assert run(["sessions", "export", made, "--format", "json"]) == 0
     document = json.loads(told()[0])
     assert document["session"]["id"] == made
@@ -167,7 +170,7 @@ def test_a_fork_is_listed_with_the_turns_that_it_has_from_its_parent(made: str, 
     assert "1 turn " in lines[second]
     assert "done" in lines[fork]
     assert "empty" not in lines[second]
-    assert f"fork of {made}" in lines[fork]
+    assert "Fork of Write one" in lines[fork]  # as in every other list
     library = Library()
     shutil.rmtree(library.find(made))
     assert run(["sessions", "list"]) == 0
@@ -264,8 +267,12 @@ def test_a_list_of_80_columns_shows_the_titles() -> None:
 
 def test_a_search_lists_a_session_once_with_its_title(made: str, told: Told) -> None:
     assert run(["sessions", "search", "done"]) == 0
+    [line] = told()[0].splitlines()
+    assert " hits " in line
+    assert run(["sessions", "search", "done", "--lines"]) == 0
     out, _ = told()
     first, *matches = out.splitlines()
+    assert first == line
     assert first.startswith(made)
     assert first.endswith("Write one")
     assert any("Second done." in line for line in matches)

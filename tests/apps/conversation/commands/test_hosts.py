@@ -26,6 +26,8 @@ FLAGS: dict[str, object] = {"sandbox": "off"}
 # A line, and what every host that has the command shows of its answer in a new session.
 ANSWERS = {
     "/cost": "requests",
+    "/cost everything": "/cost takes no arguments: show tokens and cost of this session",
+    "/export": "this session is empty: there is nothing to export",
     "/context": "free",
     "/permissions": "there are no rules",
     "/permissions add Bash(": "is not a rule",
@@ -51,6 +53,8 @@ ANSWERS = {
     "/rewind": "nothing to rewind yet: this session is new",
     "/fork": "this session is empty",
     "/resume": "there is no other session in this folder",
+    "/resume no such words": "no other session of this folder has",
+    "/rename my work": "this session is named 'my work'",
     "/queue": "no message is queued",
     "/btw why?": "this session is empty",
     "/compact": "nothing was compacted",
@@ -60,7 +64,6 @@ ANSWERS = {
     "/mode sideways": "unknown mode 'sideways'",
     "/model nothing/none": "no model or provider is called",
     "/theme pink": "unknown theme 'pink'",
-    "/export a.pdf": "cannot export to .pdf files",
     "/help": "list commands and keys",
     "/hlep": "did you mean /help?",
 }

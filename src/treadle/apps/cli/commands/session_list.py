@@ -33,7 +33,8 @@ def print_sessions(options: argparse.Namespace, library: Library) -> int:
     families = library.list_child_sessions(library.root / summary.key for summary in summaries)
     for summary, children in zip(summaries, families, strict=True):
         rows.append(_make_row(summary, library, children))
-        rows += make_child_rows(children, library) if options.all else []
+        below = make_child_rows(children, library) if options.all else []
+        rows += [row | {"origin": summary.origin} for row in below]
     if options.json:
         for row in rows:
             print(json.dumps({key: value for key, value in row.items() if key != "depth"}))
@@ -41,8 +42,15 @@ def print_sessions(options: argparse.Namespace, library: Library) -> int:
     if not summaries:
         print("no sessions")
         return SUCCESS
-    for line in format_table(rows):
-        print_line(escape_invisible(strip_escapes(line)))
+    lines = [escape_invisible(strip_escapes(line)) for line in format_table(rows)]
+    runs = [line for line, row in zip(lines, rows, strict=True) if row["origin"]]
+    for line in lines:
+        if line not in runs:
+            print_line(line)
+    if runs:
+        print_line("\n" * (len(runs) < len(lines)) + RUNS)
+    for line in runs:
+        print_line(line)
     return SUCCESS
 
 
@@ -59,8 +67,9 @@ def _make_row(
         "state": library.describe_state(summary),
         "damaged": summary.is_damaged,
         "folder": summary.folder,
-        "title": summary.title or (f"fork of {summary.parent.session}" if summary.parent else ""),
+        "title": library.get_title(summary),
         "children": len(children),
+        "origin": summary.origin,
         "depth": 0,
     }
 
@@ -89,6 +98,7 @@ def format_table(rows: list[dict[str, object]], width: int | None = None) -> lis
     ]
 
 
+RUNS = "runs of treadle -p:"
 MIN_TITLE_CHARS = 30
 _COLUMNS: dict[str, Callable[[dict[str, object]], str]] = {
     "id": lambda row: "  " * int(str(row["depth"])) + str(row["id"]),
@@ -112,11 +122,13 @@ def print_search_results(options: argparse.Namespace, library: Library) -> int:
     by_session: dict[str, list[SearchHit]] = {}
     for hit in hits:
         by_session.setdefault(hit.session, []).append(hit)
+    width = max((len(str(len(matches))) for matches in by_session.values()), default=0) + 5
     for session, matches in by_session.items():
         summary = library.get_summary(library.find(session))
-        title = escape_invisible(strip_escapes(summary.title))
-        print_line(f"{session}  {format_age(time.time() - summary.updated)}  {title}".rstrip())
-        for hit in matches:
+        title = escape_invisible(strip_escapes(library.get_title(summary)))
+        age, count = format_age(time.time() - summary.updated), plural(len(matches), "hit")
+        print_line(f"{session}  {age:>8}  {count:{width}}  {title}".rstrip())
+        for hit in matches if options.lines else ():
             child = f"in subagent {hit.child}: " if hit.child else ""
             print_line(f"    {child}{escape_invisible(strip_escapes(hit.text))}")
     if not hits:

@@ -56,7 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--all", action="store_true", help="all sessions, with their subagents")
     listing.add_argument("--json", action="store_true", help="one JSON object per line")
     search = command("search", print_search_results, "search sessions", "text")
-    search.add_argument("--limit", type=int, default=50)
+    search.add_argument("--limit", type=int, default=50, help="at most so many sessions")
+    search.add_argument("--lines", action="store_true", help="also the lines that have the text")
+    rename = command("rename", _rename, "give a session a name", "id")
+    rename.add_argument("name", nargs="+")
     command("show", _show, "print a session as text", "id")
     command("turns", _turns, "list the turns, for fork and rewind", "id")
     summary = "list the stored versions of a file, or print one: the agent's and yours"
@@ -121,6 +124,11 @@ _CAUSES = {
 }
 
 
+def _rename(options: argparse.Namespace, library: Library) -> int:
+    library.rename(library.find(options.id), " ".join(options.name))
+    return SUCCESS
+
+
 def _versions(options: argparse.Namespace, library: Library) -> int:
     """The stored versions of one file, also those that undo and redo do not go back to."""
     import asyncio
@@ -181,6 +189,8 @@ def _export(options: argparse.Namespace, library: Library) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return SUCCESS
+    if options.output.exists():
+        raise StoreError(f"{options.output} exists; choose another name, or remove it first")
     options.output.write_bytes(data)
     print_line(f"{options.output}: {format_bytes(len(data))}")
     return SUCCESS

@@ -74,7 +74,6 @@ PEER_COMMANDS = _make_table(
     ("mention", ("@",), ""),
     ("output-style personality", ("--append-system-prompt",), _PROMPT),
     ("plugin", (), "not read: a plugin is code of others that would run as you"),
-    ("rename", (), "a session is named by its first message"),
     ("reset", ("/clear",), ""),
     ("sandbox", ("/config sandbox", "--sandbox"), "on by default"),
     ("sandbox-add-read-dir", ("--add-dir", "/config add_dir"), ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -9,11 +10,12 @@ from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.undo import FileChange
-from treadle.core.errors import TreadleError
+from treadle.core.errors import SessionInOtherFolder, SessionNotFound, TreadleError
 from treadle.core.transcript.items import UserItem
 from treadle.lib.text.text import format_age, plural
 
 MAX_LABEL_CHARS = 300
+NO_OTHER = "there is no other session in this folder"
 NO_MESSAGE = "no message is queued"
 QUEUE_CHANGED = "the queue has changed, so its list was closed"
 _QUEUE_ACTIONS = (
@@ -29,21 +31,46 @@ async def run_clear(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_resume(session: HostedSession, arguments: str) -> CommandAnswer:
-    if arguments:
-        return CommandAnswer(screen=ScreenChange("session", resume=arguments))
-    question = ask_for_session(session, "Resume a session", without=session.driver.session_id)
-    return question or CommandAnswer("there is no other session in this folder")
+    named = await asyncio.to_thread(_find_id, session, arguments) if arguments else ""
+    if named:
+        return CommandAnswer(screen=ScreenChange("session", resume=named))
+    question = ask_for_session(
+        session, "Resume a session", without=session.driver.session_id, words=arguments
+    )
+    missing = f"has {arguments!r} in its title; `treadle sessions search` searches the texts"
+    none = f"no other session of this folder {missing}" if arguments else NO_OTHER
+    return question or CommandAnswer(none, "warning" if arguments else "plain")
+
+
+def _find_id(session: HostedSession, name: str) -> str:
+    """The session that is meant by an id or by words; "" if there are several, or none."""
+    try:
+        return session.library.find(name, folder=session.folder, by_words=True).name
+    except SessionInOtherFolder:
+        raise
+    except SessionNotFound:
+        return ""
+
+
+async def run_rename(session: HostedSession, arguments: str) -> CommandAnswer:
+    name = session.saved.name
+    if not arguments:
+        named = f"this session is named {name!r}" if name else "this session has no name"
+        return CommandAnswer(f"{named}; /rename NAME gives it one")
+    session.saved.rename(arguments)
+    return CommandAnswer(f"this session is named {session.saved.name!r}")
 
 
 def ask_for_session(
-    session: HostedSession, title: str, *, without: str = ""
+    session: HostedSession, title: str, *, without: str = "", words: str = ""
 ) -> CommandAnswer | None:
-    """The sessions of the folder, last used first; None if there is none."""
+    """The sessions of the folder, last used first, of these words; None if there is none."""
     now, options = time.time(), list[ChoiceOption]()
-    for one in session.saved.list_sessions():
+    for one in session.saved.list_sessions(words=words):
         if one.id != without:
             age, turns = format_age(now - one.updated), plural(one.turns, "turn")
-            description = f"{age} · {turns} · {one.state} · {one.id}"
+            kind = "treadle -p · " if one.is_run else ""
+            description = f"{kind}{age} · {turns} · {one.state} · {one.id}"
             options.append(ChoiceOption(one.id, one.title or "(no messages)", description))
 
     async def preview(session_id: str) -> Sequence[str | FileChange]:
@@ -82,6 +109,8 @@ async def run_uncompact(session: HostedSession, arguments: str) -> CommandAnswer
 
 
 async def run_export(session: HostedSession, arguments: str) -> CommandAnswer:
+    if not len(session.driver.history):
+        return CommandAnswer("this session is empty: there is nothing to export", "warning")
     return CommandAnswer(screen=ScreenChange("export", arguments))
 
 

@@ -55,6 +55,8 @@ async def _run(session: HostedSession, name: str, arguments: str, typed: str) ->
     reason = EXCEPTIONS.get(session.callbacks.kind, {}).get(name)
     if reason is not None:
         return CommandAnswer(f"/{name} is not available here: {reason}", "warning")
+    if arguments and not command.arguments:
+        return CommandAnswer(f"/{typed} takes no arguments: {command.summary}", "warning")
     if not command.while_busy:
         session.require_idle(f"/{typed}")
     return await command.run(session, arguments)
@@ -108,8 +110,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("uncompact", "undo all compactions", sessions.run_uncompact, while_busy=False),
     SlashCommand("cost", "show tokens and cost of this session", information.run_cost),
     SlashCommand("context", "show what fills the context window", information.run_context),
-    SlashCommand("sessions", "list sessions and resume one", sessions.run_resume, "session", False),
-    SlashCommand("resume", "resume another session", sessions.run_resume, "session", False),
+    SlashCommand("sessions", "list sessions and resume one", sessions.run_resume, "words", False),
+    SlashCommand("resume", "resume another session", sessions.run_resume, "id or words", False),
+    SlashCommand("rename", "give this session a name", sessions.run_rename, "name"),
     SlashCommand("fork", "continue in a copy of this session", sessions.run_fork, "session", False),
     SlashCommand("rewind", "rewind to before a message", restore.run_rewind, while_busy=False),
     SlashCommand(
@@ -126,7 +129,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
         "also this file, which you changed",
         False,
     ),
-    SlashCommand("diff", "show the changes: turn, session or git", information.run_diff),
+    SlashCommand("diff", "show the changes: turn, session or git", information.run_diff, "which"),
     SlashCommand("todo", "show the todo list", information.run_todo),
     SlashCommand("plan", "show the plan that you accepted", information.run_plan),
     SlashCommand(
@@ -193,7 +196,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("tour", "learn the terminal in two minutes", _run_tour, while_busy=False),
     SlashCommand("vim", "turn the vim keys of the prompt on or off", _run_vim),
-    SlashCommand("clear", "start a new session", sessions.run_clear, while_busy=False),
+    SlashCommand("clear", "start a new session", sessions.run_clear, "folder", False),
     SlashCommand("quit", "quit", _run_quit),
 )
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}

@@ -57,6 +57,7 @@ class HostedSession(SessionLifecycle):
             callbacks.return_messages,
             view,
             self.permissions.allow_for_session,
+            may_wake=lambda: self.load_settings().wake,
         )
         driver.watch(LimitReport(self.limits.list_limits, conversation.show_note))
         return conversation

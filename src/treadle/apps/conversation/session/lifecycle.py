@@ -347,7 +347,7 @@ class SessionLifecycle:
 def _find_name(library: Library, folder: Path, resume: str) -> str:
     """The id of the session that is meant: of the newest one of the folder, if it is ""."""
     latest = None if resume else library.find_latest(folder)
-    return latest.name if latest is not None else library.find(resume).name
+    return (latest or library.find(resume, folder=folder, by_words=True)).name
 
 
 async def _collect(problems: list[Exception], work: Awaitable[None]) -> None:

@@ -11,6 +11,7 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.sessions import history
+from treadle.sessions.summaries import read_name
 
 MAX_PREVIEW_LINES = 4
 MAX_LINE_CHARS = 300
@@ -24,6 +25,7 @@ class SessionLine(msgspec.Struct, frozen=True):
     updated: float
     turns: int
     state: str
+    is_run: bool = False  # of `treadle -p`
 
 
 class TurnLine(msgspec.Struct, frozen=True):
@@ -39,21 +41,41 @@ class TurnLine(msgspec.Struct, frozen=True):
 class SavedSessions:
     def __init__(self, session: SessionLifecycle) -> None:
         self._session = session
+        self._name: tuple[Path, str] | None = None
 
-    def list_sessions(self, limit: int = 200) -> list[SessionLine]:
-        """The sessions of the folder, last used first."""
-        library = self._session.library
-        return [
+    @property
+    def name(self) -> str:
+        """That of the open session, which the user gave it; "" if there is none."""
+        session_dir = self._session.session_dir
+        if self._name is None or self._name[0] != session_dir:
+            self._name = session_dir, read_name(session_dir)
+        return self._name[1]
+
+    def rename(self, name: str) -> None:
+        self._session.library.rename(self._session.session_dir, name)
+        self._name = None
+
+    def list_sessions(self, limit: int = 200, words: str = "") -> list[SessionLine]:
+        """The sessions of the folder that can be continued, last used first; with `words` those
+        that have all of them in their title. Runs of `treadle -p` are at the end."""
+        library, folder = self._session.library, self._session.folder
+        if words:
+            found = library.find_by_words(words, folder)[:limit]
+        else:
+            found = library.list_summaries(folder=folder, limit=limit)
+        lines = [
             SessionLine(
                 one.id,
                 library.get_title(one),
                 one.updated,
                 one.turns,
                 library.describe_state(one),
+                bool(one.origin),
             )
-            for one in library.list_summaries(folder=self._session.folder, limit=limit)
-            if one.turns
+            for one in found
+            if one.turns and not one.has_failed
         ]
+        return sorted(lines, key=lambda one: one.is_run)
 
     async def preview(self, session_id: str) -> list[str]:
         """The last messages of a session, a line each, to recognize it by."""

@@ -20,6 +20,10 @@ class SessionServers:
     def list_servers(self) -> tuple[McpServer, ...]:
         return self._session.agent_session.servers if self._session.is_open else ()
 
+    def list_starting(self) -> tuple[str, ...]:
+        """The names of those whose tools are not there yet."""
+        return tuple(one.name for one in self.list_servers() if one.status.state == "starting")
+
     def find(self, name: str) -> McpServer:
         for server in self.list_servers():
             if server.name == name:

@@ -102,6 +102,6 @@ class InlineDriver(LinuxInlineDriver):
             return 80, 24
         return size.columns or 80, size.lines or 24  # 0: the terminal does not tell
 
-    def read_width(self) -> int:
-        """The width of the terminal at this moment."""
-        return self._get_terminal_size()[0]
+    def read_size(self) -> tuple[int, int]:
+        """Columns and rows of the terminal at this moment."""
+        return self._get_terminal_size()

@@ -46,6 +46,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     has_sandbox_problem: bool = False
     vim_mode: str = ""
     is_dialog_open: bool = False  # then esc is for the dialog
+    starting_servers: tuple[str, ...] = ()
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
@@ -102,6 +103,8 @@ def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -
     parts = [format_duration(info.turn_seconds)] if info.turn_seconds >= 1 else []
     if view.turn_usage.output:
         parts.append(f"↓ {format_count(view.turn_usage.output)}")
+    if info.starting_servers:
+        parts.append(f"MCP starting: {', '.join(info.starting_servers)}")
     if info.hint or not info.is_dialog_open:
         parts.append(info.hint or "esc interrupts")
     return line.append("".join(f" · {part}" for part in parts), palette.faint)
@@ -213,6 +216,7 @@ class StatusArea:
             has_sandbox_problem=bool(self._session.sandbox_problem),
             vim_mode=self.vim_mode,
             is_dialog_open=self.is_dialog_open,
+            starting_servers=self._session.servers.list_starting(),
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
         return activity, render_status_line(view, info, width, palette)

@@ -1,8 +1,8 @@
 """Writes a frame of the full screen with few bytes: only the cells that differ from the last one.
 
 Lines that moved are scrolled by the terminal, the blank end of a line is erased. Textual draws all
-lines again and again while a reply streams. Used by screen.py; `benchmarks/terminal_bytes.py`
-measures it.
+lines again and again while a reply streams. Used by screen.py and inline_painter.py;
+`benchmarks/terminal_bytes.py` measures it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FramePainter:
 
     def paint(self, strips: Sequence[Strip], color_system: ColorSystem | None) -> str:
         """The bytes that make the screen show these lines."""
-        rows = [_to_cells(strip) for strip in strips]
+        rows = [to_cells(strip) for strip in strips]
         out: list[str] = []
         if len(rows) != len(self._shown):
             out.append(f"{_RESET}\x1b[2J")
@@ -45,7 +45,8 @@ class FramePainter:
             out += self._scroll(rows)
         for place, (new, old) in enumerate(zip(rows, self._shown, strict=True)):
             if new != old:
-                out.append(_paint_row(place, new, old, color_system))
+                start, text = paint_changes(new, old, color_system)
+                out.append(f"\x1b[{place + 1};{start + 1}H{text}")
         self._shown = rows
         return "".join(out)
 
@@ -84,7 +85,7 @@ class PaintedFrame(CompositorUpdate):
         return self._painter.paint(strips[: size.height], console._color_system)
 
 
-def _to_cells(strip: Strip) -> PaintedRow:
+def to_cells(strip: Strip) -> PaintedRow:
     """The cells of a line, without the blank ones at its end."""
     cells: list[Cell] = []
     for text, style, control in strip:
@@ -132,10 +133,10 @@ def _is_plain(style: Style | None) -> bool:
     return style.bgcolor is None and not has_marks
 
 
-def _paint_row(
-    place: int, new: PaintedRow, old: PaintedRow, color_system: ColorSystem | None
-) -> str:
-    """The part of a line that differs; its end is erased if it was longer."""
+def paint_changes(
+    new: PaintedRow, old: PaintedRow, color_system: ColorSystem | None
+) -> tuple[int, str]:
+    """The part of a line that differs, and its column; the end is erased if it was longer."""
     start, shared = 0, min(len(new), len(old))
     while start < shared and new[start] == old[start]:
         start += 1
@@ -147,7 +148,7 @@ def _paint_row(
     if len(new) == len(old):
         while end > start and new[end - 1] == old[end - 1] and new[end - 1][0].isascii():
             end -= 1
-    parts = [f"\x1b[{place + 1};{start + 1}H"]
+    parts: list[str] = []
     begun = start
     while begun < end:
         style, stop = new[begun][1], begun + 1
@@ -158,4 +159,4 @@ def _paint_row(
         begun = stop
     if len(old) > len(new):
         parts.append("\x1b[K")
-    return "".join(parts)
+    return start, "".join(parts)

@@ -44,6 +44,7 @@ class TerminalStatus:
         self.notify_setting = notify
         self._name = folder.name or str(folder)
         self._write = write
+        self._session_name = ""
         self._shown: ProgressState | None = None
         self._has_focus: bool | None = None  # None: the terminal does not tell
 
@@ -59,11 +60,11 @@ class TerminalStatus:
     def set_focus(self, has_focus: bool) -> None:
         self._has_focus = has_focus
 
-    def update(self, *, is_busy: bool, is_waiting: bool) -> None:
-        """Show the state; writes only what has changed."""
+    def update(self, name: str = "", *, is_busy: bool, is_waiting: bool) -> None:
+        """Show the state, and the name of the session; writes only what has changed."""
         state: ProgressState = "waiting" if is_waiting else "busy" if is_busy else "off"
-        if state != self._shown:
-            self._shown = state
+        if state != self._shown or name != self._session_name:
+            self._shown, self._session_name = state, name
             self._write(self._describe(state))
 
     def notify(self, text: str) -> None:
@@ -86,7 +87,8 @@ class TerminalStatus:
             self._write(self.terminal.pass_through(sequence))
 
     def _describe(self, state: ProgressState) -> str:
-        return format_title(self._name, STATE_TEXTS[state]) + self._progress(state)
+        title = " · ".join(filter(None, (self._session_name, self._name)))
+        return format_title(title, STATE_TEXTS[state]) + self._progress(state)
 
     def _progress(self, state: ProgressState) -> str:
         if not self.terminal.has_progress:

@@ -85,6 +85,7 @@ class Choices(Widget, can_focus=True):
         self.is_waiting = False  # it takes no keys yet
         self.shows_enter = False  # the hint begins with what enter would do
         self.typed = ""
+        self._is_answered = False
         self._before_typed: tuple[int, frozenset[int], bool] = (0, frozenset(), False)
         self._is_hint_shown = True
         self._reserved_rows = 0
@@ -223,12 +224,12 @@ class Choices(Widget, can_focus=True):
             case "enter" if self._actions:
                 name = self._actions.get(self._action_key)
                 places = (self._selected_value() if name else "") or str(self.cursor)
-                self.post_message(self.Selected(f"{name or 'open'} {places}"))
+                self._select(f"{name or 'open'} {places}")
             case "enter":
                 if self.matching_options and (self.marked or not self._is_multiple):
-                    self.post_message(self.Selected(self._selected_value()))
+                    self._select(self._selected_value())
             case "escape":
-                self.post_message(self.Selected(None))
+                self._select(None)
             case "backspace" if self._is_filterable:
                 self._apply_filter(self.filter_text[:-1])
             case "backspace" if self.typed:
@@ -238,6 +239,10 @@ class Choices(Widget, can_focus=True):
             case _:
                 return False
         return True
+
+    def _select(self, value: str | None) -> None:
+        self.typed, self._is_answered = "", True  # what is typed from now on is for the prompt
+        self.post_message(self.Selected(value))
 
     def _selected_value(self) -> str:
         if self._is_multiple:
@@ -290,7 +295,7 @@ class Choices(Widget, can_focus=True):
         """Whether the list has a use for this character: the key or the number of an option. After
         one that marked an option there is none: the two are a word."""
         moves = OTHER_BODY_KEY if not self._is_multiple else " 123456789" + MARK_ALL_KEY
-        if self.typed.lower().strip(moves):
+        if self._is_answered or self.typed.lower().strip(moves):
             return False
         if self._is_multiple and (character in (" ", MARK_ALL_KEY)):
             return True

@@ -10,18 +10,27 @@ The app handles the submitted text.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from textual import events
 from textual.message import Message
 
 from treadle.apps.conversation.attachments import Attachments
-from treadle.apps.conversation.completion import Completion, find_completions
+from treadle.apps.conversation.completion import (
+    Completion,
+    find_completions,
+    is_mention,
+    list_project_files,
+)
 from treadle.apps.tui.input.clipboard import read_clipboard
 from treadle.apps.tui.input.prompt_history import HistorySearch, PromptHistory
 from treadle.apps.tui.widgets.vim_text_area import VimTextArea
 
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter"})
+FILES_SECONDS = 10.0  # so long a list of the folder's files is used
 MAX_QUERY_CHARS = 1_000  # of a paste into the search
 MAX_EDITED_LINES, MAX_EDITED_CHARS = 50, 10_000  # of an earlier message
 
@@ -66,6 +75,7 @@ class PromptWidget(VimTextArea):
         history: PromptHistory,
         attachments: Attachments,
         list_commands: Callable[[], Sequence[tuple[str, str]]],
+        folder: Path,
         has_queue: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False)
@@ -73,8 +83,11 @@ class PromptWidget(VimTextArea):
         self.prompt_history = history
         self.attachments = attachments
         self.project_files: Sequence[str] = ()
+        self._folder = folder
+        self._listed_at = float("-inf")
         self.list_resources: Callable[[], Sequence[str]] = tuple  # of MCP servers
         self.completions: list[Completion] = []
+        self._searched = self._shown_for = ""  # the text that they are for
         self.selected_completion = 0
         self.search: HistorySearch | None = None
         self.show_keys: Callable[[], bool] = lambda: False  # the list of keys; False if it cannot
@@ -121,6 +134,8 @@ class PromptWidget(VimTextArea):
             return True
         if key == "enter":
             return self._handle_enter()
+        if key in ("tab", "up", "down"):
+            self._settle_completions()
         if self.completions and key in ("tab", "up", "down"):
             if key == "tab":
                 self._accept_completion()
@@ -145,8 +160,7 @@ class PromptWidget(VimTextArea):
         if column and line[column - 1] == "\\" and column == len(line):
             self.replace("\n", (row, column - 1), (row, column))
             return True
-        if self.completions:
-            self._update_completions()  # they may be older than the text
+        self._settle_completions()
         selected = self.completions[self.selected_completion].text if self.completions else ""
         if selected and selected.strip() != self.text.strip():
             is_command = self.text.startswith("/")
@@ -260,16 +274,50 @@ class PromptWidget(VimTextArea):
         self._update_completions()
 
     def _update_completions(self) -> None:
+        before = self._completed_text()
+        if not is_mention(before):
+            self._show_completions(before, find_completions(before, (), self._list_commands()))
+        elif before != self._searched:
+            self._searched = before
+            self.call_after_refresh(self._search_files, before)  # first the letter is drawn
+
+    def _completed_text(self) -> str:
+        """The text before the cursor, if it may have completions."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
-        if row and before.startswith("/"):
-            before = ""
-        completions: list[Completion] = []
-        if not self.prompt_history.is_browsing and self.search is None:
-            files = self.project_files
-            if "@" in before and (resources := self.list_resources()):
-                files = [*resources, *files]
-            completions = find_completions(before, files, self._list_commands())
+        is_other = self.prompt_history.is_browsing or self.search is not None
+        return "" if is_other or (row and before.startswith("/")) else before
+
+    def _search_files(self, before: str) -> None:
+        if before == self._searched:
+            self.run_worker(self._show_files(before), group="files", exclusive=True)
+
+    async def _show_files(self, before: str) -> None:
+        if time.monotonic() - self._listed_at > FILES_SECONDS:
+            await self.list_files_again()
+        found = await asyncio.to_thread(
+            find_completions, before, self._list_files(), (), lambda: before != self._searched
+        )
+        if before == self._searched:
+            self._show_completions(before, found)
+
+    async def list_files_again(self) -> None:
+        self.project_files = await list_project_files(self._folder)
+        self._listed_at = time.monotonic()
+
+    def _list_files(self) -> list[str]:
+        return [*self.list_resources(), *self.project_files]
+
+    def _settle_completions(self) -> None:
+        """Before a key that uses the completions: they may be older than the text."""
+        before = self._completed_text()
+        if before != self._shown_for and (self.completions or is_mention(before)):
+            files = self._list_files() if is_mention(before) else ()
+            found = find_completions(before, files, self._list_commands())
+            self._show_completions(before, found)
+
+    def _show_completions(self, before: str, completions: list[Completion]) -> None:
+        self._searched = self._shown_for = before
         if completions != self.completions:
             self.completions, self.selected_completion = completions, 0
             self.post_message(self.CompletionsChanged())
@@ -283,6 +331,7 @@ class PromptWidget(VimTextArea):
 
     def dismiss_completions(self) -> bool:
         """Close the completions; False if there were none."""
+        self._searched = self._shown_for = self._completed_text()
         if not self.completions:
             return False
         self.completions = []

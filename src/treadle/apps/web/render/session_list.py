@@ -63,6 +63,7 @@ def render_search_result(text: str, hits: Sequence[SearchHit], titles: Mapping[s
         f'<li><a class="session" href="/session/{escape_html(name)}">'
         f"{render_icon('search', style='dim')}"
         f'<span class="t">{escape_html(titles.get(name, name))}</span>'
+        f'<span class="m">{plural(len(places), "hit")}</span>'
         + "".join(f'<span class="m quote">{escape_html(one)}</span>' for one in places[:MAX_PLACES])
         + "</a></li>"
         for name, places in sessions.items()

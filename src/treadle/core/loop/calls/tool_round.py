@@ -72,6 +72,7 @@ class ToolRound:
         self._executor = CallExecutor(parts, self._runner, ask_host)
         self._preparer = CallPreparer(parts, self._executor.make_context)
         self.eager = EagerCalls(parts, self._run_eagerly)
+        self._detachable = set[asyncio.Future[None]]()  # those in the foreground
         self.fault: BaseException | None = None  # the first one of a tool in this round
 
     async def prepare(
@@ -208,6 +209,7 @@ class ToolRound:
         ask(lambda: tasks.start_capture(call), None)
         loop = asyncio.get_running_loop()
         detach_requested: asyncio.Future[None] = loop.create_future()
+        self._detachable.add(detach_requested)
 
         async def run() -> ToolResultItem:
             detach = partial(mark_done, detach_requested)
@@ -226,6 +228,8 @@ class ToolRound:
             ask(lambda: tasks.stop_capture(call), None)
             await cancel_all([work])
             raise
+        finally:
+            self._detachable.discard(detach_requested)
         if not task_id:
             ask(lambda: tasks.stop_capture(call), None)
             return work.result()
@@ -233,6 +237,12 @@ class ToolRound:
         text = RUNNING_TEXT.format(id=task_id)
         data = {"task_id": task_id, "summary": prepared.summary}
         return ToolResultItem(call.id, call.name, (Text(text),), display=text, data=data)
+
+    def detach(self) -> int:
+        """Let the calls that can continue in the background do so; how many these are."""
+        for request in self._detachable:
+            mark_done(request)
+        return len(self._detachable)
 
     def _ask_task_manager(self, ask: Callable[[], T], otherwise: T) -> T:
         """What the task manager answers. It may be code of others: if it fails, that is told, and
