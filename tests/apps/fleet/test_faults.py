@@ -255,7 +255,7 @@ async def test_fault_100_an_error_of_a_tool_is_a_result_and_no_reason_to_try_aga
         async with working(database):
             run = await until_state(database, "r", "done")
         results = await read_results(database, "r")
-    assert "the tool is broken" in results[0].text
+    assert "raise failed: a fault in its code (RuntimeError)" in results[0].text
     assert run.attempts == 1
     assert read_marks("model") == ["r 0", "r 1", "r 2"]
 

@@ -103,13 +103,15 @@ class Terminal:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
     def sees(self, *texts: str, gone: bool = False) -> str:
-        """Wait until all texts are there, or with `gone` none of them is; the screen then."""
-        screen = ""
+        """Wait until all texts are there, or with `gone` none of them is; the screen then. Gone is
+        what several looks in a row do not find: a screen that is drawn again may be empty once."""
+        screen, looks = "", 0
 
         def holds() -> bool:
-            nonlocal screen
+            nonlocal screen, looks
             screen = self.screen()
-            return all((text in screen) is not gone for text in texts)
+            looks = looks + 1 if all((text in screen) is not gone for text in texts) else 0
+            return looks == (5 if gone else 1)
 
         problem = "stays" if gone else "does not come"
         until_in_thread(holds, lambda: f"{' or '.join(map(repr, texts))} {problem}:\n{screen}")
