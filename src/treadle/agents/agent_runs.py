@@ -191,23 +191,27 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
     ) -> AbstractAsyncContextManager[Run]:
         """A run that has begun; what it uses is closed at the end."""
         self._check_open()
-        opened = None if session is None else self._use_session(session, deps, history)
+        if session is not None:
+            opened = self._use_session(session, deps, history)
+            return _run_in_session(opened, prompt, output, settings)
+        return self._run_alone(prompt, output, settings, deps, history)
 
-        @asynccontextmanager
-        async def open_run() -> AsyncIterator[Run]:
-            if opened is not None:
-                async with opened, opened.open_run(prompt, output, settings) as run:
-                    yield run
-                return
-            driver = self.start(deps=deps, history=history)
-            try:
-                run = self.make_run(driver, output, settings)
-                run.begin(prompt)
-                yield run
-            finally:
-                await driver.aclose()
-
-        return open_run()
+    @asynccontextmanager
+    async def _run_alone(
+        self,
+        prompt: Prompt,
+        output: object | None,
+        settings: RunSettings,
+        deps: object,
+        history: History | None,
+    ) -> AsyncIterator[Run]:
+        driver = self.start(deps=deps, history=history)
+        try:
+            run = self.make_run(driver, output, settings)
+            run.begin(prompt)
+            yield run
+        finally:
+            await driver.aclose()
 
     def session(
         self,
@@ -354,6 +358,14 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
+
+
+@asynccontextmanager
+async def _run_in_session(
+    session: Session[Any, Any], prompt: Prompt, output: object | None, settings: RunSettings
+) -> AsyncIterator[Run]:
+    async with session, session.open_run(prompt, output, settings) as run:
+        yield run
 
 
 def make_history(history: object) -> Transcript:

@@ -170,7 +170,8 @@ class Run:
         output = self.output
         if output is None:
             turn = await self._run_turn(decide)
-            return RunAnswer(turn, turn.text, turn.text)
+            text = turn.text
+            return RunAnswer(turn, text, text)
         output.begin(self._options.output_retries + 1)
         while True:
             turn = await self._run_turn(decide)

@@ -99,6 +99,10 @@ class Federation:
         loop = asyncio.get_running_loop()
         async with self._opening.setdefault(loop, asyncio.Lock()):
             left = [n for n in range(len(self._sources)) if self._owners.get(n) is not loop]
+            if len(left) < 2:  # without a task
+                for position in left:
+                    await self._open_source(position)
+                return
             ends = await asyncio.gather(*map(self._open_source, left), return_exceptions=True)
         for problem in ends:
             if problem is not None:

@@ -12,8 +12,6 @@ host_controls.py. `run` and `stream` are in agents/.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -50,8 +48,6 @@ from treadle.core.transcript.recover import INTERRUPTED
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
 from treadle.lib.tasks import forget_result, wait_cancelled
-
-T = TypeVar("T")
 
 INTERRUPTED_NOTICE = "The user interrupted the turn here."
 CLOSE_SECONDS = 30.0  # closing waits no longer for a step that does not stop
@@ -363,17 +359,6 @@ class Driver(HostControls):
         self._enter()
         return await self._run_as_step(self._mutators.run("on_request", focus), otherwise=False)
 
-    async def _run_as_step(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-        """Run this alone; `otherwise` if it is interrupted."""
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if self._interruption.is_only_interruption:
-                return otherwise
-            raise
-        finally:
-            self._leave()
-
     async def restore_approvals(self) -> None:
         """Put the calls that an earlier process left waiting, also those of child agents, into
         `approvals`, so that the host can answer before next(), which asks again about those without
@@ -425,9 +410,20 @@ class Driver(HostControls):
         takes effect when that is done."""
         self._is_closed = True
         caller, closing = asyncio.current_task(), self._closing
+        if self._has_nothing_to_stop:
+            await self._close(caller)  # it does not wait, so that nothing can cut it: no task
+            return
         if closing is None or closing.done() or self._interruption.is_step(caller):
             closing = self._closing = asyncio.get_running_loop().create_task(self._close(caller))
         await complete(closing)
+
+    @property
+    def _has_nothing_to_stop(self) -> bool:
+        """Whether closing waits for nothing: no step, no task, no hook and no store."""
+        running = self._interruption.is_running, self._closing, self._open_round, self.tasks.list()
+        begun = self._side_questions.is_asking, self._tool_round.is_running
+        others = type(self.tasks) is not BackgroundTasks, self._hooks.has("session_end")
+        return not any((*running, *begun, *others, self._log.has_store))
 
     async def _close(self, caller: asyncio.Task[object] | None) -> None:
         try:

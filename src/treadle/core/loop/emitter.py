@@ -70,12 +70,13 @@ class Emitter:
         self.has_item_readers = any(map(_reads_items, self._observers))
 
     def emit(self, kind: Callable[..., Event], *details: object) -> None:
-        self.seq += 1
-        if kind in LOGGED_EVENTS and logger.isEnabledFor(LOGGED_EVENTS[kind][0]):
-            self._log(*LOGGED_EVENTS[kind], details)
+        self.seq = seq = self.seq + 1
+        logged = LOGGED_EVENTS.get(kind)
+        if logged is not None and logger.isEnabledFor(logged[0]):
+            self._log(*logged, details)
         if not self._observers:
             return
-        event = kind(self.session_id, self.turn_id, self.seq, *details)
+        event = kind(self.session_id, self.turn_id, seq, *details)
         if self._is_sending:
             self._waiting.append((event, None, 0))
             return

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,6 +45,8 @@ from treadle.core.transcript.pending import AskModel, RunTools, pending
 from treadle.core.transcript.recover import is_interrupted, list_entries
 from treadle.core.transcript.state import QueuedMessage, SessionState
 from treadle.lib.text.text import fix_surrogates
+
+T = TypeVar("T")
 
 
 class DriverState(ABC):
@@ -166,6 +169,17 @@ class DriverState(ABC):
     def _leave(self, *, is_handled: bool = True) -> None:
         self._interruption.leave(is_handled=is_handled)
         self._log.release()
+
+    async def _run_as_step(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """Run this alone; `otherwise` if it is interrupted."""
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._interruption.is_only_interruption:
+                return otherwise
+            raise
+        finally:
+            self._leave()
 
 
 class HostControls(DriverState):

@@ -44,7 +44,7 @@ class SessionLog(WrappedStore):
             super().__init__(store)
         self.state = state or SessionState()
         self.is_claimed = False
-        self._has_store = store is not None
+        self.has_store = store is not None
         self._key = 0 if store is None else id(find_innermost(store))
         self._needs_flush = False
         self._is_closed = self._is_replaced = self._is_handed_over = False
@@ -55,7 +55,7 @@ class SessionLog(WrappedStore):
 
     def claim(self) -> None:
         """Be the one writer of the store, until `release`."""
-        if self._has_store:
+        if self.has_store:
             self._become_writer()
         self.is_claimed = True
 
@@ -81,7 +81,7 @@ class SessionLog(WrappedStore):
         """Log what a new session begins with. LoopError if the store has entries already: they
         would be there twice."""
         # A store that was written for an earlier version does not say it.
-        if self._has_store and not getattr(self.wrapped, "is_empty", True):
+        if self.has_store and not getattr(self.wrapped, "is_empty", True):
             raise LoopError(
                 f"session {self.session_id} has entries already: give an empty store for a "
                 "transcript or a snapshot, or continue the session with the view of its log"
@@ -94,7 +94,7 @@ class SessionLog(WrappedStore):
         """Log the entry and apply it."""
         if self._is_closed:
             raise StoreError("the session is closed; nothing more is written")
-        if self._has_store:
+        if self.has_store:
             if _writers.get(self._key) is not self:
                 self._become_writer()
             self.wrapped.append(entry)
@@ -103,25 +103,25 @@ class SessionLog(WrappedStore):
         self.state = apply(self.state, entry)
 
     async def flush(self) -> None:
-        if self._has_store:
+        if self.has_store:
             await self.wrapped.flush()
             self._needs_flush = False
 
     async def flush_intent(self) -> None:
         """Make an intent durable: the effect may begin once this returns."""
         await self.flush()
-        self._needs_flush = self._has_store  # what became of the effect
+        self._needs_flush = self.has_store  # what became of the effect
 
     @property
     def must_flush(self) -> bool:
         """Whether a model call has to wait: the user's message and the results of effects are to be
         durable before it. A full disk stops the run here, before another request is paid for."""
-        return self._needs_flush or (self._has_store and self.wrapped.write_error is not None)
+        return self._needs_flush or (self.has_store and self.wrapped.write_error is not None)
 
     async def aclose(self) -> None:
         """Flush and close the store. Nothing is logged after it."""
         self._is_closed = True
-        if self._has_store:
+        if self.has_store:
             if _writers.get(self._key) is self:
                 del _writers[self._key]
             await (self.wrapped.flush() if self._is_handed_over else self.wrapped.aclose())

@@ -64,6 +64,10 @@ class SideQuestions:
             asking.cancel()
         return bool(self._asking)
 
+    @property
+    def is_asking(self) -> bool:
+        return bool(self._asking)
+
     async def aclose(self) -> None:
         """Cancel what is being asked; its usage is recorded while the log is open."""
         self._is_closed = True

@@ -153,6 +153,11 @@ class ToolRound:
         """The round is over: what policy and hooks said about its calls is not needed."""
         self._preparer.asked.clear()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a call still runs that was started early, or that did not stop."""
+        return bool(self.eager.started) or self._runner.has_abandoned
+
     async def aclose(self) -> None:
         """Stop what was started here; bounded in time."""
         await self.eager.cancel_started()

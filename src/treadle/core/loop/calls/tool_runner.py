@@ -100,6 +100,10 @@ class ToolRunner:
         """Whether the call did not stop, and still runs."""
         return call_id in self._abandoned
 
+    @property
+    def has_abandoned(self) -> bool:
+        return bool(self._abandoned)
+
     async def aclose(self) -> None:
         """Cancel the abandoned calls once more; bounded in time."""
         self._deadlines.close()
