@@ -191,20 +191,23 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
     ) -> AbstractAsyncContextManager[Run]:
         """A run that has begun; what it uses is closed at the end."""
         self._check_open()
-        if session is not None:
-            opened = self._use_session(session, deps, history)
-            return _run_in_session(opened, prompt, output, settings)
-        return self._run_alone(prompt, output, settings, deps, history)
+        opened = None if session is None else self._use_session(session, deps, history)
+        return self._run_in(opened, prompt, output, settings, deps, history)
 
     @asynccontextmanager
-    async def _run_alone(
+    async def _run_in(
         self,
+        session: Session[DepsT, Any] | None,
         prompt: Prompt,
         output: object | None,
         settings: RunSettings,
         deps: object,
         history: History | None,
     ) -> AsyncIterator[Run]:
+        if session is not None:
+            async with session, session.open_run(prompt, output, settings) as run:
+                yield run
+            return
         driver = self.start(deps=deps, history=history)
         try:
             run = self.make_run(driver, output, settings)
@@ -358,14 +361,6 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
-
-
-@asynccontextmanager
-async def _run_in_session(
-    session: Session[Any, Any], prompt: Prompt, output: object | None, settings: RunSettings
-) -> AsyncIterator[Run]:
-    async with session, session.open_run(prompt, output, settings) as run:
-        yield run
 
 
 def make_history(history: object) -> Transcript:

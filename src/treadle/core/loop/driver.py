@@ -421,7 +421,7 @@ class Driver(HostControls):
     def _has_nothing_to_stop(self) -> bool:
         """Whether closing waits for nothing: no step, no task, no hook and no store."""
         running = self._interruption.is_running, self._closing, self._open_round, self.tasks.list()
-        begun = self._side_questions.is_asking, self._tool_round.is_running
+        begun = self._side_questions.asking, self._tool_round.is_running
         others = type(self.tasks) is not BackgroundTasks, self._hooks.has("session_end")
         return not any((*running, *begun, *others, self._log.has_store))
 

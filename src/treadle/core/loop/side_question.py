@@ -35,7 +35,7 @@ class SideQuestions:
     def __init__(self, parts: DriverParts, gateway: ModelGateway) -> None:
         self._parts = parts
         self._gateway = gateway
-        self._asking: set[asyncio.Task[AssistantItem]] = set()
+        self.asking: set[asyncio.Task[AssistantItem]] = set()
         self._stopped: set[asyncio.Task[AssistantItem]] = set()
         self._is_closed = False
 
@@ -44,7 +44,7 @@ class SideQuestions:
         ModelError, EmptyReply if it has no text, and LoopError if a gate forbids the
         call, or the session is closed meanwhile."""
         asking = asyncio.get_running_loop().create_task(self._ask(question))
-        self._asking.add(asking)
+        self.asking.add(asking)
         try:
             return await asking
         except asyncio.CancelledError:
@@ -54,24 +54,20 @@ class SideQuestions:
                 return _make_stopped_reply(self._gateway.model.name, NO_USAGE)
             raise
         finally:
-            self._asking.discard(asking)
+            self.asking.discard(asking)
             self._stopped.discard(asking)
 
     def stop(self) -> bool:
         """Stop what is being asked; False if there is nothing."""
-        for asking in self._asking:
+        for asking in self.asking:
             self._stopped.add(asking)
             asking.cancel()
-        return bool(self._asking)
-
-    @property
-    def is_asking(self) -> bool:
-        return bool(self._asking)
+        return bool(self.asking)
 
     async def aclose(self) -> None:
         """Cancel what is being asked; its usage is recorded while the log is open."""
         self._is_closed = True
-        await cancel_all(list(self._asking))
+        await cancel_all(list(self.asking))
 
     async def _ask(self, question: str) -> AssistantItem:
         request, model = await self._build_request(question), self._gateway.model

@@ -134,21 +134,21 @@ class CallExecutor:
     # --- what a tool asks of the loop while it runs ----------------------------------------
 
     def _report_progress(self, call_id: str, text: str) -> None:
-        if not self._runner.is_abandoned(call_id):
+        if call_id not in self._runner.abandoned:
             self._emitter.emit(ToolProgress, call_id, text)
             self._tasks.append_output(call_id, text)
 
     def _relay_event(self, call_id: str, event: Event) -> None:
         if isinstance(update := unwrap(event), UsageUpdated):
             self._session.add_child_usage(update.session_id, update.model, update.last)
-        if not self._runner.is_abandoned(call_id):
+        if call_id not in self._runner.abandoned:
             self._emitter.emit(ChildEvent, call_id, event)
 
     def _is_cancelled(self, call_id: str) -> bool:
         """Whether the call is being stopped; one in the background is not."""
         if self._is_stopping():
             return call_id in self._session.open_call_ids
-        return self._runner.is_abandoned(call_id)
+        return call_id in self._runner.abandoned
 
     # --- before and after the tool ---------------------------------------------------------
 

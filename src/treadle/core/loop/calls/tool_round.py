@@ -122,7 +122,7 @@ class ToolRound:
         result = self._runner.take_late_result(call.id)
         if result is not None:
             return self._finalize(PreparedCall(call), result)
-        if self._runner.is_abandoned(call.id):
+        if call.id in self._runner.abandoned:
             return make_interrupted_result(call, ABANDONED_CALL, "unknown")
         # An intent of an earlier process: that one may have run the call.
         is_old = call.id in self._session.old_intents
@@ -155,8 +155,8 @@ class ToolRound:
 
     @property
     def is_running(self) -> bool:
-        """Whether a call still runs that was started early, or that did not stop."""
-        return bool(self.eager.started) or self._runner.has_abandoned
+        """Whether a call runs that was started early, or that did not stop."""
+        return bool(self.eager.started or self._runner.abandoned)
 
     async def aclose(self) -> None:
         """Stop what was started here; bounded in time."""

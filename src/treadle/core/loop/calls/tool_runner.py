@@ -44,7 +44,7 @@ class ToolRunner:
     def __init__(self, emitter: Emitter, is_stopping: Callable[[], bool]) -> None:
         self._emitter = emitter
         self._is_stopping = is_stopping
-        self._abandoned: dict[str, asyncio.Task[ToolOutput]] = {}  # by call id
+        self.abandoned: dict[str, asyncio.Task[ToolOutput]] = {}  # by call id; they still run
         self._deadlines = Deadlines()
         self._faults: dict[str, BaseException] = {}  # of tools, by call id
         self._late_results: dict[str, RunResult] = {}  # of calls that ended while being stopped
@@ -96,18 +96,10 @@ class ToolRunner:
         """What the tool of a call raised that is no error for the model."""
         return self._faults.pop(call_id, None)
 
-    def is_abandoned(self, call_id: str) -> bool:
-        """Whether the call did not stop, and still runs."""
-        return call_id in self._abandoned
-
-    @property
-    def has_abandoned(self) -> bool:
-        return bool(self._abandoned)
-
     async def aclose(self) -> None:
         """Cancel the abandoned calls once more; bounded in time."""
         self._deadlines.close()
-        await cancel_all(list(self._abandoned.values()))
+        await cancel_all(list(self.abandoned.values()))
 
     async def _call_tool(
         self, tool: Tool, arguments: Arguments, context: ToolContext, done: asyncio.Future[None]
@@ -152,12 +144,12 @@ class ToolRunner:
                 self._abandon(work, tool.spec.name, context.call_id)
 
     def _abandon(self, work: asyncio.Task[ToolOutput], name: str, call_id: str) -> None:
-        self._abandoned[call_id] = work
+        self.abandoned[call_id] = work
         self._emitter.emit(WarningRaised, f"{name} does not stop; it was abandoned")
         work.add_done_callback(partial(self._on_abandoned_done, name, call_id))
 
     def _on_abandoned_done(self, name: str, call_id: str, work: asyncio.Task[ToolOutput]) -> None:
-        self._abandoned.pop(call_id, None)
+        self.abandoned.pop(call_id, None)
         if work.cancelled():
             end = "is cancelled"
         elif (problem := work.exception()) is not None:
