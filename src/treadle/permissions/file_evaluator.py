@@ -243,11 +243,11 @@ class FileEvaluator:
             reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
             return make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
-            reason = "no rule allows writing it, and it is outside the folder"
+            reason = "it is outside the folder"
             return make_finding(subject, "ask", resolved, reason)
         if self.context.accept_edits:
             return PolicyFinding(subject, "allow", "edits inside the folder are accepted")
-        reason = "no rule allows writing it"
+        reason = "this mode asks first"
         return make_finding(subject, "ask", resolved, reason, kind="unruled_workspace_write")
 
     def _forbids(self, rule: Rule, resolved: ResolvedPath) -> bool:
