@@ -1,8 +1,11 @@
 """What a fleet costs on PostgreSQL: steps, runs a second, waiting runs, the limit of calls.
 
     PYTHONPATH=. python benchmarks/fleet.py [steps] [runs] [waiting] [limit]
+    PYTHONPATH=. .tools/ray/bin/python benchmarks/fleet.py runs --engine ray --runs 100
 
 The model is scripted and answers at once, and the tool does nothing: what is measured is the fleet.
+A worker of `dbos` has 16 runs at once; with `ray` (scripts/ray-tests installs it) a worker is room
+for one run in a cluster, and each run has a process of Ray.
 A PostgreSQL server of Debian's package is started for it, with its usual settings: each commit is
 synced to the disk. A step, a model call and a tool call, may take 15 ms at the median.
 """
@@ -20,6 +23,7 @@ from typing import Any
 
 from tests.apps.fleet.processes import PlayedWorker, worker_process
 from tests.postgres import MISSING, PostgresServer, find_programs
+from tests.ray_cluster import RayCluster
 from treadle import Agent, tool
 from treadle.apps.fleet.database import open_database
 from treadle.apps.fleet.fleet import Fleet
@@ -96,28 +100,43 @@ async def measure_steps(store: str) -> bool:
     return median < MOST_MILLISECONDS
 
 
-async def measure_runs(server: PostgresServer) -> bool:
-    """Runs a second with 1, 2 and 4 worker processes, after all of them have started."""
+async def measure_runs(server: PostgresServer, engine: str, runs: int) -> bool:
+    """Runs a second with 1, 2 and 4 workers, after all of them have started."""
     for count in WORKERS:
         store = server.create_database()
-        database = await open_database(store)
+        database = await open_database(store, engine=engine)
         with ExitStack() as workers:
-            for _ in range(count):
-                workers.enter_context(worker_process(store, concurrency=16, agent=AGENT, lease=30))
-            while len(await database.workers()) < count:  # noqa: ASYNC110 - other processes
+            start_workers(workers, store, engine, count)
+            wanted = 1 if engine == "ray" else count
+            while len(await database.workers()) < wanted:  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(0.05)
             prompt = f"work {STEPS_OF_A_RUN - 1}"  # and the answer is a step
             began = time.perf_counter()
-            await database.submit(FleetTask(id=f"r{n}", prompt=prompt) for n in range(RUNS))
+            await database.submit(FleetTask(id=f"r{n}", prompt=prompt) for n in range(runs))
             while (await database.totals()).unfinished:  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(0.05)
             seconds = time.perf_counter() - began
         states = (await database.totals()).states
         await database.aclose()
-        rate = f"{RUNS / seconds:.0f} runs, {RUNS * STEPS_OF_A_RUN / seconds:.0f} steps a second"
-        print(f"runs      {RUNS} of {STEPS_OF_A_RUN} steps, {plural(count, 'worker')}: {rate}")
-        assert states == {"done": RUNS}, states
+        rate = f"{runs / seconds:.1f} runs, {runs * STEPS_OF_A_RUN / seconds:.1f} steps a second"
+        print(f"runs      {engine}, {plural(count, 'worker')}, ", end="")
+        print(f"{runs} of {STEPS_OF_A_RUN} steps: {rate}", flush=True)
+        assert states == {"done": runs}, states
     return True
+
+
+def start_workers(workers: ExitStack, store: str, engine: str, count: int) -> None:
+    """Processes of `treadle fleet worker`; for Ray, one of them and a cluster with so much room."""
+    environment: dict[str, str] = {}
+    if engine == "ray":
+        cluster = RayCluster(redis=False)
+        workers.callback(cluster.close)
+        cluster.start("head", cpus=count)
+        environment["RAY_ADDRESS"] = cluster.address
+    for _ in range(1 if engine == "ray" else count):
+        at_once = 1000 if engine == "ray" else 16
+        process = worker_process(store, concurrency=at_once, agent=AGENT, lease=30, env=environment)
+        workers.enter_context(process)
 
 
 async def measure_waiting(server: PostgresServer) -> bool:
@@ -188,14 +207,14 @@ def read_memory(*, peak: bool = False) -> float:
     return 0.0
 
 
-async def measure(parts: list[str], server: PostgresServer) -> bool:
+async def measure(parts: list[str], server: PostgresServer, engine: str, runs: int) -> bool:
     is_good = True
     for part in parts:
         match part:
             case "steps":
                 is_good &= await measure_steps(server.create_database())
             case "runs":
-                is_good &= await measure_runs(server)
+                is_good &= await measure_runs(server, engine, runs)
             case "waiting":
                 is_good &= await measure_waiting(server)
             case "limit":
@@ -207,7 +226,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = ["steps", "runs", "waiting", "limit"]
     parser.add_argument("part", nargs="*", choices=[*known, []], help="by default all")
-    parts = parser.parse_args().part or known
+    parser.add_argument("--engine", choices=["dbos", "ray"], default="dbos", help="for `runs`")
+    parser.add_argument("--runs", type=int, default=RUNS, help="for `runs`: how many")
+    given = parser.parse_args()
+    parts = given.part or known
     programs = find_programs()
     if programs is None:
         print(MISSING)
@@ -215,7 +237,7 @@ def main() -> int:
     server = PostgresServer(programs)
     try:
         server.start()
-        return 0 if asyncio.run(measure(parts, server)) else 1
+        return 0 if asyncio.run(measure(parts, server, given.engine, given.runs)) else 1
     finally:
         server.remove()
 
