@@ -346,6 +346,21 @@ async def test_at_a_narrow_terminal_a_reply_is_broken_between_words_and_its_code
         await on.close()
 
 
+async def test_a_message_of_the_program_waits_for_the_end_of_a_sentence():
+    out = StringIO()
+    plain = PlainFrontend(HostedSession(Path.cwd()), TerminalOptions(), out)
+    questions = SimpleNamespace(waiting=[])
+    state = SimpleNamespace(view=ViewState(), questions=questions, is_idle=False)
+    plain.session.conversation = cast(Conversation, state)
+    plain.show_message("At once.")
+    state.view = after((TextDelta, "That is "), view=state.view)
+    plain.mark_changed()
+    plain.show_message("a server is down")
+    state.view = close_stream(after((TextDelta, "all."), view=state.view))
+    plain.mark_changed()
+    assert out.getvalue() == "At once.\nThat is all.\na server is down\n"
+
+
 async def test_the_prompt_and_the_message_are_shown_once():
     on = PlainTerminal()
     async with ProviderServer([FakeReply("Hello."), FakeReply("Bye.")], strict=False) as server:
