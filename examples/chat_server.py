@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from treadle import Agent, SessionBusy, Stream, TextDelta, TreadleError, tool
+from treadle import Agent, Session, SessionBusy, TextDelta, TreadleError, tool
 from treadle.contracts import Model
 from treadle.models import Say, Scripted
 
@@ -46,18 +46,19 @@ class Chat:
         request = Request(scope, receive)
         message = (await request.body()).decode() or None
         async with self.agent.session(request.path_params["chat"]) as session:
-            async with contextlib.aclosing(read_text(session.stream(message))) as text:
+            async with contextlib.aclosing(read_text(session, message)) as text:
                 await StreamingResponse(text, media_type="text/plain")(scope, receive, send)
 
 
-async def read_text(run: Stream[str]) -> AsyncGenerator[str, None]:
+async def read_text(session: Session, message: str | None) -> AsyncGenerator[str, None]:
     try:
-        async with run as events:
+        async with session.stream(message) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     yield event.text
     except TreadleError as error:
         yield f"\n[{error}]"
+    await session.aclose()  # before the answer ends: the next message may come at once
 
 
 def refuse(request: Request, error: Exception) -> Response:

@@ -75,7 +75,6 @@ class PlainFrontend(Frontend):
         self._has_prompt = False  # the last line of the output is the prompt
         self._early_lines: list[str] = []  # typed before the first question: messages
         self._draft = ""  # the line that was being typed when the question was asked
-        self._messages: list[str] = []  # to be printed between two paragraphs of the reply
         self._watched: str | None = None  # the key of a child agent
         self._watched_output: list[str] = []  # to be printed
         self._watched_transcript = PlainTranscript(
@@ -111,7 +110,7 @@ class PlainFrontend(Frontend):
                 task.cancel()
             conversation = self._conversation
             await self._close_session(conversation)
-            self.write_wrapped("".join(self._messages))
+            self._transcript.print_messages()
             if self._out.isatty():
                 hint = format_resume_hint(conversation)
                 self.write(f"{hint}\n" if hint else "\n")
@@ -264,7 +263,6 @@ class PlainFrontend(Frontend):
             return
         if not self._is_menu_open:
             self._transcript.print_news(self._conversation.view)
-            self._print_messages()
             if self._watched is not None:
                 self._print_watched(self._watched, self._conversation.children)
         self._show_first_question()
@@ -294,14 +292,7 @@ class PlainFrontend(Frontend):
             self.show_message(f"{work.number} {work.title}  {work.describe(children.clock())}")
 
     def show_message(self, text: str, tone: Tone = "plain") -> None:
-        self._messages.append(redact_for_display(text) + "\n")
-        self._print_messages()
-
-    def _print_messages(self) -> None:
-        """Print what waits, unless it would be in the middle of a sentence of the reply."""
-        if not self.is_in_reply:
-            messages, self._messages = self._messages, []
-            self.write_wrapped("".join(messages))
+        self._transcript.print_message(redact_for_display(text) + "\n")
 
     def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
         self.show_message(f"your message was: {text}")

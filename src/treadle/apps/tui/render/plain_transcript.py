@@ -95,6 +95,7 @@ class PlainTranscript:
         self._write = write
         self._width = width
         self.typed_messages: list[str] = []
+        self._messages: list[str] = []  # to be printed between two paragraphs of the reply
         self.reset()
 
     def reset(self) -> None:
@@ -114,6 +115,17 @@ class PlainTranscript:
         """Whether the last line is the beginning of a paragraph that grows."""
         return bool(self._printed_chars)
 
+    def print_message(self, text: str) -> None:
+        """Print what the program has to say, but not in the middle of a sentence of the reply."""
+        self._messages.append(text)
+        if not self.is_in_reply:
+            self.print_messages()
+
+    def print_messages(self) -> None:
+        messages, self._messages = self._messages, []
+        for text in messages:
+            self._write(wrap_words(replace_controls(text), self._width()))
+
     def print_news(self, view: ViewState) -> None:
         """Print what is new, of the growing block as much as there is."""
         self._forget_discarded(view)
@@ -122,6 +134,8 @@ class PlainTranscript:
             is_growing = self._printed_blocks == view.stream_index
             if (is_growing and not self._prints_growing) or not self._print_block(view):
                 break
+        if not self.is_in_reply:
+            self.print_messages()
 
     def _forget_discarded(self, view: ViewState) -> None:
         """Blocks of a discarded reply are no longer in the view; their text stays printed."""
