@@ -157,7 +157,7 @@ async def test_a_wait_that_is_too_long_ends_the_agents_and_says_so_and_the_model
         assert "background agents were stopped after a wait of 0.3 s" in why
         assert "set TREADLE_BACKGROUND_WAIT to wait longer); to continue: treadle -p" in why
         await run(server, "-p", "--continue", "and now?", *FREELY)
-    assert "is cancelled.\\nIt was stopped before it was done, because the program ended" in (
+    assert "is cancelled.\\nIt was stopped because the program ended: its outcome is unknown" in (
         json.dumps(server.requests[-1].json)
     )
 

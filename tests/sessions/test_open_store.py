@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,10 @@ from treadle.core.events import WarningRaised
 from treadle.core.steps import Finished
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import ItemAdded, TurnBegan
-from treadle.core.transcript.items import AssistantItem, to_user_item
+from treadle.core.transcript.items import AssistantItem, ToolResultItem, to_user_item
+from treadle.core.transcript.recover import FORKED_CALL, FORKED_EFFECT
 from treadle.core.transcript.usage import Usage
+from treadle.lib.files.sqlite import open_sqlite
 from treadle.models import Pause, Say, Scripted
 from treadle.sessions.history import fork
 from treadle.sessions.library import Library
@@ -167,6 +171,11 @@ async def test_a_fork_during_a_round_pays_nothing_and_takes_no_message(tmp_path:
         forked = await session.fork()
         async with Agent(model, [pay], store=tmp_path / place).session(forked) as other:
             assert (other.queued_messages, other.cost) == ((), 0.0)
+            results = [item for item in other.transcript if isinstance(item, ToolResultItem)]
+            assert [(result.outcome, result.text) for result in results] == [
+                ("unknown", FORKED_EFFECT),
+                ("interrupted", FORKED_CALL),
+            ]
             assert (await other.run("what is open?")).text == "fork"
         gate.set()
         await run
@@ -258,3 +267,24 @@ async def test_a_database_from_which_an_entry_is_lost_says_so(tmp_path: Path) ->
         assert "entry 2 cannot be decoded" in lost
         assert "1 entry is missing" in missing
         assert (await session.run("go on")).text == "two"
+
+
+def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path):
+    def run(number: int) -> str:
+        agent = Agent(Scripted(["Hello."]), store=tmp_path / "new.db")
+        return agent.run_sync("Hi", session=f"s{number}").text
+
+    with ThreadPoolExecutor(12) as threads:
+        assert list(threads.map(run, range(12))) == ["Hello."] * 12
+
+
+def test_the_log_of_a_database_is_waited_for(tmp_path: Path):
+    path = tmp_path / "held.db"
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("CREATE TABLE x (y)")
+    holder.execute("BEGIN EXCLUSIVE")
+    threading.Timer(0.3, holder.close).start()
+    open_sqlite(path, busy_seconds=60).close()
+    holder = sqlite3.connect(path)
+    assert holder.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    holder.close()

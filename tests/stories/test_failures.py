@@ -499,8 +499,7 @@ async def test_a_task_that_died_with_its_process_is_not_waited_for_for_ever():
     told = [item.text for item in again.transcript if isinstance(item, NoticeItem)]
     assert [text.split("\n")[0] for text in told] == [
         "Background task t1 [build] is cancelled.",
-        "Background task t2 [build] is lost: the process that ran it ended. "
-        "Its outcome is unknown.",
+        "Background task t2 [build] is lost: it does not run here. Its outcome is unknown.",
     ]
     assert [task.id for task in again.tasks.list()] == ["t3"]
     await again.aclose()

@@ -217,8 +217,19 @@ async def test_a_run_that_is_controlled_from_another_thread_says_how(method: str
     async with agent.session("a", store="sessions.db") as session:
         run = asyncio.create_task(session.run("Hi"))
         await pause.reached.wait()
-        with pytest.raises(LoopError, match=rf"call_soon_threadsafe\({method}, "):
+        with pytest.raises(LoopError, match=rf"{method}\(\) .*call_soon_threadsafe"):
             await asyncio.to_thread(getattr(session, method), argument)
+        pause.release()
+        assert (await run).text == "Let me see."
+
+
+async def test_a_session_is_not_closed_by_another_thread_while_a_run_is_on():
+    pause = Pause()
+    async with Agent(Scripted([["Let me ", pause, "see."]])).session("a", store="s.db") as session:
+        run = asyncio.create_task(session.run("Hi"))
+        await pause.reached.wait()
+        with pytest.raises(LoopError, match=r"aclose\(\) .*run_coroutine_threadsafe"):
+            await asyncio.to_thread(lambda: asyncio.run(session.aclose()))
         pause.release()
         assert (await run).text == "Let me see."
 

@@ -250,8 +250,10 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, write all of it, and release the session for
         others: nothing of it happens afterwards."""
-        self._is_closed = True
-        driver, self._driver = self._driver, None
+        driver = self._driver
+        if driver is not None:
+            driver.check_loop("aclose")
+        self._is_closed, self._driver = True, None
         try:
             await complete(self._children.aclose())
         finally:
@@ -357,7 +359,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     def _find_turn(self, turns: int) -> str:
         """The id of the turn that is so many turns back."""
         starts = [one for one in self._open_driver.state.turn_starts if not one.continues]
-        if turns not in range(1, len(starts) + 1):
+        if turns is True or turns not in range(1, len(starts) + 1):
             count = plural(len(starts), "turn")
             raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")
         return starts[-turns].turn_id

@@ -22,6 +22,7 @@ from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
+from treadle.lib.files.sqlite import open_sqlite
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
@@ -162,15 +163,12 @@ def read_entries(path: Path, session_id: str) -> list[Entry]:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
+    database = open_sqlite(path, BUSY_SECONDS)
     try:
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > FORMAT_VERSION:
             found, known = version, FORMAT_VERSION
             raise SessionTooNew(f"{path} has format {found}; this version reads format {known}")
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk
         if version < FORMAT_VERSION:
             # In one transaction: another program may do the same, and this one may be killed.
             version_set = f"PRAGMA user_version = {FORMAT_VERSION};"

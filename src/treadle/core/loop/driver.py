@@ -408,6 +408,7 @@ class Driver(HostControls):
         """Interrupt what runs and wait for it, cancel background tasks, run the session_end hooks,
         write all of it and release the session: nothing of it happens afterwards. A cancellation
         takes effect when that is done."""
+        self.check_loop("aclose")
         self._is_closed = True
         caller, closing = asyncio.current_task(), self._closing
         if self._has_nothing_to_stop:

@@ -62,6 +62,7 @@ class DriverState(ABC):
     ) -> None:
         self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
         self._interruption = Interruption()
+        self.check_loop = self._interruption.check_loop
         self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
         self._log = store if isinstance(store, SessionLog) else SessionLog(store, view)
         self._session = LoopSession(self._log, emitter, config.caller, config.parent_ids)
@@ -212,12 +213,12 @@ class HostControls(DriverState):
 
         `metadata` goes into the requests and the result of the turn that answers the message.
         """
-        self._interruption.check_loop("submit")
+        self.check_loop("submit")
         return self._queue(to_user_item(user_input, metadata))
 
     def steer(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
         """Queue a message for the agent at work; it is marked as steering. Returns its id."""
-        self._interruption.check_loop("steer")
+        self.check_loop("steer")
         item = to_user_item(user_input, metadata)
         return self._queue(msgspec.structs.replace(item, steered=True))
 
@@ -233,7 +234,7 @@ class HostControls(DriverState):
     def withdraw(self, message: str | UserItem) -> bool:
         """Take back a queued message, by its id or as one of `snapshot().pending_input`; False if
         it has entered the transcript already."""
-        self._interruption.check_loop("withdraw")
+        self.check_loop("withdraw")
         waiting = self._inbox.find(message)
         if waiting is None:
             return False
@@ -244,7 +245,7 @@ class HostControls(DriverState):
     def move_message(self, message: str | UserItem, by: int) -> bool:
         """Give a queued message an earlier (`by` < 0) or a later place among the queued ones; False
         if it has entered the transcript already."""
-        self._interruption.check_loop("move_message")
+        self.check_loop("move_message")
         waiting = self._inbox.find(message)
         if waiting is not None:
             self._inbox.move(waiting, by)
@@ -265,7 +266,7 @@ class HostControls(DriverState):
     ) -> bool:
         """Let a pending call run, as it is or edited; False if none is meant. `session_id` is that
         of the approval; without it, a call of this agent is meant, or the only one of a child."""
-        self._interruption.check_loop("approve")
+        self.check_loop("approve")
         child = self._find_child_request(call_id, session_id)
         if child is not None:
             return child.approve(call_id, arguments=arguments, always=always)
@@ -274,7 +275,7 @@ class HostControls(DriverState):
     def deny(
         self, call_id: str, reason: str = "The user said no.", *, session_id: str = ""
     ) -> bool:
-        self._interruption.check_loop("deny")
+        self.check_loop("deny")
         child = self._find_child_request(call_id, session_id)
         if child is not None:
             return child.deny(call_id, reason)
@@ -352,7 +353,7 @@ class HostControls(DriverState):
     def interrupt(self, reason: str = "user_cancelled") -> None:
         """Cancel the stream, every tool and every child agent; the turn, if there is one, ends
         `aborted`. Between two steps, next() reports the end."""
-        self._interruption.check_loop("interrupt")
+        self.check_loop("interrupt")
         check("reason", reason, TEXT)
         if self._session.is_turn_running or self._interruption.is_running:
             self._interruption.request(reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from treadle.core.errors import DriverBusy, LoopError
 from treadle.lib.tasks import mark_done
@@ -36,17 +37,14 @@ class Interruption:
 
     def check_loop(self, method: str) -> None:
         """LoopError if a step is running in another event loop, as that of another thread is."""
-        if self._task is None:
-            return
-        try:
-            is_same = asyncio.get_running_loop() is self._task.get_loop()
-        except RuntimeError:
-            is_same = False
-        if not is_same:
-            raise LoopError(
-                f"{method}() was called from another thread than that of the run; call "
-                f"loop.call_soon_threadsafe({method}, ...) with the event loop of the run"
-            )
+        task = self._task
+        with suppress(RuntimeError):  # no event loop runs here
+            if task is None or asyncio.get_running_loop() is task.get_loop():
+                return
+        raise LoopError(
+            f"{method}() was called from another thread than that of the run; call it there, with "
+            "loop.call_soon_threadsafe, or asyncio.run_coroutine_threadsafe if it is async"
+        )
 
     def is_stopping(self) -> bool:
         """Whether nothing new may begin."""

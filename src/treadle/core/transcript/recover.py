@@ -47,7 +47,8 @@ REPAIR = "repair"
 INTERRUPTED = "interrupted"  # the kind of a notice: a turn was interrupted after it
 CLOSING = "closing"  # the kind of a notice: one more reply, and the turn ends as its data says
 FORKED_NOTICE = "The session was forked here, in the middle of a turn. The other one continues it."
-FORKED_CALL = "Not run here: the session was forked before the call had a result."
+FORKED_CALL = "Not run here: the session was forked before the call began."
+FORKED_EFFECT = "Outcome unknown: it had begun when the session was forked. It is not run here."
 
 
 def recover(
@@ -80,8 +81,9 @@ def recover_fork(state: SessionState, session_id: str) -> list[Entry]:
     if turn is None and not isinstance(move, RunTools):  # a given history may have open calls
         return entries
     for call in move.calls if isinstance(move, RunTools) else ():
-        outcome = "unknown" if call.id in state.intents else "interrupted"
-        missing = make_interrupted_result(call, FORKED_CALL, outcome)  # type: ignore[arg-type]
+        missing = make_interrupted_result(call, FORKED_CALL)
+        if call.id in state.intents:
+            missing = make_interrupted_result(call, FORKED_EFFECT, "unknown")
         entries.append(ItemAdded(state.early_results.get(call.id, missing)))
     if not isinstance(move, (Rest, AwaitInput)):
         entries.append(ItemAdded(NoticeItem(FORKED_NOTICE, kind=INTERRUPTED, next_move="rest")))

@@ -23,11 +23,9 @@ from treadle.core.transcript.state import SessionState
 from treadle.lib.tasks import cancel_all
 
 RUNNING_TEXT = "Running as task {id}. A notice will give its result when it ends."
-CANCELLED_TEXT = "It was cancelled."
-CLOSED_TEXT = "It was stopped before it was done, because the program ended."
-LOST_NOTICE = (
-    "Background task {task} is lost: the process that ran it ended. Its outcome is unknown."
-)
+CANCELLED_TEXT = "It was cancelled; its effect may be incomplete."
+CLOSED_TEXT = "It was stopped because the program ended: its outcome is unknown."
+LOST_NOTICE = "Background task {task} is lost: it does not run here. Its outcome is unknown."
 
 MAX_OUTPUT_CHARS = 20_000
 

@@ -1,0 +1,40 @@
+"""Opens a SQLite file that several programs and threads write: what is committed is on the disk.
+
+Used by sessions/sqlite_store.py and, through it, by apps/fleet.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+AGAIN_SECONDS = 0.01
+
+
+def open_sqlite(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """A connection that may be used in any thread, by one at a time. What another program holds is
+    waited for so long. Raises sqlite3.Error."""
+    database = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False)
+    try:
+        _use_write_ahead_log(database, busy_seconds)
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _use_write_ahead_log(database: sqlite3.Connection, busy_seconds: float) -> None:
+    """SQLite does not wait by itself when two do this at once with a new file."""
+    end = time.monotonic() + busy_seconds
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not is_busy or time.monotonic() > end:
+                raise
+        time.sleep(AGAIN_SECONDS)
