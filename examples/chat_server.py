@@ -43,8 +43,7 @@ class Chat:
         self.agent = Agent(model, [book_table], instructions="Take bookings.", store="chats.db")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        message = (await request.body()).decode() or None
+        message = (await (request := Request(scope, receive)).body()).decode() or None
         async with self.agent.session(request.path_params["chat"]) as session:
             async with contextlib.aclosing(read_text(session, message)) as text:
                 await StreamingResponse(text, media_type="text/plain")(scope, receive, send)
