@@ -60,8 +60,10 @@ def _is_safe_assignment(command: SimpleCommand, name: str, value: Word) -> bool:
         return False
     if name in _SAFE_VARIABLES or name.startswith("LC_"):
         # Programs look up locales, terminals and time zones as files in a system folder.
-        is_zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text or "")
-        return bool(is_zone) or not any(c in (value.text or "") for c in "/\\")
+        if value.text is None:
+            return name != "TZ"  # it may name any file
+        is_zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text)
+        return bool(is_zone) or not any(c in value.text for c in "/\\")
     is_local = not command.argv and bool(_LOCAL_VARIABLE.fullmatch(name))
     return is_local and not name.endswith("_proxy")
 

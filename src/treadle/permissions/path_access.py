@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace
 
-from treadle.lib.files.file_view import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside, list_local_path
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.options import list_option_values
 from treadle.lib.shell.analysis.programs import list_values
@@ -28,13 +28,13 @@ from treadle.permissions.file_evaluator import AccessMode, FileEvaluator
 from treadle.permissions.findings import PolicyFinding
 from treadle.permissions.git_evaluator import GitEvaluator
 from treadle.permissions.removals import Removals
+from treadle.permissions.replaced_programs import TOOLCHAIN_PROGRAMS, find_replaced, is_foreign
 from treadle.permissions.ruleset.command_patterns import CommandPattern
 
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
 _MAX_LISTED_NAMES = 50_000
 _SPLIT_OPTION = re.compile(r"[\s'\"\\]-[-\w]")
-_REMOTE_SUBCOMMANDS = frozenset({"exec", "run"})
 _REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
 _PUBLIC_FOLDERS = frozenset({"/", "/tmp", "/usr", "/usr/bin", "/usr/local/bin", "/opt", "/etc"})
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
@@ -57,9 +57,7 @@ class PathAccess:
         self._globs: dict[tuple[str, str], list[str] | None] = {}
         self._folders: dict[CdPaths, tuple[str, ...]] = {}
         self._left_names = _MAX_GLOB_NAMES
-        self._files = files
-        self._cwd = cwd
-        self._patterns = patterns
+        self._files, self._cwd, self._patterns = files, cwd, patterns
 
     @cached_property
     def _hides_secrets(self) -> bool:
@@ -77,13 +75,11 @@ class PathAccess:
     def evaluate(
         self, command: SimpleCommand, is_exact: bool, listed: Sequence[Word] = ()
     ) -> list[PolicyFinding]:
-        """The findings on each path. `is_exact`: a rule contains the whole command.
-
-        `listed`: names of files in the workspace, whichever they are."""
+        """The findings on each path. `is_exact`: a rule contains the whole command. `listed`: names
+        of files in the workspace, whichever they are."""
         effects = command.effects
         if listed:
-            reads = tuple(word for word in effects.reads if word not in listed)
-            effects = replace(effects, reads=reads)
+            effects = replace(effects, reads=tuple(w for w in effects.reads if w not in listed))
         found: list[PolicyFinding] = []
         for redirect in command.redirects:
             if redirect.effect in ("copy", "data") or redirect.target is None:
@@ -97,6 +93,10 @@ class PathAccess:
             found += self._evaluate_writes(command, effects, is_exact)
         if effects.mentions:
             found += self._evaluate_mentions(command, effects, is_exact)
+        path = list_local_path(self._files.roots, self._files.home) if effects.is_read_only else ()
+        if path or (effects.is_read_only and command.program in TOOLCHAIN_PROGRAMS):
+            folders = self._list_folders(command.cd_paths or ())
+            found += find_replaced(command, self._files, folders, path)
         if effects.is_opaque and not self._is_sandboxed:  # which makes these files read-only
             found += self._evaluate_option_values(command)
         has_moved = bool(command.argv) and command.cd_paths != NO_CD
@@ -105,16 +105,15 @@ class PathAccess:
         return found
 
     def _leaves_out_secrets(self, command: SimpleCommand) -> bool:
-        """Whether a command that reads a whole folder prints no secret in it."""
-        return not command.effects.is_read_only or self._hides_secrets
+        """Whether a command that reads a whole folder prints no secret in it, and packs none."""
+        is_copy = not command.effects.is_read_only and command.program not in ("tar", "bsdtar")
+        return is_copy or self._hides_secrets
 
     def find_outside(self, command: SimpleCommand, words: Sequence[Word]) -> str:
-        """A path outside of the workspace among the words of a program that is not known.
-
-        Words of a command for a container or another host are not paths here.
-        """
+        """A path outside of the workspace among the words of a program that is not known. Words of
+        a command for a container or another host are not paths here."""
         is_remote = command.program in _REMOTE_PROGRAMS and (
-            not _REMOTE_SUBCOMMANDS.isdisjoint(w.text for w in command.argv[1:4])
+            not {"exec", "run"}.isdisjoint(w.text for w in command.argv[1:4])
         )
         if not command.effects.is_opaque or is_remote or command.cd_paths is None:
             return ""
@@ -397,9 +396,11 @@ class PathAccess:
 
     def _evaluate_cwd(self, command: SimpleCommand, cwd: str) -> PolicyFinding:
         """Whether a command may run in the folder after `cd`."""
-        if is_inside(cwd, self._files.roots) or self._is_cd_allowed(command):
+        is_own = is_inside(cwd, self._files.roots)
+        if self._is_cd_allowed(command) or (is_own and not is_foreign(command, cwd, self._files.roots)):
             return PolicyFinding(cwd, "allow", "inside the folder", is_read_only=True)
-        return PolicyFinding(cwd, "ask", "it would run outside the folder")
+        where = "in the code of others" if is_own else "outside the folder"
+        return PolicyFinding(cwd, "ask", f"it would run {where}")
 
     def _is_cd_allowed(self, command: SimpleCommand) -> bool:
         """Whether an exact rule allows every `cd` before the command."""

@@ -87,7 +87,8 @@ async def test_a_client_that_stops_in_a_transaction_keeps_no_row_from_others(
     rows = await other.execute("SELECT n FROM things")
     await stopped.aclose()
     await other.aclose()
-    assert (tries, rows) == (2, [(12,)])
+    assert rows == [(12,)]
+    assert tries > 1  # on a slow machine the second one is cut, too
 
 
 async def test_sigterm_lets_a_run_end_its_step_and_puts_it_back(store: str) -> None:

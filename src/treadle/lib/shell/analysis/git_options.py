@@ -22,7 +22,8 @@ WRITE_SUBCOMMANDS = word_set(
 RUN_OPTIONS = word_set(
     "--upload-pack --receive-pack --exec --ext-diff --open-files-in-pager --extcmd --tool "
     "--template --config --config-env --textconv --filters --exclude-from --no-index "
-    "--ignore-revs-file --contents --separate-git-dir --reference --upload-archive --remote "
+    "--exclude-per-directory --ignore-revs-file --contents --separate-git-dir --reference "
+    "--upload-archive --remote "
     "--server-option --sendmail-cmd --interactive --edit-description --git-dir "
     "--pathspec-from-file --stdin --file --signature-file --description-file --stdin-paths "
     "--show-signature --batch --batch-command --remerge-diff"
@@ -38,7 +39,7 @@ SHORT_RUN_OPTIONS: dict[str, str] = {
     "rebase": "xi", "grep": "Of", "clone": "uc", "difftool": "x", "add": "ip", "commit": "pt",
     "checkout": "p", "reset": "p", "stash": "p", "restore": "p", "log": "O", "diff": "O",
     "show": "O", "archive": "o", "format-patch": "o", "fetch": "u", "ls-remote": "u",
-    "apply": "", "tag": "e", "blame": "S",
+    "apply": "", "tag": "e", "blame": "S", "ls-files": "X",
 }  # fmt: skip
 SHORT_VALUE_OPTIONS: dict[str, str] = {
     "commit": "mCcFtSu", "log": "nSGLU", "diff": "SGUl", "show": "SGUn", "grep": "eABCmf",

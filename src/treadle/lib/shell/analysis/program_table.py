@@ -87,11 +87,13 @@ PROGRAMS: dict[str, ProgramSpec] = {
         runs="-f --files-from -C --compile -z -Z --uncompress --uncompress-noreport",
     ),
     "du": _make_reader(
-        "dBtX", "--max-depth --block-size --threshold --exclude", reads="-X --exclude-from",
-        runs="--files0-from -L --dereference", names=True,
+        "dBtX", "--max-depth --block-size --threshold --exclude",
+        runs="--files0-from -L --dereference -X --exclude-from", names=True,
     ),
     "df": _make_reader("Bxt"),
-    "tree": _make_reader("LPIHTo", writes="-o", runs="-l --fromfile -R"),
+    "tree": _make_reader(
+        "LPIHTo", writes="-o", runs="-l --fromfile -R --fromtabfile --gitfile --infofile"
+    ),
     "realpath": _make_reader("", "--relative-to --relative-base", names=True),
     "readlink": _make_reader(names=True),
     **dict.fromkeys(
@@ -105,7 +107,8 @@ PROGRAMS: dict[str, ProgramSpec] = {
     "strings": _make_reader("neTt"),
     "jq": _make_reader(
         "L", "--indent --arg --argjson", reads="--slurpfile --rawfile",
-        runs="-f --from-file -L --slurpfile --rawfile", operands="pattern",
+        runs="-f --from-file -L --library-path --slurpfile --rawfile --run-tests",
+        operands="pattern",
     ),
     **dict.fromkeys(
         word_set(
@@ -266,5 +269,7 @@ VERSION_OPTIONS: dict[str, frozenset[str]] = {
         "ruff mypy docker bash rg deno bun"
     ),
     "-V": word_set("python python3 cargo rustc uv pip pip3 ruff mypy rg"),
+    "-v": word_set("node npm npx perl ruby"),
+    "-version": word_set("java javac"),
     "version": word_set("go git docker"),  # elsewhere a script, target or package
 }
