@@ -361,10 +361,8 @@ class PathAccess:
     def _evaluate_mention(
         self, command: SimpleCommand, path: str, is_read_only: bool
     ) -> list[PolicyFinding]:
-        """A path that the program may read: asks if a rule is about it.
-
-        A program that needs no rule asks for every existing file that may not be read.
-        """
+        """A path that the program may read: asks if a rule is about it. A program that needs no
+        rule asks for every existing file that may not be read."""
         evaluate = partial(self._files.evaluate, path, "read")
         return [
             replace(finding, outcome="ask")
@@ -396,18 +394,19 @@ class PathAccess:
 
     def _evaluate_cwd(self, command: SimpleCommand, cwd: str) -> PolicyFinding:
         """Whether a command may run in the folder after `cd`."""
-        is_own = is_inside(cwd, self._files.roots)
-        if self._is_cd_allowed(command) or (is_own and not is_foreign(command, cwd, self._files.roots)):
+        roots = self._files.roots
+        is_own, is_other = is_inside(cwd, roots), is_foreign(command, cwd, roots)
+        if self._is_cd_allowed(command) or (is_own and not is_other):
             return PolicyFinding(cwd, "allow", "inside the folder", is_read_only=True)
-        where = "in the code of others" if is_own else "outside the folder"
+        where = "in code of others" if is_other else "outside the folder"
         return PolicyFinding(cwd, "ask", f"it would run {where}")
 
     def _is_cd_allowed(self, command: SimpleCommand) -> bool:
         """Whether an exact rule allows every `cd` before the command."""
         steps = {step for cd_path in command.cd_paths or () for step in cd_path}
-        commands = [(Word("cd", "cd"), Word(step, step)) for step in steps]
         return bool(steps) and all(
-            any(p.is_exact_match(words) for p in self._patterns) for words in commands
+            any(p.is_exact_match((Word("cd", "cd"), Word(s, s))) for p in self._patterns)
+            for s in steps
         )
 
     # ---------------------------------------------------------------- patterns
