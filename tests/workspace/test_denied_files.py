@@ -360,6 +360,9 @@ def find_scanners(space: LocalWorkspace) -> list[TreeScanner]:
 async def test_a_rule_about_a_file_outside_the_folder_holds(folder: Path) -> None:
     done = await run(folder, "cat /etc/passwd /etc/hostname; ls /etc/ssl", read=("//etc/p*d",))
     assert "root:" not in done.output
+    hidden = tuple(f"//etc/{name}" for name in os.listdir("/etc"))  # noqa: PTH208 - the names
+    done = await run(folder, "cat /etc/hostname /etc/passwd; echo ran", read=hidden)
+    assert (done.output.count("Permission denied"), "ran" in done.output) == (2, True)
     done = await run(folder, "ls /usr/share/doc", read=("//usr/share/doc/**",))
     assert "Permission denied" in done.output
 

@@ -49,8 +49,8 @@ from treadle.workspace.sandbox.system_view import (
     find_missing_folders,
     find_needed,
     list_host_sockets,
-    list_visible_tops,
     make_settings_options,
+    make_visibility,
 )
 from treadle.workspace.sandbox.tree_scan import (
     GIT,
@@ -301,13 +301,8 @@ class Bubblewrap:
         for readable in confinement.readable:
             options += ["--ro-bind-try", str(readable), str(readable)]
         covered = (*HIDDEN_FOLDERS, "/tmp", "/proc", "/dev", *map(str, homes))
-        shown = tuple(f"{path}/" for path in (*confinement.writable, *confinement.readable))
-        visible = (*shown, *list_visible_tops(), *(f"{path}/" for path in needed))
-
-        def is_visible(path: str) -> bool:
-            return path.startswith(visible)
-
-        self._is_visible = is_visible
+        shown = (*map(str, (*confinement.writable, *confinement.readable)), *needed)
+        is_visible = self._is_visible = make_visibility(shown, bool(network))
         options += self._git_options(homes, is_visible)
         for root, protection in zip(confinement.writable, self._protections, strict=True):
             _refuse_root_around_home(root, homes)

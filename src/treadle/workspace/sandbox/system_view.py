@@ -152,6 +152,19 @@ def _copy(source: str, target: str) -> None:
         os.chmod(target, stat.S_IMODE(mode) & 0o755)
 
 
+def make_visibility(shown: Iterable[str], network: bool) -> Callable[[str], bool]:
+    """Tells whether a path is there in the sandbox: below these folders, or of the system."""
+    folders = tuple(f"{one}/" for one in shown)
+    visible = (*folders, *list_visible_tops())
+    names = _ETC_NAMES | _ETC_WITH_NETWORK if network else _ETC_NAMES
+
+    def is_visible(path: str) -> bool:
+        is_listed = not path.startswith("/etc/") or path.split("/")[2] in names
+        return path.startswith(visible if is_listed else folders)
+
+    return is_visible
+
+
 @cache
 def list_visible_tops() -> tuple[str, ...]:
     """The folders of the system that are shown, with a slash at their ends."""
