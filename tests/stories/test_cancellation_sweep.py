@@ -8,6 +8,7 @@ cancelled task and by an interruption.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
@@ -164,8 +165,12 @@ async def count_awaits() -> int:
     return awaits.seen
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_files() -> set[str]:
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one that lists the folder
+            found.add(f"{link.name} {link.readlink()}")
+    return found
 
 
 def children() -> list[str]:
@@ -211,4 +216,4 @@ def test_fault_79_a_run_can_be_cut_at_every_await(how: str):
     for point in range(1, points + 1):
         asyncio.run(cut_at(point, how))
         assert children() == others, point
-    assert open_files() == files
+    assert open_files() <= files  # what other tests left may be gone
