@@ -26,7 +26,7 @@ from treadle.agents.run import (
     reject_unknown_argument,
 )
 from treadle.agents.stream import Stream
-from treadle.core.argument_checks import check
+from treadle.core.argument_checks import check, whole_number
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, DriverBusy, LoopError
 from treadle.core.loop.driver import Driver
@@ -359,7 +359,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     def _find_turn(self, turns: int) -> str:
         """The id of the turn that is so many turns back."""
         starts = [one for one in self._open_driver.state.turn_starts if not one.continues]
-        if turns is True or turns not in range(1, len(starts) + 1):
+        if not whole_number(1).fits(turns) or turns > len(starts):
             count = plural(len(starts), "turn")
             raise ConfigError(f"session {self.id} has {count}; it cannot go back by {turns!r}")
         return starts[-turns].turn_id

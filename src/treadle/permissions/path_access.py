@@ -4,13 +4,15 @@ Turns the words of a command into paths, as the shell would expand them now, and
 Used by `verdict.py`. Uses `file_evaluator.py` and `git_evaluator.py`.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from msgspec.structs import replace
 
-from treadle.lib.files.file_view import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside, list_local_path
+from treadle.lib.files.file_view import MAX_DIR_ENTRIES, NULL_DEVICE, is_inside
+from treadle.lib.files.search_path import list_local_path
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.options import list_option_values
 from treadle.lib.shell.analysis.programs import list_values
@@ -28,7 +30,7 @@ from treadle.permissions.file_evaluator import AccessMode, FileEvaluator
 from treadle.permissions.findings import PolicyFinding
 from treadle.permissions.git_evaluator import GitEvaluator
 from treadle.permissions.removals import Removals
-from treadle.permissions.replaced_programs import TOOLCHAIN_PROGRAMS, find_replaced, is_foreign
+from treadle.permissions.replaced_programs import TOOLCHAIN_PROGRAMS, find_replaced, runs_dependency
 from treadle.permissions.ruleset.command_patterns import CommandPattern
 
 _NO_FILTER = SearchFilter()
@@ -52,11 +54,10 @@ class PathAccess:
         *,
         is_sandboxed: bool,
     ) -> None:
-        self._line, self._is_sandboxed = line, is_sandboxed
         self._findings: dict[tuple[object, ...], list[PolicyFinding]] = {}
         self._globs: dict[tuple[str, str], list[str] | None] = {}
         self._folders: dict[CdPaths, tuple[str, ...]] = {}
-        self._left_names = _MAX_GLOB_NAMES
+        self._line, self._is_sandboxed, self._left_names = line, is_sandboxed, _MAX_GLOB_NAMES
         self._files, self._cwd, self._patterns = files, cwd, patterns
 
     @cached_property
@@ -93,8 +94,8 @@ class PathAccess:
             found += self._evaluate_writes(command, effects, is_exact)
         if effects.mentions:
             found += self._evaluate_mentions(command, effects, is_exact)
-        path = list_local_path(self._files.roots, self._files.home) if effects.is_read_only else ()
-        if path or (effects.is_read_only and command.program in TOOLCHAIN_PROGRAMS):
+        path = list_local_path(os.environ.get("PATH", ""), self._files.roots, self._files.home)
+        if effects.is_read_only and (path or command.program in TOOLCHAIN_PROGRAMS):
             folders = self._list_folders(command.cd_paths or ())
             found += find_replaced(command, self._files, folders, path)
         if effects.is_opaque and not self._is_sandboxed:  # which makes these files read-only
@@ -395,7 +396,7 @@ class PathAccess:
     def _evaluate_cwd(self, command: SimpleCommand, cwd: str) -> PolicyFinding:
         """Whether a command may run in the folder after `cd`."""
         roots = self._files.roots
-        is_own, is_other = is_inside(cwd, roots), is_foreign(command, cwd, roots)
+        is_own, is_other = is_inside(cwd, roots), runs_dependency(command, cwd, roots)
         if self._is_cd_allowed(command) or (is_own and not is_other):
             return PolicyFinding(cwd, "allow", "inside the folder", is_read_only=True)
         where = "in code of others" if is_other else "outside the folder"

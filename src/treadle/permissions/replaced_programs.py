@@ -21,7 +21,7 @@ from treadle.permissions.findings import PolicyFinding
 TOOLCHAIN_PROGRAMS = frozenset({"cargo", "rustc"})
 _TOOLCHAIN_FILES = ("rust-toolchain.toml", "rust-toolchain")
 _MAX_BYTES = 64 * 1024
-_FOREIGN_FOLDERS = word_set(
+_DEPENDENCY_FOLDERS = word_set(
     "node_modules bower_components site-packages dist-packages vendor .venv venv .tox .git"
 )
 # An environment has these, and they only print their version.
@@ -46,12 +46,12 @@ def find_replaced(
     return [PolicyFinding(command.source, "ask", reason.format(one, name)) for one in chosen[:1]]
 
 
-def is_foreign(command: SimpleCommand, folder: str, roots: Sequence[str]) -> bool:
+def runs_dependency(command: SimpleCommand, folder: str, roots: Sequence[str]) -> bool:
     """Whether a command that may run code of its folder would run there that of a dependency."""
     if command.effects.is_read_only:
         return False
     below = [folder[len(root) :].split("/") for root in roots if is_inside(folder, (root,))]
-    return any(not _FOREIGN_FOLDERS.isdisjoint(parts) for parts in below)
+    return any(not _DEPENDENCY_FOLDERS.isdisjoint(parts) for parts in below)
 
 
 def _may_name_folder(place: str, files: FileEvaluator) -> bool:

@@ -22,7 +22,7 @@ from treadle.core.transcript.items import ToolResultItem
 from treadle.models import Say, Scripted
 
 WRITE = Say(calls=[("write", {"path": "a.txt", "content": "x"})])
-NO = json.dumps({"ok": False, "reason": "nobody asked for a file"})
+NO = json.dumps({"ok": False, "reason": "the user did not ask for a file"})
 YES = json.dumps({"ok": True})
 
 
@@ -48,7 +48,7 @@ async def run_calls(*script: Any, **options: Any) -> tuple[list[str], list[str],
 
 async def test_an_objection_becomes_a_question():
     results, asked, model = await run_calls(WRITE, NO)
-    assert asked == ["the judge: nobody asked for a file"]
+    assert asked == ["the judge: the user did not ask for a file"]
     assert "not now" in results[0]
     assert [request.purpose for request in model.requests] == ["turn", "judge", "turn"]
     shown = model.requests[1].transcript[-1].text
@@ -112,7 +112,7 @@ async def test_verdicts_are_beside_the_log_and_past_decisions_test_a_judge(
     file = session.parts.outputs_dir.parent / judge_module.FILE_NAME
     [verdict] = map(json.loads, file.read_text().splitlines())
     assert verdict["ok"] is False
-    assert verdict["reason"] == "nobody asked for a file"
+    assert verdict["reason"] == "the user did not ask for a file"
     await driver.aclose()
     await session.aclose()
 

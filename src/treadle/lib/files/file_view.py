@@ -12,7 +12,6 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar
@@ -264,19 +263,6 @@ def is_inside(path: str, roots: Iterable[str]) -> bool:
         if path == root or path.startswith(root.rstrip("/") + "/"):
             return True
     return False
-
-
-def list_local_path(roots: tuple[str, ...], home: str) -> tuple[str, ...]:
-    """The folders of PATH below the roots, or wherever a command runs; those of a user who works in
-    the home folder are the user's own."""
-    return _find_local_path(os.environ.get("PATH", ""), roots, home)
-
-
-@lru_cache(maxsize=64)
-def _find_local_path(path: str, roots: tuple[str, ...], home: str) -> tuple[str, ...]:
-    folders = [folder.rstrip("/") for folder in path.split(os.pathsep)]
-    others = [root for root in roots if not is_inside(home, (root,))]
-    return tuple(one for one in folders if not one.startswith("/") or is_inside(one, others))
 
 
 def find_secret_part(path: str) -> tuple[str, ...]:

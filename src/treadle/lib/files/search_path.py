@@ -1,10 +1,11 @@
-"""Finds programs that are run outside of a sandbox: never one that a project brings."""
+"""The folders of a PATH: which of them a project may have filled with programs of its own."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -26,7 +27,22 @@ def split_search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
     safe: list[str] = []
     unsafe: list[str] = []
     for folder in path.split(os.pathsep):
-        real = Path(os.path.realpath(folder)) if folder.startswith("/") else None
-        is_safe = real is not None and not any(real.is_relative_to(root) for root in roots)
-        (safe if is_safe else unsafe).append(folder)
+        (unsafe if _is_below(folder, roots) else safe).append(folder)
     return os.pathsep.join(safe) or DEFAULT_PATH, os.pathsep.join(unsafe)
+
+
+@lru_cache(maxsize=64)  # this is asked for every command
+def list_local_path(path: str, roots: tuple[str, ...], home: str) -> tuple[str, ...]:
+    """The folders of a PATH below the roots, or wherever a command runs; those of a user who works
+    in the home folder are the user's own."""
+    others = [Path(root) for root in roots if not Path(home).is_relative_to(root)]
+    folders = path.split(os.pathsep)
+    return tuple(folder.rstrip("/") for folder in folders if _is_below(folder, others))
+
+
+def _is_below(folder: str, roots: Iterable[Path]) -> bool:
+    """Whether a folder of a PATH is below one of the roots, or is wherever a command runs."""
+    if not folder.startswith("/"):
+        return True
+    real = Path(os.path.realpath(folder))
+    return any(real.is_relative_to(root) for root in roots)
