@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from treadle._version import __version__
     from treadle.agents.agent import Agent
     from treadle.agents.agent_definition import AgentDefinition
+    from treadle.agents.agent_sessions import SessionSnapshot, StoredSession
     from treadle.agents.child_agents import PreparedChild
     from treadle.agents.run import Result
     from treadle.agents.session import Session
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         OutputMismatch,
         OutputMissing,
         SessionBusy,
+        SessionNotFound,
         StoreError,
         ToolError,
         TreadleError,
@@ -100,7 +102,10 @@ __all__ = [
     "RunFailed",
     "Session",
     "SessionBusy",
+    "SessionNotFound",
+    "SessionSnapshot",
     "StoreError",
+    "StoredSession",
     "Stream",
     "Text",
     "TextDelta",
@@ -159,7 +164,10 @@ __getattr__, __dir__ = lazy_exports(
         "RunFailed": "core.events",
         "Session": "agents.session",
         "SessionBusy": "core.errors",
+        "SessionNotFound": "core.errors",
+        "SessionSnapshot": "agents.agent_sessions",
         "StoreError": "core.errors",
+        "StoredSession": "agents.agent_sessions",
         "Stream": "agents.stream",
         "Text": "core.transcript.content",
         "TextDelta": "core.events",

@@ -18,7 +18,6 @@ from treadle.core.events import TextDelta
 from treadle.core.steps import AfterToolResult, ApprovalRequest, AwaitingInput, Finished
 from treadle.core.transcript import AssistantItem, Text, ToolCall, ToolResultItem, Transcript
 from treadle.models import Pause, Say, Scripted
-from treadle.sessions.sqlite_store import list_session_ids
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import RecordingTool
 
@@ -322,7 +321,7 @@ async def test_a_database_holds_many_sessions_and_belongs_to_the_user_alone(tmp_
     place = tmp_path / "s.db"
     agent = Agent(Scripted(lambda request: "ok"), store=place)
     await asyncio.gather(*(agent.run("go", session=f"s{n}") for n in range(50)))
-    assert len(list_session_ids(place)) == 50
+    assert len(await agent.sessions.list(limit=60)) == 50
     assert oct(place.stat().st_mode & 0o777) == "0o600"
     results = await asyncio.gather(*(agent.run("more", session=f"s{n}") for n in range(50)))
     assert all(len(result.transcript) == 4 for result in results)

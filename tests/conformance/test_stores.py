@@ -123,8 +123,8 @@ async def test_the_sqlite_store_keeps_the_promises_of_a_store(own_place: Path) -
 
 async def test_the_postgres_store_keeps_the_promises_of_a_store(postgres_url: str) -> None:
     pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
-    from treadle.sessions.postgres_pool import PostgresPool
-    from treadle.sessions.postgres_server import LeasedPostgresStore
+    from treadle.sessions.postgres.postgres_pool import PostgresPool
+    from treadle.sessions.postgres.postgres_server import LeasedPostgresStore
 
     async def open_session(session_id: str) -> Store:
         return await LeasedPostgresStore.open_session(postgres_url, session_id)

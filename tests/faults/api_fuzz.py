@@ -37,7 +37,7 @@ from tests.postgres import PostgresServer, find_programs
 from treadle.agents import structured_output, task_tool  # noqa: F401 - once, not in each process
 from treadle.core.arguments import loose_json  # noqa: F401 - as above
 from treadle.sessions.log.segment import Segment
-from treadle.sessions.postgres_store import PostgresStore
+from treadle.sessions.postgres.postgres_store import PostgresStore
 from treadle.sessions.queued_store import QueuedEntry
 from treadle.sessions.sqlite_store import SqliteStore
 

@@ -310,7 +310,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
             "from opentelemetry.sdk.trace import TracerProvider;"
             "from treadle.observe.telemetry import Telemetry; Telemetry(TracerProvider())",
         ),
-        ("fleet", "import treadle.sessions.postgres_store"),
+        ("fleet", "import treadle.sessions.postgres.postgres_store"),
         ("images", "import PIL.Image"),
     ],
 )

@@ -15,8 +15,8 @@ from treadle.testing.conformance.store import user_entry
 
 pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
 
-from treadle.sessions import postgres_server
-from treadle.sessions.postgres_pool import PostgresPool
+from treadle.sessions.postgres import postgres_server
+from treadle.sessions.postgres.postgres_pool import PostgresPool
 
 COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
 HOLD = """

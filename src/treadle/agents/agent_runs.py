@@ -47,6 +47,7 @@ from treadle.core.type_variables import DepsT, OutputT
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
+    from treadle.agents.agent_sessions import AgentSessions
     from treadle.agents.agent_settings import AgentSettings
     from treadle.agents.session import Session
     from treadle.agents.structured_output import StructuredOutput
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-SESSION_ARGUMENTS = ("session_id", "deps", "history", "store")
+SESSION_ARGUMENTS = ("session_id", "deps", "history", "store", "must_exist")
 
 
 class RunOptions(SessionRunOptions, Generic[DepsT], total=False):
@@ -223,6 +224,7 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         deps: DepsT = cast(Any, None),  # noqa: B008 - None, for any type
         history: History | None = None,
         store: StoreLocation | None = None,
+        must_exist: bool = False,
         **unknown: Never,
     ) -> Session[DepsT, OutputT]:
         """`async with agent.session("order-42") as session`: a conversation that is stored as it
@@ -230,14 +232,23 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
 
         `store` is where it is kept: a folder, a SQLite file (`sessions.db`), an own Store, or a
         function that makes the Store of an id; the agent's `store` if it is not given; without
-        both, with the user's other sessions. `history` is what a new session begins with.
+        both, with the user's other sessions. `history` is what a new session begins with. With
+        `must_exist`, an id that no session has is a SessionNotFound.
         """
         from treadle.agents.session import Session
 
         self._check_open()
         reject_unknown_argument("agent.session", SESSION_ARGUMENTS, unknown)
         location = store if store is not None else self.store
-        return Session(self, session_id, location, deps, history)
+        return Session(self, session_id, location, deps, history, must_exist=must_exist)
+
+    @property
+    def sessions(self) -> AgentSessions:
+        """The sessions of the agent's `store`: list, look, delete, export, without opening them."""
+        from treadle.agents.agent_sessions import AgentSessions
+
+        self._check_open()
+        return AgentSessions(self, self.store)
 
     def start(
         self,

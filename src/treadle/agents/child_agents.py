@@ -26,7 +26,7 @@ from treadle.core.events import Event, InputAccepted, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded
-from treadle.core.transcript.items import Metadata, UserItem
+from treadle.core.transcript.items import CALL_KEY, Metadata, UserItem
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from treadle.sessions.open_store import StoreLocation
 
 MAX_KEPT = 64
-CALL_KEY = "task_call"  # in the metadata of a message to a child: the call that sent it
 
 
 class ChildAgent(Protocol):

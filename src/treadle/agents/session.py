@@ -43,9 +43,11 @@ from treadle.lib.text.text import plural
 from treadle.sessions.open_store import (
     OpenedStore,
     StoreLocation,
+    check_session_exists,
     check_session_id,
     close_store,
     fork_store,
+    make_missing_error,
     make_session_id,
     open_store,
 )
@@ -209,6 +211,8 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         location: StoreLocation | None,
         deps: object,
         history: History | None,
+        *,
+        must_exist: bool = False,
     ) -> None:
         super().__init__(session_id)
         check("store", location, STORE_EXPECTED)
@@ -217,6 +221,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         self._location = location
         self._deps = deps
         self._history = history
+        self._must_exist = must_exist
         self._children = ChildAgents()
         self._run: Run | None = None  # the one that is not over
         self._is_entered = False
@@ -228,12 +233,16 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         is_own = hasattr(self._location, "append")
         if is_own:
             check_one_writer(cast(Store, self._location))
+        if self._must_exist:
+            await check_session_exists(self._location, self.id)
         opened = await open_store(self._location, self.id)
         self.warnings = opened.warnings
         ids = (self.id, *opened.state.origins)
         own, *origins = [(one, find_child_location(one, self._location)) for one in ids]
         self._children = ChildAgents(own[1], origins, opened.store)
         try:
+            if self._must_exist and opened.store.is_empty:
+                raise make_missing_error(self.id)
             self._driver = self._start_driver(opened)
             await self._driver.restore_approvals()
         except BaseException:

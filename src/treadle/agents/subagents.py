@@ -20,7 +20,6 @@ import msgspec
 
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.child_agents import (
-    CALL_KEY,
     ChildAgent,
     ChildAgents,
     PreparedChild,
@@ -36,7 +35,7 @@ from treadle.core.errors import InputBlocked, SessionBusy, ToolError, error_text
 from treadle.core.events import Event
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
-from treadle.core.transcript.items import AssistantItem, UserItem
+from treadle.core.transcript.items import CALL_KEY, AssistantItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
 from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.state import SessionState

@@ -2,6 +2,7 @@
 
     log/        the log of one session: written, locked, read back, loaded into a view
     library     all sessions of this machine: find, list, remove; search finds text in them
+    session_place  those of a folder or a database of a program; export makes texts of them
     history     fork and rewind        suspend   a turn that waits on disk
     replay      runs a session again, and finds the first difference of two sessions
     summaries   for lists              cost      costs of past sessions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.sessions.library import Library
     from treadle.sessions.log.journal import Journal, ResumedSession, resume
     from treadle.sessions.log.reader import Damage
-    from treadle.sessions.sqlite_store import SqliteStore, list_session_ids
+    from treadle.sessions.sqlite_store import SqliteStore
 
 __all__ = [
     "Damage",
@@ -33,7 +34,6 @@ __all__ = [
     "SessionInOtherFolder",
     "SqliteStore",
     "fork",
-    "list_session_ids",
     "list_turns",
     "resume",
     "rewind",
@@ -49,7 +49,6 @@ __getattr__, __dir__ = lazy_exports(
         "SessionInOtherFolder": "treadle.core.errors",
         "SqliteStore": "sqlite_store",
         "fork": "history",
-        "list_session_ids": "sqlite_store",
         "list_turns": "history",
         "resume": "log.journal",
         "rewind": "history",

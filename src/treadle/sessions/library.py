@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,7 +109,7 @@ class Library:
     def find_latest(self, folder: Path) -> Path | None:
         """The session of this folder that was written to last, not one that failed at once."""
         project, index = self.root / project_name(folder), SessionIndex(self.root)
-        by_time = [(status.st_mtime_ns, path) for path, status in _list_journals(str(project))]
+        by_time = [(status.st_mtime_ns, path) for path, status in list_journals(str(project))]
         paths = [Path(path) for _, path in sorted(by_time, reverse=True)]
         return next((path for path in paths if not index.get(path).has_failed), None)
 
@@ -145,7 +145,7 @@ class Library:
 
     def list_session_dirs(self) -> Iterator[Path]:
         for project in self.list_projects():
-            for path, _ in _list_journals(project):
+            for path, _ in list_journals(project):
                 yield Path(path)
 
     def list_summaries(
@@ -155,7 +155,7 @@ class Library:
         projects = self.list_projects()
         if folder is not None:
             projects = [f"{self.root}/{project_name(folder)}"]
-        journals = [pair for project in projects for pair in _list_journals(project)]
+        journals = [pair for project in projects for pair in list_journals(project)]
         journals.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
         index = SessionIndex(self.root)
         summaries = [
@@ -219,21 +219,11 @@ class Library:
         """Delete a session; returns the bytes freed. One with forks is kept unless `with_forks`."""
         forks = self.list_forks(session_dir.name)
         if forks and not with_forks:
-            names = ", ".join(fork.id for fork in forks[:5])
-            raise StoreError(
-                f"session {session_dir.name} has {plural(len(forks), 'fork')}: {names}. "
-                "Remove them too (--forks), or keep it."
-            )
+            raise make_forked_error(session_dir.name, [fork.id for fork in forks], " (--forks)")
         freed = 0
         for fork in forks:
             freed += self.remove(self.root / fork.key, with_forks=True)
-        lock = acquire_lock(session_dir, LocalFiles())  # SessionBusy if a process has it open
-        try:
-            freed += folder_size(session_dir)
-            shutil.rmtree(session_dir)
-        finally:
-            os.close(lock)
-        return freed
+        return freed + remove_session_dir(session_dir)
 
     def prune(
         self,
@@ -265,6 +255,26 @@ class Library:
             freed += sizes[summary.key]
             removed.append(summary)
         return PruneResult(tuple(removed), freed, total - freed)
+
+
+def remove_session_dir(session_dir: Path) -> int:
+    """Delete the folder of a session, with those of its child agents; returns the bytes freed.
+    SessionBusy if a process has it open."""
+    lock = acquire_lock(session_dir, LocalFiles())
+    try:
+        freed = folder_size(session_dir)
+        shutil.rmtree(session_dir)
+    finally:
+        os.close(lock)
+    return freed
+
+
+def make_forked_error(session_id: str, forks: Sequence[str], option: str = "") -> StoreError:
+    names = ", ".join(forks[:5])
+    return StoreError(
+        f"session {session_id} has {plural(len(forks), 'fork')}: {names}. "
+        f"Remove them too{option}, or keep it."
+    )
 
 
 def describe_last_turn(summary: SessionSummary) -> str:
@@ -311,7 +321,7 @@ def _list_folders(root: str) -> list[str]:
         return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _list_journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
+def list_journals(project: str) -> Iterator[tuple[str, os.stat_result]]:
     try:
         session_dirs = _list_folders(project)
     except OSError:

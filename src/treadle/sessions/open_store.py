@@ -12,7 +12,6 @@ Used by agents/session.py.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import time
@@ -24,7 +23,7 @@ import msgspec
 
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import find_innermost
-from treadle.core.errors import ConfigError, StoreError
+from treadle.core.errors import ConfigError, SessionNotFound, StoreError
 from treadle.core.transcript.entries import Entry, TurnBegan
 from treadle.core.transcript.recover import recover, recover_fork
 from treadle.core.transcript.state import SessionState, apply, fold_entries
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from treadle.sessions.log.entry_redaction import EntryRedactor
     from treadle.sessions.log.journal import Journal
     from treadle.sessions.log.records import ForkPoint
+    from treadle.sessions.session_place import SessionPlace
 
 StoreLocation = str | os.PathLike[str] | Store | Callable[[str], Store | Awaitable[Store]]
 
@@ -126,35 +126,43 @@ def begin_fork(store: Store, entries: Sequence[Entry], session_id: str) -> None:
         store.append(entry)
 
 
+def find_session_place(location: StoreLocation | None) -> SessionPlace | None:
+    """Where the sessions of a location are; None if only the caller's own code knows."""
+    if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
+        from treadle.core.extras import require_extra
+
+        require_extra("fleet")
+        from treadle.sessions.postgres.postgres_place import PostgresPlace
+
+        return PostgresPlace(location)
+    if callable(location) or hasattr(location, "append"):
+        return None
+    path = find_place(location)
+    if path.suffix in DATABASE_SUFFIXES:
+        from treadle.sessions.sqlite_place import SqlitePlace
+
+        return SqlitePlace(path)
+    from treadle.sessions.session_place import FolderPlace
+
+    return FolderPlace(path)
+
+
+async def check_session_exists(location: StoreLocation | None, session_id: str) -> None:
+    """SessionNotFound if it does not. That of an own store is not looked for."""
+    place = find_session_place(location)
+    if place is not None and await place.find(session_id) is None:
+        raise make_missing_error(session_id)
+
+
+def make_missing_error(session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"there is no session {session_id!r} in this store")
+
+
 async def read_session(location: StoreLocation | None, session_id: str) -> Sequence[Entry]:
     """The entries of a session, which may be open elsewhere; none if it does not exist, or if only
     the caller's own code knows where it is."""
-    if isinstance(location, str) and location.startswith(DATABASE_SCHEMES):
-        return await _read_postgres(location, session_id)
-    if callable(location) or hasattr(location, "append"):
-        return ()
-    path = find_place(location)
-    if path.suffix in DATABASE_SUFFIXES:
-        from treadle.sessions.sqlite_store import read_entries as read_database
-
-        return await asyncio.to_thread(read_database, path, session_id) if path.exists() else ()
-    from treadle.sessions.log.journal import read_entries
-    from treadle.sessions.log.reader import FIRST_SEGMENT
-
-    session_dir = path / session_id
-    is_there = (session_dir / FIRST_SEGMENT).exists()
-    return await asyncio.to_thread(read_entries, session_dir) if is_there else ()
-
-
-async def _read_postgres(url: str, session_id: str) -> Sequence[Entry]:
-    from treadle.sessions.postgres_server import SessionServer
-    from treadle.sessions.postgres_store import load_entries
-
-    server = await SessionServer.acquire(url)
-    try:
-        return await load_entries(server.pool, session_id)
-    finally:
-        server.release()
+    place = find_session_place(location)
+    return () if place is None else await place.read(session_id)
 
 
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:
@@ -250,7 +258,7 @@ async def _open_postgres(url: str, session_id: str, parent: Store | None) -> Sto
     from treadle.core.extras import require_extra
 
     require_extra("fleet")
-    from treadle.sessions.postgres_server import LeasedPostgresStore
+    from treadle.sessions.postgres.postgres_server import LeasedPostgresStore
 
     store = await LeasedPostgresStore.open_session(url, session_id)
     store.redactor = _find_redactor(parent)

@@ -15,7 +15,8 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from treadle.core.argument_checks import PATH, TEXT, check
@@ -73,7 +74,7 @@ class SqliteStore(DatabaseStore):
             raise to_store_error(error, path) from error
         try:
             self._number = self._find_number()
-            self._lock = _lock_session(path, self._number, session_id) if fence is None else None
+            self._lock = lock_session(path, self._number, session_id) if fence is None else None
             self._seq = self._durable_seq = self._read_last_seq()
         except sqlite3.Error as error:
             self._database.close()
@@ -135,31 +136,24 @@ class SqliteStore(DatabaseStore):
         return int(self._database.execute(query, (self._number,)).fetchone()[0] or 0)
 
 
-def list_session_ids(path: Path) -> list[str]:
-    """The ids of the sessions in a database, the newest first."""
-    try:
-        database = open_database(path)
-        try:
-            rows = database.execute("SELECT id FROM sessions ORDER BY number DESC").fetchall()
-        finally:
-            database.close()
-    except sqlite3.Error as error:
-        raise to_store_error(error, path) from error
-    return [str(row[0]) for row in rows]
-
-
 def read_entries(path: Path, session_id: str) -> list[Entry]:
     """The entries of a session that may be open elsewhere; [] if there is no such session."""
-    database = open_database(path)
-    try:
-        query = (
-            "SELECT CAST(entry AS BLOB) FROM entries JOIN sessions ON session = number"
-            " WHERE id = ? ORDER BY seq"
-        )
+    query = (
+        "SELECT CAST(entry AS BLOB) FROM entries JOIN sessions ON session = number"
+        " WHERE id = ? ORDER BY seq"
+    )
+    with use_database(path) as database:
         bodies = [row[0] for row in database.execute(query, (session_id,))]
-    finally:
-        database.close()
     return decode_entries(bodies).entries
+
+
+@contextmanager
+def use_database(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(open_database(path)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise to_store_error(error, path) from error
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -179,7 +173,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _lock_session(path: Path, number: int, session_id: str) -> int:
+def lock_session(path: Path, number: int, session_id: str) -> int:
     """The lock of one session, as a descriptor to close."""
     is_linux = sys.platform == "linux"  # elsewhere each session has a file of its own
     name = f"{path}-lock" if is_linux else f"{path}-lock-{number}"

@@ -1,22 +1,22 @@
 """Summaries of sessions for lists, read from the logs and cached in one index file.
 
-Most lines of a log are not decoded. log_cache.py keeps the summaries; used by library.py and
-children.py.
+Most lines of a log are not decoded. log_cache.py keeps the summaries; used by library.py,
+children.py and stored_sessions.py.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import SessionNotFound, StoreError
-from treadle.core.transcript.entries import ItemAdded, Suspended, TurnEnded, UsageRecorded
+from treadle.core.transcript.entries import Entry, ItemAdded, Suspended, TurnEnded, UsageRecorded
 from treadle.core.transcript.entry_json import decode_entry
-from treadle.core.transcript.items import UserItem
+from treadle.core.transcript.items import CALL_KEY, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions.log.reader import list_lineage, list_segments, open_segment, read_header
 from treadle.sessions.log.records import (
@@ -35,12 +35,13 @@ _KIND_PATTERN = re.compile(
     rb'\{"c":"[0-9a-f]{8}","n":(\d+),"e":\d+,"t":(-?[\d.]+),[^{]{0,120}?"kind":"(\w+)"'
 )
 _SUMMARY_KINDS = {b"turn", b"usage", b"end", b"parked", b"item", b"rewind"}
+_BODY_PATTERN = re.compile(rb'\{"kind":"(\w+)"')
 
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session. `state` is empty, open, done, unreadable, or the reason why the last turn
     ended. `turns` and `state` of a fork include what it has from its parent; its usage does
-    not. `origin` is that of the journal's header."""
+    not. `origin` is that of the journal's header; `is_child`: its first message is of a call."""
 
     id: str
     project: str
@@ -59,6 +60,7 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     has_inherited: bool = False
     origin: str = ""
     lacks_reply: bool = False
+    is_child: bool = False
     read_position: ReadPosition = msgspec.field(default=ReadPosition(), name="mark")
 
     @property
@@ -114,6 +116,14 @@ def summarize_session(
     return builder.build(max(previous.updated, status.st_mtime_ns / 1e9), position)
 
 
+def summarize_entries(summary: SessionSummary, bodies: Iterable[bytes]) -> SessionSummary:
+    """The same of a session in a database, of the entries that a summary needs."""
+    builder = _SummaryBuilder(summary)
+    for body in bodies:
+        builder.add_body(body)
+    return builder.build(summary.updated, ReadPosition())
+
+
 def _read_inherited(session_dir: Path) -> SessionSummary:
     """The parts of the logs of its parents that a fork has."""
     summary = SessionSummary("", "")
@@ -143,6 +153,12 @@ class _SummaryBuilder:
         self._suspended = previous.suspended
         self._has_lost_lines = previous.has_lost_lines
         self._lacks_reply = previous.lacks_reply
+        self._is_child = previous.is_child
+
+    def add_body(self, body: bytes) -> None:
+        head = _BODY_PATTERN.match(body)
+        if head is not None and head[1] in _SUMMARY_KINDS:
+            self._add_entry(head[1], body, _decode)
 
     def read_file(self, path: Path, offset: int) -> int:
         """Add the complete lines after `offset`; returns where the last of them ends."""
@@ -168,24 +184,21 @@ class _SummaryBuilder:
         self._has_lost_lines |= seq > self._entries + 1
         self._entries = seq
         if head[3] in _SUMMARY_KINDS:
-            self._add_entry(head[3], raw, session_dir)
+            self._add_entry(head[3], raw, lambda raw: _read_line(raw, session_dir))
 
-    def _add_entry(self, kind: bytes, raw: bytes, session_dir: Path) -> None:
+    def _add_entry(self, kind: bytes, raw: bytes, decode: Callable[[bytes], Entry | None]) -> None:
         if kind == b"item":
             self._suspended = None
             self._lacks_reply &= b'"item":{"type":"assistant"' not in raw[:400]
             if not self._title and b'"item":{"type":"user"' in raw[:400]:
-                self._title = _make_title(raw, session_dir)
+                self._begin(decode(raw))
             return
         if kind == b"turn":
             self._lacks_reply |= not self._turns
             self._turns += b'"continues":true' not in raw
             self._state, self._suspended = "open", None
             return
-        try:
-            entry = decode_entry(raw)
-        except msgspec.DecodeError:
-            return
+        entry = _decode(raw)
         if isinstance(entry, UsageRecorded):
             self._usage = self._usage + entry.usage
         elif isinstance(entry, TurnEnded):
@@ -193,6 +206,12 @@ class _SummaryBuilder:
             self._suspended = None
         elif isinstance(entry, Suspended):
             self._suspended = entry
+
+    def _begin(self, entry: Entry | None) -> None:
+        item = entry.item if isinstance(entry, ItemAdded) else None
+        if isinstance(item, UserItem):
+            self._title = make_title(item.first_text)
+            self._is_child = CALL_KEY in (item.metadata or {})
 
     def build(self, updated: float, read_position: ReadPosition) -> SessionSummary:
         return msgspec.structs.replace(
@@ -205,19 +224,25 @@ class _SummaryBuilder:
             suspended=self._suspended,
             has_lost_lines=self._has_lost_lines,
             lacks_reply=self._lacks_reply,
+            is_child=self._is_child,
             updated=updated,
             read_position=read_position,
         )
 
 
-def _make_title(raw: bytes, session_dir: Path) -> str:
+def _decode(raw: bytes) -> Entry | None:
+    try:
+        return decode_entry(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def _read_line(raw: bytes, session_dir: Path) -> Entry | None:
+    """An entry with its long content, which has a file of its own."""
     from treadle.sessions.log.state_loader import read_entry
 
     record = parse_record(raw)
-    entry = None if record is None else read_entry(record, session_dir)
-    if not isinstance(entry, ItemAdded) or not isinstance(entry.item, UserItem):
-        return ""
-    return make_title(entry.item.first_text)
+    return None if record is None else read_entry(record, session_dir)
 
 
 def make_title(text: str) -> str:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
-from treadle.apps.pages.export import read_blocks, render_markdown
 from treadle.apps.pages.markdown import markdown_to_html
 from treadle.apps.pages.session_html import render_session_html
 from treadle.apps.pages.static_page import render_static_page
@@ -35,6 +34,7 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.items import Item
 from treadle.sessions import Library
+from treadle.sessions.export import read_blocks, render_markdown
 
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "main", "article", "section"),

@@ -7,8 +7,8 @@ from typing import Literal
 
 from treadle.apps.conversation.commands.answers import CommandAnswer
 from treadle.apps.conversation.session.hosted_session import HostedSession
-from treadle.apps.pages.export import read_blocks, render_json, render_markdown
 from treadle.core.errors import ConfigError
+from treadle.sessions.export import read_blocks, render_json, render_markdown
 from treadle.sessions.library import Library
 
 FileFormat = Literal["markdown", "html", "json"]

@@ -13,13 +13,13 @@ from treadle.apps.conversation.state.from_transcript import apply_item, finish_v
 from treadle.apps.conversation.state.view_state import ViewState, add_block, add_call
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, make_data_url
-from treadle.apps.pages.export import describe_entry, describe_session, get_title, read_redacted
 from treadle.apps.pages.gantt import KEY, render_gantt
 from treadle.apps.pages.plots import render_request_plots
 from treadle.apps.pages.static_page import render_static_page
 from treadle.apps.pages.timeline import Timeline, read_call_seconds, read_timeline
 from treadle.core.transcript.entries import Entry, ItemAdded
 from treadle.core.transcript.items import ToolResultItem
+from treadle.sessions.export import describe_entry, describe_session, get_title, read_redacted
 from treadle.sessions.summaries import SessionSummary
 
 MAX_TURNS = 50  # whose calls are drawn

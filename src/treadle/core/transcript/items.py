@@ -45,6 +45,7 @@ CallOutcome = Literal["finished", "denied", "interrupted", "unknown", "recovered
 
 
 Metadata = Mapping[str, str | int | float | bool]
+CALL_KEY = "task_call"  # in the metadata of a message to a child agent: the call that sent it
 
 # What the engine itself tells in `TurnResult.metadata`; a caller cannot use these names.
 ENGINE_METADATA = frozenset(

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(options: argparse.Namespace, library: Library) -> int:
-    from treadle.apps.pages.export import read_blocks, render_markdown
+    from treadle.sessions.export import read_blocks, render_markdown
     from treadle.sessions.log.reader import find_damage
 
     session_dir = library.find(options.id)

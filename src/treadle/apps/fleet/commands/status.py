@@ -24,9 +24,9 @@ from treadle.apps.fleet.reports.live_table import (
 from treadle.apps.fleet.reports.local_session import read_session
 from treadle.apps.fleet.run_record import FleetRun, WorkerRecord
 from treadle.apps.fleet.worker_registry import DEFAULT_LEASE
-from treadle.apps.pages.export import render_markdown
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, plural
+from treadle.sessions.export import render_markdown
 
 POLL_SECONDS = 0.5
 MAX_OPEN = 50  # runs that have not ended

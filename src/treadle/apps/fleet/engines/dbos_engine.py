@@ -21,7 +21,7 @@ from treadle.core.contracts.run_engine import Deliver, JobRecord, JobState, RunJ
 from treadle.core.errors import ConfigError, StoreError
 from treadle.lib.logger import logger
 from treadle.lib.shielded import complete
-from treadle.sessions.postgres_pool import describe_address
+from treadle.sessions.postgres.postgres_pool import describe_address
 
 QUEUE = "treadle-fleet"
 WORKFLOW = "treadle_run"

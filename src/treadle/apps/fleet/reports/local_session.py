@@ -20,9 +20,9 @@ import msgspec
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.report_text import STATE_VERBS
 from treadle.apps.fleet.run_record import FleetRun
-from treadle.apps.pages.export import ExportBlock, read_blocks
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
+from treadle.sessions.export import ExportBlock, read_blocks
 from treadle.sessions.library import Library, project_name
 from treadle.sessions.log.journal import Journal
 from treadle.sessions.summaries import SessionSummary

@@ -18,8 +18,8 @@ from treadle.apps.fleet.sql.sql_connection import (
 )
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
-from treadle.sessions.postgres_store import (
+from treadle.sessions.postgres.postgres_pool import PostgresPool, ServerConnection
+from treadle.sessions.postgres.postgres_store import (
     DELETE_SESSIONS,
     SCHEMA,
     SCHEMA_LOCK,

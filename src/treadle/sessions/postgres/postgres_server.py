@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from treadle.core.errors import SessionBusy, StoreError
 from treadle.lib.shielded import complete
-from treadle.sessions.postgres_pool import PostgresPool
-from treadle.sessions.postgres_store import PostgresStore, make_tables
+from treadle.sessions.postgres.postgres_pool import PostgresPool
+from treadle.sessions.postgres.postgres_store import PostgresStore, make_tables
 from treadle.sessions.queued_store import SessionFence
 
 POOL_SIZE = 20

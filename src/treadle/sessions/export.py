@@ -1,4 +1,4 @@
-"""A session as Markdown or JSON (session_html.py: as one HTML page).
+"""A session as Markdown or JSON (apps/pages/session_html.py: as one HTML page).
 
 The whole log is exported, with the items that a compaction or a rewind removed from the view; these
 points are marked. Nothing is opened for writing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,14 +40,25 @@ class ExportBlock(msgspec.Struct, frozen=True):
 
 def read_blocks(session_dir: Path) -> list[ExportBlock]:
     """All blocks of a session, in order."""
-    return [block for _, entry in read_redacted(session_dir) for block in _entry_blocks(entry)]
+    return list_blocks(entry for _, entry in read_redacted(session_dir))
+
+
+def list_blocks(entries: Iterable[Entry]) -> list[ExportBlock]:
+    return [block for entry in entries for block in _entry_blocks(entry)]
 
 
 def read_redacted(session_dir: Path) -> Iterator[tuple[Record, Entry]]:
     """Every entry without secrets of this process: earlier versions wrote what the user typed."""
+    pairs = read_records(session_dir)
+    redacted = redact_entries(entry for _, entry in pairs)
+    for (record, _), entry in zip(pairs, redacted, strict=True):
+        yield record, entry
+
+
+def redact_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     redactor = EntryRedactor(find_secrets(os.environ))
-    for record, entry in read_records(session_dir):
-        yield record, redactor.redact(entry) if redactor.finds_secret(to_json(entry)) else entry
+    for entry in entries:
+        yield redactor.redact(entry) if redactor.finds_secret(to_json(entry)) else entry
 
 
 def _entry_blocks(entry: Entry) -> list[ExportBlock]:
@@ -155,10 +166,27 @@ def describe_session(summary: SessionSummary) -> str:
 
 def render_json(summary: SessionSummary, session_dir: Path) -> bytes:
     """The whole log as one JSON document: numbers, times, entries with their content."""
-    entries = [
-        b'{"n":%d,"t":%.3f,"entry":%b}' % (line.seq, line.time, to_json(entry))
-        for line, entry in read_redacted(session_dir)
-    ]
+    return _join_json(
+        summary,
+        [
+            b'{"n":%d,"t":%.3f,"entry":%b}' % (line.seq, line.time, to_json(entry))
+            for line, entry in read_redacted(session_dir)
+        ],
+    )
+
+
+def render_entries(
+    summary: SessionSummary, entries: Iterable[Entry], kind: Literal["markdown", "json"]
+) -> str:
+    """The same of entries without their times."""
+    redacted = redact_entries(entries)
+    if kind == "markdown":
+        return render_markdown(summary, list_blocks(redacted))
+    lines = [b'{"n":%d,"entry":%b}' % (n, to_json(one)) for n, one in enumerate(redacted, 1)]
+    return _join_json(summary, lines).decode()
+
+
+def _join_json(summary: SessionSummary, entries: Sequence[bytes]) -> bytes:
     title = get_title(summary) if summary.title else ""
     head = to_json(msgspec.structs.replace(summary, title=title, read_position=ReadPosition()))
     return b'{"session":%b,"entries":[%b]}\n' % (head, b",\n".join(entries))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from treadle.apps.pages.export import describe_entry
 from treadle.core.transcript.entries import ViewRewritten
 from treadle.core.transcript.items import NoticeItem, SummaryItem
+from treadle.sessions.export import describe_entry
 
 
 def test_a_notice_that_was_added_is_shown_and_is_no_cut():

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
-from treadle.sessions.postgres_pool import PostgresPool, ServerConnection
+from treadle.sessions.postgres.postgres_pool import PostgresPool, ServerConnection
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
 SCHEMA = """
