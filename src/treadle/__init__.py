@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SessionNotFound,
         StoreError,
         ToolError,
+        ToolsUnavailable,
         TreadleError,
     )
     from treadle.core.events import (
@@ -115,6 +116,7 @@ __all__ = [
     "ToolFinished",
     "ToolOutput",
     "ToolStarted",
+    "ToolsUnavailable",
     "Transcript",
     "TreadleError",
     "TurnFinished",
@@ -177,6 +179,7 @@ __getattr__, __dir__ = lazy_exports(
         "ToolFinished": "core.events",
         "ToolOutput": "core.contracts.tool",
         "ToolStarted": "core.events",
+        "ToolsUnavailable": "core.errors",
         "Transcript": "core.transcript.transcript",
         "TreadleError": "core.errors",
         "TurnFinished": "core.events",

@@ -190,9 +190,11 @@ async def test_fault_76_arguments_that_no_line_can_hold(own_place: Path):
 async def test_fault_76_other_servers_do_not_notice(own_place: Path):
     async with workspace(own_place) as place:
         bad = [
-            McpServer("one", raw("crash"), start=place.spawn, delays=(0.0,) * 5),
-            McpServer("two", raw("silent"), start=place.spawn),
-            McpServer("three", raw(timeout=100), start=place.spawn, delays=(0.0,) * 5),
+            McpServer("one", raw("crash"), start=place.spawn, required=False, delays=(0.0,) * 5),
+            McpServer("two", raw("silent"), start=place.spawn, required=False),
+            McpServer(
+                "three", raw(timeout=100), start=place.spawn, required=False, delays=(0.0,) * 5
+            ),
         ]
         good = McpServer("good", raw(), start=place.spawn)
         servers = [*bad, good]

@@ -265,6 +265,10 @@ class AuthRequired(ToolError):
         self.data = {"auth_required": {"server": server, "url": url, "challenge": challenge}}
 
 
+class ToolsUnavailable(TreadleError):
+    """A source of tools that the agent needs cannot be opened: no request was sent."""
+
+
 class StoreError(TreadleError):
     """The session cannot be written or read."""
 

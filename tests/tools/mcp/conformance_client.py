@@ -82,7 +82,7 @@ async def run(url: str) -> int:
     config = {"url": url, "oauth": await make_oauth_config(scenario, given, url)}
     with tempfile.TemporaryDirectory() as folder:
         options = McpClientOptions(tokens=TokenStore(Path(folder) / "logins.json"))
-        server = McpServer("far", config, options=options, delays=(0.2,) * 3)
+        server = McpServer("far", config, options=options, delays=(0.2,) * 3, required=False)
         await server.open()
         try:
             return await drive(server, scenario)

@@ -75,7 +75,8 @@ async def served(
 ) -> AsyncIterator[McpServer]:
     async with workspace(folder) as place:
         definition = config or raw(*words)
-        given = {"delays": (0.0,) * 3, "start_wait": 0.0, "root": folder, **options}
+        start = {"required": False, "start_wait": 0.0}
+        given = {"delays": (0.0,) * 3, **start, "root": folder, **options}
         server = McpServer(name, definition, start=place.spawn, **given)
         await server.open()
         try:

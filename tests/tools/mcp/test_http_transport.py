@@ -97,7 +97,9 @@ class Web:
 async def far(url: str, **options: Any) -> AsyncIterator[tuple[McpServer, Log]]:
     log = Log()
     config = {"url": url, "headers": {"X-Team": "looms"}}
-    server = McpServer("far", config, on_change=log, **{"delays": (0.0,) * 3, **options})
+    server = McpServer(
+        "far", config, on_change=log, **{"delays": (0.0,) * 3, "required": False, **options}
+    )
     await server.open()
     try:
         yield server, log

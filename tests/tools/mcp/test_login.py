@@ -47,7 +47,9 @@ async def far(
 ) -> AsyncIterator[tuple[McpServer, Log]]:
     log = Log()
     options = McpClientOptions(tokens=store)
-    server = McpServer("far", {"url": url, **config}, options=options, on_change=log, delays=(0.0,))
+    server = McpServer(
+        "far", {"url": url, **config}, options=options, on_change=log, delays=(0.0,), required=False
+    )
     await server.open()
     try:
         yield server, log
@@ -83,7 +85,9 @@ async def test_a_login_in_another_terminal_is_used_by_the_next_call(store: Token
     web, browser = OAuthServer(), Browser()
     async with web.open() as url, far(url, store) as (server, log):
         await log.until("login")
-        elsewhere = McpServer("far", {"url": url}, options=McpClientOptions(tokens=store))
+        elsewhere = McpServer(
+            "far", {"url": url}, options=McpClientOptions(tokens=store), required=False
+        )
         await elsewhere.log_in(browser.show_link)
         server.retry()
         await log.until("up")

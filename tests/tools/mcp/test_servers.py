@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.tools.mcp.helpers import Log, call, context, raw, served, workspace
 from tests.workspace.helpers import alive, gone, marker, seen
 from treadle import Agent
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import ConfigError, ToolError
+from treadle.core.errors import ConfigError, ToolError, ToolsUnavailable
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.models import Say, Scripted
@@ -54,7 +54,7 @@ async def test_a_server_offers_its_tools_under_names_of_their_own(own_place: Pat
 
 async def test_an_agent_calls_a_tool_of_a_server(own_place: Path):
     async with workspace(own_place) as place:
-        server = McpServer("raw", raw(), start=place.spawn, start_wait=PATIENCE)
+        server = McpServer("raw", raw(), start=place.spawn)
         model = Scripted([Say(calls=[("mcp__raw__echo", {"text": "hi"})]), "done"])
         agent = Agent(model, [server])
         result = await agent.run("x")
@@ -250,3 +250,31 @@ def test_the_sdk_is_not_imported_before_a_server_starts():
         "import sys, treadle.tools.mcp; sys.exit('mcp' in sys.modules or 'anyio' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+async def test_an_agent_does_not_run_without_a_server_that_it_needs(tmp_path: Path):
+    model = Scripted(["I have no tools.", "I have no tools."])
+    async with workspace(tmp_path) as place:
+        definition = {"command": "sh", "args": ["-c", "echo 'no database at db:5432' >&2; exit 3"]}
+        needed = McpServer("db", definition, start=place.spawn)
+        async with Agent(model, [needed]) as agent:
+            for _ in range(2):  # each run tries again
+                with pytest.raises(ToolsUnavailable, match=r"'db' .* exit code 3: no database at"):
+                    await agent.run("Book the flight")
+        assert needed.status.state == "closed"
+        assert model.requests == []
+        optional = McpServer("db", definition, start=place.spawn, required=False)
+        async with Agent(model, [optional]) as agent:
+            assert (await agent.run("Book the flight")).output == "I have no tools."
+
+
+async def test_a_run_that_is_cancelled_while_a_server_starts_leaves_no_process(tmp_path: Path):
+    async with workspace(tmp_path) as place:
+        server = McpServer("slow", {"command": "sleep", "args": ["1000"]}, start=place.spawn)
+        async with Agent(Scripted(["x"]), [server]) as agent:
+            running = asyncio.create_task(agent.run("x"))
+            await until(lambda: server.status.state == "starting")
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled()
+            assert server.status.state == "closed"

@@ -225,6 +225,7 @@ def make_servers(
                     options=options,
                     on_change=problems.on_status,
                     start_objection=partial(objection, name, definition),
+                    required=False,
                     start_wait=0.0,  # `startup_wait` is for all of them
                 )
             )

@@ -2,9 +2,9 @@
 
     starting ──▶ up ──▶ down ──(pause)──▶ starting      failed and login wait for a retry
 
-A slow or broken server delays nothing: before it is up it has no tools, and while it is down it
-keeps its last tools, whose calls fail. No call is sent twice. The connection is connection.py;
-the assembly decides which servers may start.
+A server that an agent needs is up before the first request, or the run fails. An optional one
+delays nothing: before it is up it has no tools. While it is down a server keeps its last tools,
+whose calls fail. No call is sent twice. The connection is connection.py.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import msgspec
 
 from treadle.core.contracts.source import BaseSource
 from treadle.core.contracts.tool import Tool, ToolContext, ToolOutput
-from treadle.core.errors import AuthRequired, ConfigError, ToolError
+from treadle.core.errors import AuthRequired, ConfigError, ToolError, ToolsUnavailable
 from treadle.core.extras import require_extra
 from treadle.core.transcript.content import Arguments
+from treadle.lib.logger import logger
+from treadle.lib.shielded import complete
 from treadle.lib.text.text import plural
 from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
 from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
@@ -77,7 +79,8 @@ class McpServer(BaseSource):
     on_change        called whenever the status or the tools changed
     start_objection  called before each start, with whether it ran before: why not, or ""
     delays           the pauses before each restart; after the last it waits for `retry`
-    start_wait       seconds that the first request waits for its tools; then it is sent without
+    required         if it does not start within its `startup_timeout`, a run is ToolsUnavailable
+    start_wait       seconds that the first request waits for one that is not required
     call_wait        seconds that a call waits for a server that is down
     """
 
@@ -93,6 +96,7 @@ class McpServer(BaseSource):
         on_change: Callable[[McpStatus], None] | None = None,
         start_objection: Callable[[bool], str] | None = None,
         delays: Sequence[float] = RESTART_DELAYS,
+        required: bool = True,
         start_wait: float = START_WAIT_SECONDS,
         call_wait: float = CALL_WAIT_SECONDS,
     ) -> None:
@@ -108,7 +112,7 @@ class McpServer(BaseSource):
         self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
         self._delays = tuple(delays)
-        self._start_wait, self._call_wait = start_wait, call_wait
+        self._required, self._start_wait, self._call_wait = required, start_wait, call_wait
         self._tools: tuple[Tool, ...] = ()
         self._catalog = NO_CATALOG
         self._last_logs: tuple[McpLogMessage, ...] = ()  # of the connection before
@@ -138,12 +142,31 @@ class McpServer(BaseSource):
         return f"# Tools of {self.name} ({prefix})\n{self._instructions}"
 
     async def open(self) -> None:
-        """Start it, and wait for it up to `start_wait` seconds; it goes on in the background."""
-        if self._run_task is None:
-            self._set_state("starting")
-            self._run_task = asyncio.create_task(self._run())
-            if self._start_wait > 0:
-                await self.wait_ready(self._start_wait)
+        """Start it, and wait for it; one that is not required goes on in the background.
+        ToolsUnavailable if a required one is not up."""
+        if self._run_task is not None:
+            return
+        self._set_state("starting")
+        self._run_task = asyncio.create_task(self._run())
+        if self._required:
+            await self._wait_required()
+        elif self._start_wait > 0 and not await self.wait_ready(self._start_wait):
+            logger.warning("MCP server %s has no tools yet: %s", self.name, self.status.summary)
+
+    async def _wait_required(self) -> None:
+        try:
+            if await self.wait_ready():
+                return
+            state, problem = self._state, self._problem
+        except BaseException:
+            await complete(self.aclose())
+            raise
+        await self.aclose()
+        mend = "Log in with server.log_in()" if state == "login" else "Mend it"
+        raise ToolsUnavailable(
+            f"MCP server {self.name!r} does not start: {problem or state}. {mend}, or give "
+            "McpServer(required=False) to work without it"
+        )
 
     async def aclose(self) -> None:
         task, self._run_task = self._run_task, None
