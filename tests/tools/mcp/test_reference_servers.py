@@ -81,7 +81,13 @@ async def everything(
             config = {"url": f"http://127.0.0.1:{port}/mcp"}
         log = Log()
         server = McpServer(
-            "every", config, start=place.spawn, options=options, on_change=log, delays=(0.3,) * 50
+            "every",
+            config,
+            start=place.spawn,
+            options=options,
+            on_change=log,
+            delays=(0.3,) * 50,
+            required=False,
         )
         await server.open()
         try:
