@@ -14,14 +14,16 @@ import pytest
 from tests.patience import PATIENCE
 from treadle import Agent, tool
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.contracts.tool import ToolContext
-from treadle.core.errors import ConfigError
+from treadle.core.contracts.tool import Preview, ToolContext
+from treadle.core.errors import ConfigError, ToolError
 from treadle.core.events import Event, ToolDetached, ToolFinished, ToolProgress
 from treadle.core.loop.calls import tool_runner
-from treadle.core.steps import AfterToolResult
+from treadle.core.steps import AfterToolResult, PendingApproval
 from treadle.core.transcript import Image, Text, ToolResultItem, Transcript
+from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import NoticeShown
 from treadle.models import Say, Scripted
+from treadle.models.scripted import ScriptElement
 from treadle.sessions import Journal
 from treadle.tools.function import FunctionTool
 
@@ -264,3 +266,36 @@ def test_a_generator_is_refused_where_it_is_decorated():
     for function in (stream, count):
         with pytest.raises(ConfigError, match="is a generator; let it return its result"):
             tool(function)
+
+
+async def test_an_approver_sees_every_argument_and_what_the_call_would_do():
+    async def describe(arguments: Arguments) -> str:
+        if arguments["to"] == "nobody":
+            raise ToolError("there is no account nobody")
+        return f"{arguments['amount']} leave the account"
+
+    @tool(approval=True, preview=describe)
+    def wire(amount: int, to: str, currency: str = "EUR") -> str:
+        """Wire money."""
+        return "wired"
+
+    asked: list[PendingApproval] = []
+
+    def approve(approval: PendingApproval) -> bool:
+        asked.append(approval)
+        return True
+
+    given = {"amount": 1, "to": "attacker" * 20, "currency": "BTC"}
+    calls: list[ScriptElement] = [
+        Say(calls=[("wire", given)]),
+        Say(calls=[("wire", {**given, "to": "nobody"})]),
+        "k",
+    ]
+    result = await Agent(Scripted(calls), [wire], approve=approve).run("x")
+    [shown] = asked
+    begin, end = ("attacker" * 20)[:29], ("attacker" * 20)[-29:]
+    assert shown.summary == f"[wire: amount=1, to={begin}…{end}, currency=BTC]"
+    assert shown.preview == Preview("text", "1 leave the account")
+    refused = results(result.transcript)[-1]
+    assert refused.is_error
+    assert "there is no account nobody" in refused.text

@@ -31,6 +31,7 @@ from treadle.core.contracts.tool import (
     DEFAULT_RESULT_CHARS,
     Access,
     BaseTool,
+    Preview,
     ProbeResult,
     ToolContext,
     ToolOutput,
@@ -38,6 +39,7 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
+from treadle.lib.text.text import shorten_middle
 from treadle.tools.tool_options import check_effect, check_name, check_options
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ Q = ParamSpec("Q")
 # What a one-line summary shows, in this order of preference.
 SUMMARY_KEYS = ("command", "path", "file_path", "pattern", "url", "query", "question")
 SUMMARY_CHARS = 80
+VALUE_CHARS = 60  # of one argument of several
 PARTS = (Text, Image, Document)
 
 
@@ -144,7 +147,17 @@ class FunctionTool(BaseTool, Generic[P, R]):
         return further(arguments) if further is not None else None
 
     def summary(self, arguments: Arguments) -> str:
-        return summarize_call(self._spec.name, arguments)
+        return describe_call(self._spec.name, arguments)
+
+    async def preview(self, arguments: Arguments, context: ToolContext[Any]) -> Preview | None:
+        make = self.options.get("preview")
+        made = make(arguments) if make is not None else None
+        shown = await made if inspect.isawaitable(made) else made
+        if shown is None or isinstance(shown, Preview):
+            return shown
+        if not isinstance(shown, str):
+            raise TypeError(f"`preview` returned {shown!r:.80}, not a text or a Preview")
+        return Preview("text", shown)
 
     def access(self, arguments: Arguments, session_id: str) -> Access:
         declared = self.options.get("access")
@@ -284,6 +297,15 @@ def summarize_call(name: str, arguments: Arguments) -> str:
         return f"[{name}]"
     text = " ".join(str(value).split())
     return f"[{name}: {text[:SUMMARY_CHARS]}{'…' if len(text) > SUMMARY_CHARS else ''}]"
+
+
+def describe_call(name: str, arguments: Arguments) -> str:
+    """Such as `[wire: amount=1, to=Ada]`: every argument, a long one shortened in the middle. The
+    user decides by it, and does not know which of them matters."""
+    if len(arguments) < 2:
+        return summarize_call(name, arguments)
+    texts = [f"{key}={shorten_middle(str(value), VALUE_CHARS)}" for key, value in arguments.items()]
+    return f"[{name}: {', '.join(texts)}]"
 
 
 def as_output(value: object) -> ToolOutput:

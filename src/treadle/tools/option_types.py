@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
 
-from treadle.core.contracts.tool import Access, ProbeResult, ToolKind
+from treadle.core.contracts.tool import Access, Preview, ProbeResult, ToolKind
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
+
+PreviewAnswer = str | Preview | None
 
 
 class ToolOptions(TypedDict, total=False):
@@ -31,6 +33,8 @@ class ToolOptions(TypedDict, total=False):
     access            what a call touches: keys for the order of calls, files and commands for the
                       policy
     check             what else is wrong with the arguments, as a text for the model; None: nothing
+    preview           what a call would do, for the user who has to approve it: a text or a Preview,
+                      of the arguments; may be async. A ToolError says that the call would fail
     evidence, probe   of a verifiable tool: what is kept before a call, and whether it happened
     """
 
@@ -46,5 +50,6 @@ class ToolOptions(TypedDict, total=False):
     detach_after: float | None
     access: Callable[[Arguments], Access] | None
     check: Callable[[Arguments], str | None] | None
+    preview: Callable[[Arguments], PreviewAnswer | Awaitable[PreviewAnswer]] | None
     probe: Callable[..., Awaitable[ProbeResult]] | None
     evidence: Callable[..., Awaitable[dict[str, Any]]] | None

@@ -85,6 +85,7 @@ EXPECTED_OPTIONS: Mapping[str, Expected] = {
     "detach_after": optional(number("a number of seconds", lambda value: 0 <= value < math.inf)),
     "access": _OPTIONAL_FUNCTION,
     "check": _OPTIONAL_FUNCTION,
+    "preview": _OPTIONAL_FUNCTION,
     "probe": _OPTIONAL_FUNCTION,
     "evidence": _OPTIONAL_FUNCTION,
 }

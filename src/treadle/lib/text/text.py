@@ -81,6 +81,13 @@ def format_age(seconds: float) -> str:
     return "now"
 
 
+def shorten_middle(text: str, size: int) -> str:
+    """The text on one line, of at most so many characters: its begin and its end."""
+    line = " ".join(text.split())
+    half = (size - 1) // 2
+    return line if len(line) <= size else f"{line[:half]}…{line[-half:]}"
+
+
 def shorten_home(path: str | Path) -> str:
     """A path with `~` in place of the home folder."""
     from pathlib import Path  # an agent is made without it

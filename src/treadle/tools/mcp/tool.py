@@ -22,7 +22,7 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.transcript.content import Arguments
 from treadle.lib.json.schema import find_mismatch
-from treadle.tools.function import summarize_call
+from treadle.tools.function import describe_call
 
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000
@@ -47,7 +47,7 @@ class McpTool(BaseTool):
         return check_arguments(arguments, self._spec)
 
     def summary(self, arguments: Arguments) -> str:
-        return summarize_call(self._spec.name, arguments)
+        return describe_call(self._spec.name, arguments)
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         return await self._call(self.remote_name, arguments, context)
