@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from treadle import Agent, tool
-from treadle.core.contracts.model import ModelCard
+from treadle import Agent, TextDelta, ToolContext, tool
+from treadle.budgets import CostBudget
+from treadle.core.contracts.gate import BaseGate, RequestEstimate, Stop
+from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.contracts.policy import Ask, BasePolicy, PermissionRequest
-from treadle.core.errors import ApprovalPending, DriverBusy, LoopError, Overloaded
+from treadle.core.errors import ApprovalPending, ConfigError, DriverBusy, LoopError, Overloaded
 from treadle.core.events import ApprovalRequired
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import UserItem
@@ -235,3 +238,69 @@ async def test_an_answer_to_a_call_that_never_asked_is_an_error():
                 assert events.approve(event.call.id)
                 assert not events.approve(event.call.id)  # it is answered
     assert len(tool.calls) == 1
+
+
+async def test_a_run_has_a_model_options_and_limits_of_its_own(tmp_path: Path):
+    usual, other = Scripted(lambda request: "usual"), Scripted(lambda request: "other")
+    agent = Agent(usual, options=ModelOptions(max_tokens=50, temperature=0.5), store=tmp_path)
+    result = await agent.run("x", model=other, options=ModelOptions(temperature=0.0))
+    assert result.text == "other"
+    sent = other.requests[0].options
+    assert (sent.max_tokens, sent.temperature) == (50, 0.0)
+    assert (await agent.run("x")).text == "usual"
+    assert usual.requests[0].options.temperature == 0.5
+    async with agent.session("s") as session:
+        assert (await session.run("1", model=other)).text == "other"
+        assert (await session.run("2")).text == "usual"
+        async with session.stream("3", model=other) as events:
+            assert [event.text async for event in events if isinstance(event, TextDelta)] == [
+                "other"
+            ]
+        assert (await session.run("4")).text == "usual"
+    stopped = await agent.run("x", gates=[Refuse()])
+    assert (stopped.reason, stopped.detail) == ("budget_exceeded", "no more today")
+    assert (await agent.run("x")).reason == "end_turn"
+
+
+class Refuse(BaseGate):
+    def admit(self, estimate: RequestEstimate) -> Stop:
+        return Stop("budget_exceeded", "no more today")
+
+
+async def test_a_model_that_is_named_for_a_run_is_closed_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made = Scripted(["named"])
+    closed: list[bool] = []
+
+    async def aclose() -> None:
+        closed.append(True)
+
+    monkeypatch.setattr(made, "aclose", aclose)
+    monkeypatch.setattr("treadle.models.registry.model", lambda name: made)
+    agent = Agent(Scripted(["usual"]))
+    assert (await agent.run("x", model="maker/name")).text == "named"
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("wrong", [{"model": 3}, {"options": {}}, {"gates": CostBudget(1.0)}])
+async def test_a_wrong_setting_of_a_run_is_named(wrong: dict[str, Any]):
+    agent = Agent(Scripted(["usual"]))
+    with pytest.raises(ConfigError, match=f"^{next(iter(wrong))} is"):
+        await agent.run("x", **wrong)
+
+
+async def test_a_tool_sees_the_metadata_of_its_run_and_what_was_used():
+    seen: list[ToolContext] = []
+
+    @tool
+    def look(context: ToolContext) -> str:
+        """Look."""
+        seen.append(context)
+        return "ok"
+
+    model = Scripted([Say(calls=[("look", {})], usage=Usage(input=7)), "done"])
+    await Agent(model, [look]).run("x", metadata={"user": "7"})
+    [context] = seen
+    assert context.metadata == {"user": "7"}
+    assert context.usage.input == 7

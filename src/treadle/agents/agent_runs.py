@@ -32,6 +32,8 @@ from treadle.agents.run import (
 )
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import is_list
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.events import TurnResult
@@ -101,6 +103,9 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        model: str | Model | None = None,
+        options: ModelOptions | None = None,
+        gates: Sequence[Gate] = (),
         background_wait: float = BACKGROUND_WAIT,
         **unknown: object,
     ) -> Result[Any]:
@@ -111,11 +116,12 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         run continues that session and is stored there. `output`, a type or a JSON schema, is what
         the answer is, instead of the agent's `output_type`. `deps` reaches the tools as
         `context.deps`. `metadata` goes into the requests and into `result.turn.metadata`; no model
-        reads it. Calls that went to the background have `background_wait` seconds to end;
-        `result.background` says what became of them.
+        reads it. `model` and what `options` set are for this run, instead of the agent's; `gates`
+        are limits besides its own. Calls that went to the background have `background_wait` seconds
+        to end; `result.background` says what became of them.
         """
         reject_unknown_argument("agent.run", RUN_ARGUMENTS, unknown)
-        settings = RunSettings(metadata, output_retries, background_wait)
+        settings = RunSettings(metadata, output_retries, model, options, gates, background_wait)
         async with self._open_run(prompt, output, settings, session, deps, history) as run:
             return await run.finish()
 
@@ -166,6 +172,9 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         history: History | None = None,
         session: str | Store | None = None,
         metadata: Metadata | None = None,
+        model: str | Model | None = None,
+        options: ModelOptions | None = None,
+        gates: Sequence[Gate] = (),
         background_wait: float = BACKGROUND_WAIT,
         **unknown: object,
     ) -> Stream[Any]:
@@ -177,7 +186,7 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         reader waits for the next event, unless `events.answer_later(...)` was called.
         """
         reject_unknown_argument("agent.stream", RUN_ARGUMENTS, unknown)
-        settings = RunSettings(metadata, output_retries, background_wait)
+        settings = RunSettings(metadata, output_retries, model, options, gates, background_wait)
         opening = self._open_run(prompt, output, settings, session, deps, history)
         return Stream(opening, has_approver=self.has_approver)
 
@@ -210,12 +219,15 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
                 yield run
             return
         driver = self.start(deps=deps, history=history)
+        own: Run | None = None
         try:
-            run = self.make_run(driver, output, settings)
-            run.begin(prompt)
-            yield run
+            own = self.make_run(driver, output, settings)
+            own.begin(prompt)
+            yield own
         finally:
             await driver.aclose()
+            if own is not None and settings.model is not None:
+                await own.aclose()
 
     def session(
         self,
@@ -316,14 +328,18 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
 
     def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run:
         """A run on the driver that answers with `output`, or as the agent does."""
-        wanted = self._structured_output
+        wanted, model = self._structured_output, None
+        if settings.model is not None:
+            from treadle.agents.agent_settings import resolve_model
+
+            model = resolve_model(settings.model)
         if output is not None:
             from treadle.agents.structured_output import StructuredOutput
 
-            wanted = StructuredOutput(output, driver.model)
+            wanted = StructuredOutput(output, model or driver.model)
         elif wanted is not None:
-            wanted = wanted.copy(driver.model)
-        return Run(driver, self.finish_turn, wanted, settings)
+            wanted = wanted.copy(model or driver.model)
+        return Run(driver, self.finish_turn, wanted, settings, model)
 
     # --- details -------------------------------------------------------------------------
 

@@ -193,7 +193,7 @@ def make_settings(given: Mapping[str, Any]) -> AgentSettings:
 
             raise unknown_argument("Agent", name, AgentSettings.__struct_fields__)
     settings = AgentSettings(**given)
-    check_all({name: getattr(settings, name) for name in _EXPECTED}, _EXPECTED)
+    check_all({name: getattr(settings, name) for name in SETTINGS_EXPECTED}, SETTINGS_EXPECTED)
     for hook in settings.hooks:
         points = getattr(hook, "points", None)
         if not isinstance(points, (set, frozenset)) or not points <= _POINTS:
@@ -216,7 +216,7 @@ STORE_EXPECTED = optional(
         'a folder, a database file such as "sessions.db", a Store, or a function that makes one',
     )
 )
-_EXPECTED: Mapping[str, Expected] = {
+SETTINGS_EXPECTED: Mapping[str, Expected] = {
     "model": Expected(
         lambda value: (
             isinstance(value, str)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
 import msgspec
 
 from treadle.core.argument_checks import check, number, optional, whole_number
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.errors import (
     AccessDenied,
@@ -24,7 +26,7 @@ from treadle.core.errors import (
     UnknownModel,
 )
 from treadle.core.events import TerminalReason, TurnResult
-from treadle.core.loop.config import NO_CHANGES
+from treadle.core.loop.config import NO_CHANGES, TurnSettings
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.items import Item, Metadata
@@ -32,6 +34,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import OutputT
 from treadle.lib.json.schema import Mismatch
+from treadle.lib.shielded import complete
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
@@ -90,19 +93,42 @@ class SessionRunOptions(TypedDict, total=False):
 
     output_retries: int
     metadata: Metadata | None
+    model: str | Model | None
+    options: ModelOptions | None
+    gates: Sequence[Gate]
 
 
 class RunSettings(msgspec.Struct, frozen=True):
-    """What a caller may say about a run besides its prompt."""
+    """What a caller may say about a run besides its prompt. `model` and what `options` set are used
+    instead of the agent's, `gates` besides its own."""
 
     metadata: Metadata | None = None
     output_retries: int = OUTPUT_RETRIES
+    model: str | Model | None = None
+    options: ModelOptions | None = None
+    gates: Sequence[Gate] = ()
     # Seconds to wait for calls in the background; None: they go on, the session is still open.
     background_wait: float | None = None
 
     def __post_init__(self) -> None:
         check("output_retries", self.output_retries, _RETRIES)
         check("background_wait", self.background_wait, _SECONDS)
+        if self.model is not None or self.options is not None or self.gates:
+            from treadle.agents.agent_settings import SETTINGS_EXPECTED
+
+            check("options", self.options, SETTINGS_EXPECTED["options"])
+            check("gates", self.gates, SETTINGS_EXPECTED["gates"])
+            if self.model is not None:
+                check("model", self.model, SETTINGS_EXPECTED["model"])
+
+    def merge_options(self, base: ModelOptions) -> ModelOptions:
+        """Those of the agent, with what this run sets."""
+        given, unset = self.options, ModelOptions()
+        if given is None:
+            return base
+        values = {name: getattr(given, name) for name in given.__struct_fields__}
+        changes = {name: one for name, one in values.items() if one != getattr(unset, name)}
+        return msgspec.structs.replace(base, **changes)
 
 
 _RETRIES = whole_number(0)
@@ -126,17 +152,22 @@ class Run:
         finish_turn: FinishTurn,
         output: StructuredOutput | None,
         options: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
+        model: Model | None = None,
     ) -> None:
+        """`model` is used instead of the driver's, until the end of the run."""
         self.driver = driver
         self.output = output
         self._finish_turn = finish_turn
         self._options = options
+        self._model, self._other_model = model, driver.model
         self._usage = NO_USAGE  # of its turns
         self._has_ended = False
         self._background: tuple[TaskInfo, ...] = ()
 
     def begin(self, prompt: Prompt) -> None:
         """Give the prompt; without one, continue what an error, a limit or a crash left."""
+        if self._model is not None:
+            self.driver.use_model(self._model)
         self.configure()
         if prompt is None:
             self.driver.retry()
@@ -144,10 +175,15 @@ class Run:
             self.driver.offer(prompt, self._options.metadata)
 
     def configure(self, *, continues: bool = False) -> None:
-        """Let the turns answer with the output type."""
-        driver, output = self.driver, self.output
-        settings = NO_CHANGES if output is None else output.make_settings(driver.options)
-        driver.configure_turns(msgspec.structs.replace(settings, continues=continues))
+        """Let the turns answer with the output type, and as the caller wants this run."""
+        driver, output, given = self.driver, self.output, self._options
+        settings = NO_CHANGES
+        if output is not None:
+            settings = output.make_settings(given.merge_options(driver.options))
+        elif given.options is not None:
+            settings = TurnSettings(given.merge_options(driver.options))
+        gates = (*settings.gates, *given.gates)
+        driver.configure_turns(msgspec.structs.replace(settings, gates=gates, continues=continues))
 
     async def finish(self) -> Result[Any]:
         """The result. Raises the error of a turn that failed, and OutputMissing if the run stopped
@@ -191,6 +227,14 @@ class Run:
             self._has_ended = True
             self.driver.withdraw_offers()
             self.driver.configure_turns(NO_CHANGES)
+            if self._model is not None:
+                self.driver.use_model(self._other_model)
+
+    async def aclose(self) -> None:
+        """End, and close a model that was made for this run."""
+        self.end()
+        if self._model is not None and isinstance(self._options.model, str):
+            await complete(self._model.aclose())
 
     async def _run_turn(self, decide: DecideApprovals | None) -> TurnResult:
         turn = await self._finish_turn(self.driver, decide)

@@ -9,7 +9,7 @@ It owns the store, its lock and the driver, and closes them in the right order. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
@@ -27,6 +27,8 @@ from treadle.agents.run import (
 )
 from treadle.agents.stream import Stream
 from treadle.core.argument_checks import check, whole_number
+from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, DriverBusy, LoopError
 from treadle.core.loop.driver import Driver
@@ -290,12 +292,16 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
         metadata: Metadata | None = None,
+        model: str | Model | None = None,
+        options: ModelOptions | None = None,
+        gates: Sequence[Gate] = (),
         **unknown: object,
     ) -> Result[Any]:
         """Answer a prompt. Without one, continue what an interruption or a crash left; a LoopError
         if there is nothing to continue, see `can_continue`."""
         reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
-        async with self.open_run(prompt, output, RunSettings(metadata, output_retries)) as run:
+        settings = RunSettings(metadata, output_retries, model, options, gates)
+        async with self.open_run(prompt, output, settings) as run:
             return await run.finish()
 
     @overload
@@ -317,11 +323,15 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         output: object | None = None,
         output_retries: int = OUTPUT_RETRIES,
         metadata: Metadata | None = None,
+        model: str | Model | None = None,
+        options: ModelOptions | None = None,
+        gates: Sequence[Gate] = (),
         **unknown: object,
     ) -> Stream[Any]:
         """`async with session.stream(prompt) as events`: the events of a run."""
         reject_unknown_argument("session.stream", RUN_ARGUMENTS, unknown)
-        opening = self.open_run(prompt, output, RunSettings(metadata, output_retries))
+        settings = RunSettings(metadata, output_retries, model, options, gates)
+        opening = self.open_run(prompt, output, settings)
         return Stream(opening, has_approver=self._agent.has_approver)
 
     @asynccontextmanager
@@ -341,7 +351,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         try:
             yield run
         finally:
-            run.end()
+            await run.aclose()
             self._run = None
 
     # --- history -------------------------------------------------------------------------

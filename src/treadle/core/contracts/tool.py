@@ -19,8 +19,9 @@ from treadle.core.events import Event
 from treadle.core.transcript.content import Arguments, ResultContent
 from treadle.core.transcript.entries import EffectClass
 from treadle.core.transcript.entries import ToolKind as ToolKind
-from treadle.core.transcript.items import join_text
+from treadle.core.transcript.items import Metadata, join_text
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import DepsT
 
 DEFAULT_RESULT_CHARS = 100_000
@@ -171,8 +172,9 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
 
     `deps` is what the run was given, `agent.run(..., deps=shop)`: write `ToolContext[Shop]`.
     `idempotency_key` is the same when the same call is tried again after a crash; `access` is what
-    the policy allowed. `planned_files` is for previews: files as the earlier calls of the round
-    will leave them, as in `Preview.files`.
+    the policy allowed. `metadata` is that of the run, `usage` what the session used before the
+    call. `planned_files` is for previews: files as the earlier calls of the round will leave them,
+    as in `Preview.files`.
     """
 
     session_id: str
@@ -193,6 +195,8 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
     deps: DepsT = cast(DepsT, None)
     planned_files: dict[str, bytes | None] = {}
     children: Any = None  # the child agents of the session, for the tool that starts them
+    metadata: Metadata = {}
+    usage: Usage = NO_USAGE
 
 
 class Tool(Protocol):

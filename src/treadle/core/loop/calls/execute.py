@@ -129,6 +129,8 @@ class CallExecutor:
             partial(self._ask_host, call_id),
             config.deps,
             children=config.children,
+            metadata=turn.metadata if turn is not None else {},
+            usage=self._session.state.usage,
         )
 
     # --- what a tool asks of the loop while it runs ----------------------------------------
