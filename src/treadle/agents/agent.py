@@ -29,10 +29,11 @@ from treadle.agents.agent_settings import (
     resolve_model,
     sign_settings,
 )
-from treadle.agents.run import DecideApprovals
+from treadle.agents.run import DecideApprovals, RunSettings
 from treadle.agents.stream import NO_APPROVER
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.tool import Tool
 from treadle.core.errors import InputBlocked, NothingToAnswer
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
@@ -166,6 +167,20 @@ class Agent(AgentRuns[DepsT, OutputT]):
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
         return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
 
+    def as_tool(self, name: str = "", description: str = "") -> Tool:
+        """This agent as a tool of another one: the model of that one gives it a prompt, and reads
+        its answer.
+
+        It works with its own tools, model, policy and output type, and as a child of the run that
+        calls it: budgets, usage, events, spans and approvals are those of that run, its log is a
+        session beside that of the caller, and a call that a crash interrupted goes on. It gets the
+        `deps` of the run if it has a `deps_type`.
+        """
+        from treadle.agents.agent_tool import AgentTool
+
+        given = self._settings
+        return AgentTool(name or given.name, description, given, self.config, self.replace)
+
     # --- for hosts and children ---------------------------------------------------------
 
     async def finish_turn(
@@ -175,6 +190,15 @@ class Agent(AgentRuns[DepsT, OutputT]):
         if self.has_approver or decide is None:
             decide = self._ask_approver
         return await self._drive(driver, decide)
+
+    async def answer_parent(
+        self, driver: Driver, decide: DecideApprovals
+    ) -> tuple[TurnResult, str]:
+        """Drive the turns of a child to their end; its answer as text."""
+        run = self.make_run(driver, None, RunSettings())
+        run.configure()
+        answer = await run.answer(decide)
+        return answer.turn, answer.text or answer.turn.text
 
     async def aclose_owned_model(self) -> None:
         """Close a child's model unless it is its parent's; its tools are the parent's."""

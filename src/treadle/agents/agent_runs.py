@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 import msgspec
 
 from treadle.agents.agent_settings import is_checkable
-from treadle.agents.child_agents import ChildAgents
+from treadle.agents.child_agents import ChildAgents, ParentSettings
 from treadle.agents.run import (
     ACCOUNT_ERRORS,
     BACKGROUND_WAIT,
@@ -290,10 +290,10 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
             session_id = session_id or (None if store is not None else snapshot.session_id)
         elif history is not None:
             state = recovered(SessionState(transcript=make_history(history)))
+        given, children = self._settings, ChildAgents() if children is None else children
+        children.inherited = ParentSettings(tuple(given.gates), given.parent_ids, given.depth)
         config = msgspec.structs.replace(
-            self.config,
-            deps=self.config.deps if deps is None else deps,
-            children=ChildAgents() if children is None else children,
+            self.config, deps=self.config.deps if deps is None else deps, children=children
         )
         driver = Driver(config, session_id=session_id, state=state, store=store)
         if history is not None or snapshot is not None:

@@ -27,6 +27,7 @@ from typing import (
 import msgspec
 
 from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.run import GATES_EXPECTED, MODEL_EXPECTED, OPTIONS_EXPECTED
 from treadle.budgets import RoundLimit
 from treadle.core.argument_checks import (
     DICT,
@@ -193,7 +194,7 @@ def make_settings(given: Mapping[str, Any]) -> AgentSettings:
 
             raise unknown_argument("Agent", name, AgentSettings.__struct_fields__)
     settings = AgentSettings(**given)
-    check_all({name: getattr(settings, name) for name in SETTINGS_EXPECTED}, SETTINGS_EXPECTED)
+    check_all({name: getattr(settings, name) for name in _EXPECTED}, _EXPECTED)
     for hook in settings.hooks:
         points = getattr(hook, "points", None)
         if not isinstance(points, (set, frozenset)) or not points <= _POINTS:
@@ -216,14 +217,8 @@ STORE_EXPECTED = optional(
         'a folder, a database file such as "sessions.db", a Store, or a function that makes one',
     )
 )
-SETTINGS_EXPECTED: Mapping[str, Expected] = {
-    "model": Expected(
-        lambda value: (
-            isinstance(value, str)
-            or (hasattr(value, "stream") and hasattr(value, "card") and not isinstance(value, type))
-        ),
-        'a name such as "anthropic/claude-sonnet-5-5" or a Model',
-    ),
+_EXPECTED: Mapping[str, Expected] = {
+    "model": MODEL_EXPECTED,
     "tools": Expected(
         lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes)),
         "a list of tools, functions and sources of tools",
@@ -239,16 +234,13 @@ SETTINGS_EXPECTED: Mapping[str, Expected] = {
     "approve": _OPTIONAL_FUNCTION,
     "hooks": list_of(has_methods("run"), "objects with the method run()"),
     "mutators": list_of(has_methods("mutate"), "objects with the method mutate()"),
-    "gates": list_of(
-        has_methods("admit", "settle", base="BaseGate", must_be_plain=True),
-        "objects with the methods admit() and settle()",
-    ),
+    "gates": GATES_EXPECTED,
     "observers": list_of(
         has_methods("on_event", "on_item", base="BaseObserver", must_be_plain=True),
         "objects with the methods on_event() and on_item()",
     ),
     "workspace": optional(has_methods("resolve")),
-    "options": optional(instance_of(ModelOptions, "a ModelOptions")),
+    "options": OPTIONS_EXPECTED,
     "cache": optional(instance_of(CacheRequest, "a CacheRequest")),
     "retry": optional(instance_of(Retry, "a Retry")),
     "store": STORE_EXPECTED,

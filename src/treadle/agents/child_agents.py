@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from treadle.agents.run import DecideApprovals
+from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
@@ -50,7 +51,9 @@ class ChildAgent(Protocol):
         children: ChildAgents | None = None,
     ) -> Driver: ...
 
-    async def finish_turn(self, driver: Driver, decide: DecideApprovals) -> TurnResult: ...
+    async def answer_parent(
+        self, driver: Driver, decide: DecideApprovals
+    ) -> tuple[TurnResult, str]: ...
 
     async def aclose_owned_model(self) -> None: ...
 
@@ -150,6 +153,15 @@ class ChildStore(WrappedStore):
         await super().flush()
 
 
+class ParentSettings(msgspec.Struct, frozen=True):
+    """What children have of the agent that starts them, whatever they are: its limits, and whose
+    child it is itself."""
+
+    gates: tuple[Gate, ...] = ()
+    parent_ids: tuple[str, ...] = ()
+    depth: int = 0
+
+
 class ChildAgents:
     """Those of one session, by the id of the call that started them. `location` is where they are
     stored; None: they are not. Those of `origins`, the sessions that this one was forked from, each
@@ -166,9 +178,19 @@ class ChildAgents:
         self._origins = origins
         self._parent = parent
         self._kept: OrderedDict[str, KeptChild] = OrderedDict()
+        self.inherited = ParentSettings()
+        self._run_gates: tuple[Gate, ...] = ()
         self.running: dict[str, RunningChild] = {}
         # Of an earlier process: they wait for approvals until their calls continue.
         self.restored: dict[str, RunningChild] = {}
+
+    def limit_run(self, gates: Sequence[Gate]) -> None:
+        """The limits of the run that begins hold for the children that it starts, too."""
+        self._run_gates = tuple(gates)
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        return (*self.inherited.gates, *self._run_gates)
 
     @property
     def is_stored(self) -> bool:

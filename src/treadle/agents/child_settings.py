@@ -16,6 +16,7 @@ from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.subagents import ChildStart
 from treadle.budgets import CostBudget
 from treadle.core.arguments.fit_names import fold_name
+from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
@@ -119,7 +120,7 @@ def make_child_settings(
     source = changes.get("source", start.source)
     if definition.tools is not None or definition.excluded_tools:
         source, mutators = _narrow_tools(source, mutators, definition)
-    gates = list(settings.gates)
+    gates = join_gates(settings.gates, start.gates)
     if definition.max_cost is not None:
         budget = CostBudget(definition.max_cost)
         budget.add_earlier(start.earlier_usage, start.model.card)
@@ -145,6 +146,11 @@ def make_child_settings(
     }
     changed = {key: value for key, value in changes.items() if key != "source"}
     return {**child, **changed, "tools": [source], "mutators": mutators}
+
+
+def join_gates(own: Sequence[Gate], inherited: Sequence[Gate]) -> list[Gate]:
+    """Each gate once."""
+    return [*own, *(gate for gate in inherited if not any(gate is one for one in own))]
 
 
 def _lists_tools(mutator: Mutator) -> bool:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
 
 import msgspec
 
-from treadle.core.argument_checks import check, number, optional, whole_number
+from treadle.core.argument_checks import (
+    Expected,
+    check,
+    has_methods,
+    instance_of,
+    list_of,
+    number,
+    optional,
+    whole_number,
+)
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.task_manager import TaskInfo
@@ -26,7 +35,7 @@ from treadle.core.errors import (
     UnknownModel,
 )
 from treadle.core.events import TerminalReason, TurnResult
-from treadle.core.loop.config import NO_CHANGES, TurnSettings
+from treadle.core.loop.config import NO_CHANGES
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.items import Item, Metadata
@@ -114,12 +123,9 @@ class RunSettings(msgspec.Struct, frozen=True):
         check("output_retries", self.output_retries, _RETRIES)
         check("background_wait", self.background_wait, _SECONDS)
         if self.model is not None or self.options is not None or self.gates:
-            from treadle.agents.agent_settings import SETTINGS_EXPECTED
-
-            check("options", self.options, SETTINGS_EXPECTED["options"])
-            check("gates", self.gates, SETTINGS_EXPECTED["gates"])
-            if self.model is not None:
-                check("model", self.model, SETTINGS_EXPECTED["model"])
+            check("model", self.model, optional(MODEL_EXPECTED))
+            check("options", self.options, OPTIONS_EXPECTED)
+            check("gates", self.gates, GATES_EXPECTED)
 
     def merge_options(self, base: ModelOptions) -> ModelOptions:
         """Those of the agent, with what this run sets."""
@@ -131,6 +137,18 @@ class RunSettings(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(base, **changes)
 
 
+MODEL_EXPECTED = Expected(
+    lambda value: (
+        isinstance(value, str)
+        or (hasattr(value, "stream") and hasattr(value, "card") and not isinstance(value, type))
+    ),
+    'a name such as "anthropic/claude-sonnet-5-5" or a Model',
+)
+OPTIONS_EXPECTED = optional(instance_of(ModelOptions, "a ModelOptions"))
+GATES_EXPECTED = list_of(
+    has_methods("admit", "settle", base="BaseGate", must_be_plain=True),
+    "objects with the methods admit() and settle()",
+)
 _RETRIES = whole_number(0)
 _SECONDS = optional(number("seconds, 0 or more", lambda value: value >= 0))
 
@@ -168,6 +186,7 @@ class Run:
         """Give the prompt; without one, continue what an error, a limit or a crash left."""
         if self._model is not None:
             self.driver.use_model(self._model)
+        self.driver.children.limit_run(self._options.gates)
         self.configure()
         if prompt is None:
             self.driver.retry()
@@ -177,13 +196,17 @@ class Run:
     def configure(self, *, continues: bool = False) -> None:
         """Let the turns answer with the output type, and as the caller wants this run."""
         driver, output, given = self.driver, self.output, self._options
+        options = None if given.options is None else given.merge_options(driver.options)
         settings = NO_CHANGES
         if output is not None:
-            settings = output.make_settings(given.merge_options(driver.options))
-        elif given.options is not None:
-            settings = TurnSettings(given.merge_options(driver.options))
-        gates = (*settings.gates, *given.gates)
-        driver.configure_turns(msgspec.structs.replace(settings, gates=gates, continues=continues))
+            settings = output.make_settings(options or driver.options)
+        changed = msgspec.structs.replace(
+            settings,
+            options=settings.options or options,
+            gates=(*settings.gates, *given.gates),
+            continues=continues,
+        )
+        driver.configure_turns(changed)
 
     async def finish(self) -> Result[Any]:
         """The result. Raises the error of a turn that failed, and OutputMissing if the run stopped
@@ -227,6 +250,7 @@ class Run:
             self._has_ended = True
             self.driver.withdraw_offers()
             self.driver.configure_turns(NO_CHANGES)
+            self.driver.children.limit_run(())
             if self._model is not None:
                 self.driver.use_model(self._other_model)
 

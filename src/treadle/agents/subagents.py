@@ -25,6 +25,7 @@ from treadle.agents.child_agents import (
     PreparedChild,
     RunningChild,
 )
+from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Policy
@@ -77,7 +78,7 @@ class ChildStart(msgspec.Struct, frozen=True):
 
     `model`, `source` and `policy` are the parent's, the source without what children do not get.
     `parent_id` is the parent's session, `earlier_usage` what the child used before. `is_done`: it
-    has finished, and only its end is missing.
+    has finished, and only its end is missing. `gates` are the limits of the parent and its run.
     """
 
     task: ChildTask
@@ -89,6 +90,7 @@ class ChildStart(msgspec.Struct, frozen=True):
     parent_id: str = ""
     earlier_usage: Usage = Usage()
     is_done: bool = False
+    gates: tuple[Gate, ...] = ()
 
 
 class ChildAnswer(msgspec.Struct, frozen=True):
@@ -313,7 +315,11 @@ class SubagentRunner:
         start = self._make_start(task, make_child_id(context.session_id, task), self.depth + 1)
         earlier = state.usage + state.child_usage if state is not None else Usage()
         start = msgspec.structs.replace(
-            start, parent_id=context.session_id, earlier_usage=earlier, is_done=is_done
+            start,
+            parent_id=context.session_id,
+            gates=context.children.gates,
+            earlier_usage=earlier,
+            is_done=is_done,
         )
         running.prepared = (
             NothingPrepared() if self._prepare is None else await self._prepare(start)
@@ -327,13 +333,13 @@ class SubagentRunner:
         assert child is not None, "its driver is its agent's"
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
-        turn = await child.finish_turn(driver, context.ask_host)
+        turn, text = await child.answer_parent(driver, context.ask_host)
         while turn.reason == "end_turn" and driver.queued_messages:  # sent while the turn ended
             with contextlib.suppress(InputBlocked):  # a hook refused them: the answer stays
-                turn = await child.finish_turn(driver, context.ask_host)
+                turn, text = await child.answer_parent(driver, context.ask_host)
         if turn.error is not None:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
-        return _make_answer(turn.text, turn.reason, turn.detail, driver.session_id)
+        return _make_answer(text, turn.reason, turn.detail, driver.session_id)
 
 
 def make_child_id(parent_id: str, task: ChildTask) -> str:

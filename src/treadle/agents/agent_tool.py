@@ -1,0 +1,141 @@
+"""An agent as a tool of another agent: `agent.as_tool("research", "Finds sources.")`.
+
+The child is the given agent with its own tools, model and policy; subagents.py runs it as it runs
+the children that `task` starts. Made by agent.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import NoneType
+from typing import Any
+
+from treadle.agents.agent_definition import AgentDefinition
+from treadle.agents.agent_settings import AgentSettings
+from treadle.agents.child_agents import ChildAgent
+from treadle.agents.child_settings import join_gates
+from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
+from treadle.core.argument_checks import check, filled_text
+from treadle.core.contracts.tool import (
+    Access,
+    BaseTool,
+    ProbeResult,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
+from treadle.core.errors import ConfigError
+from treadle.core.loop.config import DriverConfig
+from treadle.core.steps import ApprovalRequest
+from treadle.core.transcript.content import Arguments
+from treadle.tools.function import summarize_call
+from treadle.tools.tool_options import check_name
+
+MAX_TOOL_DEPTH = 8  # agents in agents: the program put them together
+_SCHEMA = {
+    "type": "object",
+    "properties": {"prompt": {"type": "string", "description": "the whole task"}},
+    "required": ["prompt"],
+    "additionalProperties": False,
+}
+
+
+class AgentTool(BaseTool):
+    """Runs an agent to its end for each call; the answer is the result. `replace` makes a copy of
+    the agent with other settings."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        settings: AgentSettings,
+        config: DriverConfig,
+        replace: Callable[..., ChildAgent],
+    ) -> None:
+        if not name:
+            raise ConfigError("as_tool: give a name: the agent has none (Agent(name=...))")
+        check("description", description, filled_text("what the model may give this agent"))
+        check_name(name)
+        self._settings, self._config, self._replace = settings, config, replace
+        self._definition = AgentDefinition(name, description, "")
+        self._spec = ToolSpec(
+            name,
+            description,
+            _SCHEMA,
+            effect="verifiable",
+            concurrent=True,
+            timeout=24 * 3600.0,
+            asks_host=True,
+            kind="agent",
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def check(self, arguments: Arguments) -> str | None:
+        prompt = arguments.get("prompt")
+        if set(arguments) == {"prompt"} and isinstance(prompt, str) and prompt.strip():
+            return None
+        return f"{self._spec.name} takes one argument: prompt, a text with the whole task"
+
+    def summary(self, arguments: Arguments) -> str:
+        return summarize_call(self._spec.name, arguments)
+
+    def access(self, arguments: Arguments, session_id: str) -> Access:
+        return Access(delegates=True)
+
+    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return await self._make_runner(context)(self._make_task(arguments, context), context)
+
+    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        return {"is_stored": self._make_runner(context).has_place(context)}
+
+    async def probe(
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+    ) -> ProbeResult:
+        """An agent that has a session is continued: the call runs again, and takes it up."""
+        runner, task = self._make_runner(context), self._make_task(arguments, context)
+        if evidence.get("is_stored") or await runner.is_resumable(task, context):
+            return ProbeResult("not_done", f"{self._spec.name} continues where it was")
+        return ProbeResult("unknown", "the agent has no session that could be continued")
+
+    async def restore_approvals(
+        self, arguments: Arguments, context: ToolContext
+    ) -> list[ApprovalRequest]:
+        runner = self._make_runner(context)
+        return await runner.restore(self._make_task(arguments, context), context)
+
+    def _make_task(self, arguments: Arguments, context: ToolContext) -> ChildTask:
+        name = self._spec.name
+        return ChildTask(self._definition, name, str(arguments["prompt"]), context.call_id)
+
+    def _make_runner(self, context: ToolContext) -> SubagentRunner:
+        return SubagentRunner(
+            self._make_start,
+            partial(self._make_child, context.children.inherited.parent_ids),
+            depth=context.children.inherited.depth,
+            max_depth=MAX_TOOL_DEPTH,
+        )
+
+    def _make_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
+        config = self._config
+        return ChildStart(task, child_id, depth, config.model, config.source, config.policy)
+
+    def _make_child(
+        self, parent_ids: tuple[str, ...], start: ChildStart, changes: Mapping[str, Any]
+    ) -> ChildAgent:
+        own = self._settings
+        changed: dict[str, Any] = {
+            "model": start.model,
+            # Without a type of its own it gets whatever the run of the caller has.
+            "deps_type": object if own.deps_type is NoneType else own.deps_type,
+            "name": own.name or self._spec.name,
+            "role": self._spec.name,
+            "caller": "child",
+            "depth": start.depth,
+            "gates": join_gates(own.gates, start.gates),
+            "parent_ids": (start.parent_id, *parent_ids),
+        }
+        return self._replace(**changed)

@@ -1,0 +1,157 @@
+"""An agent as a tool of another: one budget, one log, one person who is asked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from treadle import Agent, ChildEvent, PendingApproval, ToolContext, tool
+from treadle.budgets import CostBudget
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import ConfigError
+from treadle.core.steps import ApprovalRequest
+from treadle.core.transcript import ToolResultItem
+from treadle.core.transcript.usage import Usage
+from treadle.models import Say, Scripted
+from treadle.models.scripted import ScriptElement
+from treadle.testing.observers import RecordingObserver
+
+PAID = Usage(input=100, output=10, requests=1, cost=1.0)
+
+
+class City(msgspec.Struct):
+    name: str
+    people: int
+
+
+@tool(effect="irreversible", approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def ask(prompt: str) -> ScriptElement:
+    return Say(calls=[("helper", {"prompt": prompt})], usage=PAID)
+
+
+def read_result(transcript: object) -> str:
+    [result] = [item for item in transcript if isinstance(item, ToolResultItem)]  # type: ignore[attr-defined]
+    return result.text
+
+
+async def test_its_answer_is_the_result_and_what_it_used_is_the_callers():
+    inner = Agent(Scripted([Say("found", usage=PAID)]), name="inner", instructions="Find.")
+    seen = RecordingObserver()
+    model = Scripted([ask("look"), Say("done", usage=PAID)])
+    outer = Agent(model, [inner.as_tool("helper", "Finds things.")], observers=[seen])
+    result = await outer.run("x")
+    assert read_result(result.transcript) == "found"
+    assert result.cost == 3.0
+    children = [event for event in seen.events if isinstance(event, ChildEvent)]
+    assert children
+    assert model.requests[0].tools[0].name == "helper"
+
+
+async def test_an_answer_has_the_output_type_of_the_agent():
+    replies: list[ScriptElement] = [
+        Say(calls=[("final_answer", {"name": "Graz"})]),
+        Say(calls=[("final_answer", {"name": "Graz", "people": 300_000})]),
+    ]
+    inner = Agent(Scripted(replies), output_type=City)
+    outer = Agent(Scripted([ask("which"), "done"]), [inner.as_tool("helper", "Knows cities.")])
+    result = await outer.run("x")
+    assert msgspec.json.decode(read_result(result.transcript), type=City).people == 300_000
+
+
+async def test_the_person_who_is_asked_is_that_of_the_caller():
+    asked: list[str] = []
+
+    def approve(approval: PendingApproval) -> bool:
+        asked.append(approval.summary)
+        return True
+
+    inner = Agent(Scripted([Say(calls=[("pay", {"amount": 5})]), "paid"]), [pay])
+    helper = inner.as_tool("helper", "Pays.")
+    outer = Agent(Scripted([ask("pay"), "done"]), [helper], approve=approve)
+    result = await outer.run("x")
+    assert asked == ["[pay: 5]"]
+    assert read_result(result.transcript) == "paid"
+
+
+CARD = ModelCard("priced", max_output=100, input_price=0.0, output_price=1_000.0)
+TENTH = Usage(0, 100, requests=1, cost=0.1)
+
+
+@pytest.mark.parametrize("of_run", [True, False])
+async def test_the_budget_of_the_caller_holds_for_it(of_run: bool):
+    inner_model = Scripted([Say("found", usage=TENTH)], card=CARD)
+    helper = Agent(inner_model).as_tool("helper", "Finds.")
+    model = Scripted([Say(calls=[("helper", {"prompt": "look"})], usage=TENTH)], card=CARD)
+    gates = [CostBudget(0.15)]
+    outer = Agent(model, [helper], gates=() if of_run else gates)
+    result = await outer.run("x", gates=gates if of_run else ())
+    assert result.reason == "budget_exceeded"
+    assert "budget" in read_result(result.transcript)
+    assert inner_model.requests == []
+
+
+async def test_the_limits_of_a_run_hold_for_the_children_that_it_starts():
+    task = Say(calls=[("task", {"description": "d", "prompt": "p"})], usage=TENTH)
+    model = Scripted([task], card=CARD)
+    result = await Agent(model, subagents=[]).run("x", gates=[CostBudget(0.15)])
+    assert "budget" in read_result(result.transcript)
+    assert len(model.requests) == 1
+
+
+async def test_a_call_that_waited_for_an_approval_goes_on_in_another_process(tmp_path: Path):
+    def make(replies: list[ScriptElement], of_outer: list[ScriptElement]) -> Agent:
+        inner = Agent(Scripted(replies), [pay])
+        return Agent(Scripted(of_outer), [inner.as_tool("helper", "Pays.")])
+
+    first = make([Say(calls=[("pay", {"amount": 5})])], [ask("pay")])
+    async with first.session("s", store=tmp_path / "before") as session:
+        session.submit("go")
+        assert isinstance(await session.next(), ApprovalRequest)
+        await session.driver.log.flush()
+        shutil.copytree(tmp_path / "before", tmp_path / "killed")
+    later = make(["paid it"], ["done"])
+    async with later.session("s", store=tmp_path / "killed") as session:
+        [approval] = session.approvals
+        session.approve(approval.call.id, session_id=approval.session_id)
+        result = await session.run()
+    assert result.text == "done"
+    assert read_result(result.transcript) == "paid it"
+
+
+async def test_it_gets_the_deps_of_the_run_if_it_has_a_type_for_them():
+    seen: list[object] = []
+
+    @tool
+    def look(context: ToolContext[City]) -> str:
+        """Look."""
+        seen.append(context.deps)
+        return "ok"
+
+    city = City("Graz", 3)
+    with_deps = Agent(Scripted([Say(calls=[("look", {})]), "a"]), [look], deps_type=City)
+    without = Agent(Scripted(["b"]))
+    tools = [with_deps.as_tool("helper", "Looks."), without.as_tool("other", "Says b.")]
+    calls = Say(calls=[("helper", {"prompt": "x"}), ("other", {"prompt": "y"})])
+    outer = Agent(Scripted([calls, "done"]), tools, deps_type=City)
+    result = await outer.run("x", deps=city)
+    assert seen == [city]
+    found = [item.text for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert found == ["a", "b"]
+
+
+def test_a_tool_needs_a_name_and_a_description():
+    agent = Agent(Scripted(["x"]))
+    with pytest.raises(ConfigError, match="give a name"):
+        agent.as_tool(description="Finds.")
+    with pytest.raises(ConfigError, match="description"):
+        agent.as_tool("helper")
+    with pytest.raises(ConfigError, match="not a name"):
+        agent.as_tool("not a name", "Finds.")
