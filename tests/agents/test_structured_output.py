@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from treadle import Agent
+from treadle import Agent, RunContext
 from treadle.agents.run import Run
 from treadle.agents.structured_output import StructuredOutput
 from treadle.core.contracts.model import ModelCard
@@ -276,3 +276,55 @@ async def test_corrections_of_an_answer_belong_to_the_turn_of_the_user(tmp_path,
             await session.rewind(2)
     async with Agent(model, store=tmp_path / place).session(forked) as session:
         assert [one.text for one in session.transcript] == ["first", "one"]
+
+
+class Order(msgspec.Struct):
+    seats: int
+
+
+class Hall(msgspec.Struct):
+    free: int
+
+
+async def check_seats(order: Order, context: RunContext[Hall]) -> str | None:
+    free = context.deps.free
+    return f"only {free} seats are free" if order.seats > free else None
+
+
+async def test_a_check_of_the_answer_sees_the_deps_and_its_refusal_goes_to_the_model():
+    model = Scripted([answer(seats=9), answer(seats=2)])
+    agent = Agent(model, deps_type=Hall, output_type=Order, check_output=check_seats)
+    result = await agent.run("book", deps=Hall(3))
+    assert result.output == Order(2)
+    [said] = [item.text for item in model.requests[1].transcript if isinstance(item, UserItem)][1:]
+    assert said == "The answer was refused: only 3 seats are free. Answer again."
+    refused = Agent(
+        Scripted(lambda request: answer(seats=9)),
+        deps_type=Hall,
+        output_type=Order,
+        check_output=check_seats,
+    )
+    with pytest.raises(OutputMismatch, match="in 2 attempts: only 3 seats are free"):
+        await refused.run("book", deps=Hall(3), output_retries=1)
+
+
+async def test_a_text_is_checked_too_and_a_stream_gives_the_answer_that_is_good():
+    def no_shouting(text: str, context: object) -> str | None:
+        return "do not shout" if text.isupper() else None
+
+    agent = Agent(Scripted(["HELLO", "hello", "HELLO", "hello"]), check_output=no_shouting)
+    assert (await agent.run("x")).output == "hello"
+    async with agent.stream("x") as events:
+        async for _ in events:
+            pass
+    assert events.result.output == "hello"
+    shouting = Agent(Scripted(lambda request: "HELLO"), check_output=no_shouting)
+    with pytest.raises(OutputMismatch, match="in 3 attempts: do not shout"):
+        await shouting.run("x")
+    wrong = Agent(Scripted(["x"]), check_output=lambda text, context: False)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TypeError, match="check_output returned False"):
+        await wrong.run("x")
+
+
+def answer(**values: object) -> Say:
+    return Say(calls=[("final_answer", values)])

@@ -339,7 +339,8 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
             wanted = StructuredOutput(output, model or driver.model)
         elif wanted is not None:
             wanted = wanted.copy(model or driver.model)
-        return Run(driver, self.finish_turn, wanted, settings, model)
+        check = self._settings.check_output if output is None else None
+        return Run(driver, self.finish_turn, wanted, settings, model, check)
 
     # --- details -------------------------------------------------------------------------
 

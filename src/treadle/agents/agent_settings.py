@@ -27,7 +27,7 @@ from typing import (
 import msgspec
 
 from treadle.agents.agent_definition import AgentDefinition
-from treadle.agents.run import GATES_EXPECTED, MODEL_EXPECTED, OPTIONS_EXPECTED
+from treadle.agents.run import GATES_EXPECTED, MODEL_EXPECTED, OPTIONS_EXPECTED, CheckOutput
 from treadle.budgets import RoundLimit
 from treadle.core.argument_checks import (
     DICT,
@@ -91,6 +91,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     tools: Sequence[ToolLike] = ()
     deps_type: object = NoneType
     output_type: object = str
+    check_output: CheckOutput | None = None
     name: str = ""
     instructions: InstructionsLike = ""
     max_turns: int = 50
@@ -129,6 +130,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
 class AgentArguments(TypedDict, total=False):
     """The settings that are given by name, for type checkers."""
 
+    check_output: CheckOutput | None
     name: str
     instructions: InstructionsLike
     max_turns: int
@@ -224,6 +226,7 @@ _EXPECTED: Mapping[str, Expected] = {
         "a list of tools, functions and sources of tools",
     ),
     "deps_type": Expected(_is_type, "a type: the class of `deps`, not an object of it"),
+    "check_output": _OPTIONAL_FUNCTION,
     "name": TEXT,
     "instructions": Expected(
         lambda value: isinstance(value, str) or callable(value),

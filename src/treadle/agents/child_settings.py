@@ -140,6 +140,7 @@ def make_child_settings(
         "parent_ids": (start.parent_id, *settings.parent_ids),
         "output_type": str,  # the child answers its parent in text
         "structured_output": None,
+        "check_output": None,
         "on_start": None,
         "subagents": settings.subagents if _may_start_children(definition) else None,
         **({"model": definition.model} if definition.model else {}),

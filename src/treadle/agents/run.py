@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
 
@@ -29,13 +30,14 @@ from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.task_manager import TaskInfo
 from treadle.core.errors import (
     AccessDenied,
+    OutputMismatch,
     OutputMissing,
     QuotaExhausted,
     TreadleError,
     UnknownModel,
 )
-from treadle.core.events import TerminalReason, TurnResult
-from treadle.core.loop.config import NO_CHANGES
+from treadle.core.events import TerminalReason, TurnResult, preview
+from treadle.core.loop.config import NO_CHANGES, RunContext
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
 from treadle.core.transcript.items import Item, Metadata
@@ -44,6 +46,7 @@ from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import OutputT
 from treadle.lib.json.schema import Mismatch
 from treadle.lib.shielded import complete
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
@@ -56,6 +59,9 @@ Prompt = UserInput | None
 History = Transcript | Sequence[Item]
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
+
+# (answer, context) -> what is wrong with it, as a text for the model; None: nothing.
+CheckOutput = Callable[[Any, RunContext[Any]], str | Awaitable[str | None] | None]
 
 OUTPUT_RETRIES = 2
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
@@ -171,6 +177,7 @@ class Run:
         output: StructuredOutput | None,
         options: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
         model: Model | None = None,
+        check_output: CheckOutput | None = None,
     ) -> None:
         """`model` is used instead of the driver's, until the end of the run."""
         self.driver = driver
@@ -178,6 +185,7 @@ class Run:
         self._finish_turn = finish_turn
         self._options = options
         self._model, self._other_model = model, driver.model
+        self._check = check_output
         self._usage = NO_USAGE  # of its turns
         self._has_ended = False
         self._background: tuple[TaskInfo, ...] = ()
@@ -224,25 +232,47 @@ class Run:
         return answer
 
     async def answer(self, decide: DecideApprovals | None = None) -> RunAnswer:
-        """Drive a turn to its end, or several until the answer fits the output type. OutputMismatch
-        after the last attempt; a turn that does not end with `end_turn` gives no answer."""
-        output = self.output
-        if output is None:
-            turn = await self._run_turn(decide)
-            text = turn.text
-            return RunAnswer(turn, text, text)
-        output.begin(self._options.output_retries + 1)
+        """Drive a turn to its end, or several until the answer fits the output type and the check
+        of the agent. OutputMismatch after the last attempt; a turn that does not end with
+        `end_turn` gives no answer of a type."""
+        output, left = self.output, self._options.output_retries
+        if output is not None:
+            output.begin(left + 1)
         while True:
             turn = await self._run_turn(decide)
+            if output is None and (self._check is None or turn.reason != "end_turn"):
+                return RunAnswer(turn, turn.text, turn.text)
             if turn.reason != "end_turn":
                 return RunAnswer(turn)
-            text = output.find_answer(turn, self.driver.transcript)
+            text = turn.text if output is None else output.find_answer(turn, self.driver.transcript)
             try:
-                return RunAnswer(turn, text, output.parse(text))
+                value = text if output is None else output.parse(text)
             except Mismatch as mismatch:
+                assert output is not None, "a text fits"
                 question = output.ask_again(str(mismatch), text)
+            else:
+                problem = await self._find_problem(value, turn)
+                if problem is None:
+                    return RunAnswer(turn, text, value)
+                if not left:
+                    attempts = self._options.output_retries + 1
+                    raise make_mismatch(self.driver.model.name, attempts, text, problem)
+                question = f"The answer was refused: {problem}. Answer again."
+            left -= 1
             self.configure(continues=True)
             self.driver.offer(question, self._options.metadata)
+
+    async def _find_problem(self, value: object, turn: TurnResult) -> str | None:
+        """What the check of the agent says about an answer."""
+        if self._check is None:
+            return None
+        driver = self.driver
+        context = RunContext(driver.session_id, turn.turn_id, driver.deps, turn.metadata)
+        found: object = self._check(value, context)
+        problem = await found if inspect.isawaitable(found) else found
+        if problem is None or isinstance(problem, str):
+            return problem or None
+        raise TypeError(f"check_output returned {problem!r:.80}; expected a text or None")
 
     def end(self) -> None:
         """Take back what is in no turn. May be repeated."""
@@ -295,6 +325,16 @@ class Run:
             finally:
                 waiting.cancel()
         self._background = tasks.list()
+
+
+def make_mismatch(model: str, attempts: int, answer: str, problem: str) -> OutputMismatch:
+    return OutputMismatch(
+        f"{model} gave no answer that fits in {plural(attempts, 'attempt')}: {problem}. "
+        f"It said last: {preview(answer)}",
+        provider=model,
+        problem=problem,
+        answer=answer,
+    )
 
 
 def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:

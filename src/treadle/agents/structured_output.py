@@ -13,16 +13,15 @@ from typing import Any
 
 import msgspec
 
+from treadle.agents.run import make_mismatch
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
-from treadle.core.errors import OutputMismatch
-from treadle.core.events import TurnResult, preview
+from treadle.core.events import TurnResult
 from treadle.core.loop.config import TurnSettings
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 from treadle.lib.json.schema import Mismatch
-from treadle.lib.text.text import plural
 from treadle.models.output_schema import OutputType, get_output_type
 
 TOOL_NAME = "final_answer"
@@ -161,20 +160,10 @@ class StructuredOutput:
     def ask_again(self, problem: str, answer: str) -> str:
         """The next message after an answer that does not fit. OutputMismatch after the last one."""
         if self._attempts.are_used_up:
-            raise self._make_mismatch(answer, problem)
+            raise make_mismatch(self._model.name, self._attempts.limit, answer, problem)
         if self.final_answer is None:
             return f"The answer does not fit: {problem}. Answer again with one JSON value only."
         return f"The answer does not fit: {problem}. {ASK_FOR_CALL}"
-
-    def _make_mismatch(self, answer: str, problem: str) -> OutputMismatch:
-        name, attempts = self._model.name, plural(self._attempts.limit, "attempt")
-        return OutputMismatch(
-            f"{name} gave no answer that fits in {attempts}: {problem}. "
-            f"It said last: {preview(answer)}",
-            provider=name,
-            problem=problem,
-            answer=answer,
-        )
 
 
 def _count_answer(turn: TurnResult, attempts: Attempts) -> str:

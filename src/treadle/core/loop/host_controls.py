@@ -62,6 +62,7 @@ class DriverState(ABC):
     ) -> None:
         self.session_id = session_id or (store.session_id if store else os.urandom(8).hex())
         self.children: Any = config.children  # of the session, which the tools get
+        self.deps: Any = config.deps
         self._interruption = Interruption()
         self.check_loop = self._interruption.check_loop
         self._emitter = emitter = Emitter(config.observers, self.session_id, config.name)
