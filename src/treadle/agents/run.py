@@ -245,19 +245,20 @@ class Run:
             if turn.reason != "end_turn":
                 return RunAnswer(turn)
             text = turn.text if output is None else output.find_answer(turn, self.driver.transcript)
+            question, has_more = "The answer was refused: {}. Answer again.", left > 0
             try:
                 value = text if output is None else output.parse(text)
             except Mismatch as mismatch:
-                assert output is not None, "a text fits"
-                question = output.ask_again(str(mismatch), text)
+                assert output is not None, "every text fits"
+                problem, has_more = str(mismatch), output.has_attempts
+                question = output.ask_again(problem)
             else:
-                problem = await self._find_problem(value, turn)
-                if problem is None:
+                found = await self._find_problem(value, turn)
+                if found is None:
                     return RunAnswer(turn, text, value)
-                if not left:
-                    attempts = self._options.output_retries + 1
-                    raise make_mismatch(self.driver.model.name, attempts, text, problem)
-                question = f"The answer was refused: {problem}. Answer again."
+                problem, question = found, question.format(found)
+            if not has_more:
+                raise self._make_mismatch(text, problem)
             left -= 1
             self.configure(continues=True)
             self.driver.offer(question, self._options.metadata)
@@ -273,6 +274,16 @@ class Run:
         if problem is None or isinstance(problem, str):
             return problem or None
         raise TypeError(f"check_output returned {problem!r:.80}; expected a text or None")
+
+    def _make_mismatch(self, answer: str, problem: str) -> OutputMismatch:
+        name, attempts = self.driver.model.name, plural(self._options.output_retries + 1, "attempt")
+        return OutputMismatch(
+            f"{name} gave no answer that fits in {attempts}: {problem}. "
+            f"It said last: {preview(answer)}",
+            provider=name,
+            problem=problem,
+            answer=answer,
+        )
 
     def end(self) -> None:
         """Take back what is in no turn. May be repeated."""
@@ -325,16 +336,6 @@ class Run:
             finally:
                 waiting.cancel()
         self._background = tasks.list()
-
-
-def make_mismatch(model: str, attempts: int, answer: str, problem: str) -> OutputMismatch:
-    return OutputMismatch(
-        f"{model} gave no answer that fits in {plural(attempts, 'attempt')}: {problem}. "
-        f"It said last: {preview(answer)}",
-        provider=model,
-        problem=problem,
-        answer=answer,
-    )
 
 
 def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from treadle.agents.run import make_mismatch
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
@@ -157,10 +156,12 @@ class StructuredOutput:
         """The value of an answer; a Mismatch says what does not fit."""
         return self._output.parse(text)
 
-    def ask_again(self, problem: str, answer: str) -> str:
-        """The next message after an answer that does not fit. OutputMismatch after the last one."""
-        if self._attempts.are_used_up:
-            raise make_mismatch(self._model.name, self._attempts.limit, answer, problem)
+    @property
+    def has_attempts(self) -> bool:
+        return not self._attempts.are_used_up
+
+    def ask_again(self, problem: str) -> str:
+        """The next message after an answer that does not fit."""
         if self.final_answer is None:
             return f"The answer does not fit: {problem}. Answer again with one JSON value only."
         return f"The answer does not fit: {problem}. {ASK_FOR_CALL}"
