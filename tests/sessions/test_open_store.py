@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from treadle import Agent, tool
-from treadle.core.errors import DriverBusy, LoopError
+from treadle.core.errors import DriverBusy, LoopError, StoreError
 from treadle.core.events import WarningRaised
 from treadle.core.steps import Finished
 from treadle.core.transcript.content import Text
@@ -288,3 +288,26 @@ def test_the_log_of_a_database_is_waited_for(tmp_path: Path):
     holder = sqlite3.connect(path)
     assert holder.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     holder.close()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_database_that_is_removed_while_it_is_open_is_an_error_before_the_next_effect(
+    tmp_path: Path, is_replaced: bool
+):
+    done: list[str] = []
+
+    @tool(effect="irreversible")
+    async def work() -> str:
+        """Work."""
+        done.append("work")
+        place.unlink()
+        if is_replaced:
+            place.touch()
+        return "done"
+
+    place = tmp_path / "sessions.db"
+    again = Say(calls=[("work", {})])
+    agent = Agent(Scripted([again, again, "done"]), [work], store=place)
+    with pytest.raises(StoreError, match="it was removed or replaced while it was open"):
+        await agent.run("go", session="s")
+    assert done == ["work"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shutil
 import sqlite3
 import struct
 import sys
@@ -23,7 +24,7 @@ from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
-from treadle.lib.files.sqlite import open_sqlite
+from treadle.lib.files.sqlite import SqliteFile, open_sqlite
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
@@ -106,6 +107,7 @@ class SqliteStore(DatabaseStore):
     def _write(self, batch: Sequence[QueuedEntry]) -> None:
         rows = [(self._number, one.seq, one.time, one.body) for one in batch]
         with self._thread_lock, self._database as database:
+            database.check_file()
             if self._fence is not None:
                 self._check_fence(database, self._fence)
             database.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?)", rows)
@@ -156,7 +158,7 @@ def use_database(path: Path) -> Iterator[sqlite3.Connection]:
         raise to_store_error(error, path) from error
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> SqliteFile:
     database = open_sqlite(path, BUSY_SECONDS)
     try:
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -205,12 +207,21 @@ def _read_holder(lock: int, number: int) -> str:
     return f"another process (pid {pid} since {time.strftime('%H:%M:%S', time.localtime(since))})"
 
 
+def _is_disk_full(path: Path) -> bool:
+    """SQLite says "disk I/O error" if there is no room for its own files."""
+    try:
+        return shutil.disk_usage(path.parent).free < 1 << 20
+    except OSError:
+        return False
+
+
 def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0)
-    if code == sqlite3.SQLITE_FULL:
+    is_io_error = code & 0xFF == sqlite3.SQLITE_IOERR
+    if code == sqlite3.SQLITE_FULL or (is_io_error and _is_disk_full(path)):
         return StoreFull(f"{path}: no space is left; free some, then the work goes on")
     if code == sqlite3.SQLITE_NOTADB:
-        return StoreError(f"{path} is not a SQLite database; choose another file for the sessions")
+        return StoreError(f"{path} is not a SQLite database; choose another file")
     if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError)):
         return StoreRefused(f"{path}: {error}")
     return StoreError(f"{path}: {error}")

@@ -17,6 +17,7 @@ def test_the_same_content_has_the_same_id():
     ("fields", "message"),
     [
         ({"prompt": " "}, "the prompt is empty"),
+        ({"prompt": "a \ud800", "id": "a"}, "prompt has half a character"),
         ({"prompt": "x", "id": "a/b"}, "'a/b' cannot be an id"),
         ({"prompt": "x", "folder": "a", "archive": "b"}, "folder and archive are both given"),
         ({"prompt": "x", "commit": "abc"}, "a commit is given without a repository"),

@@ -63,7 +63,7 @@ async def test_a_client_that_stops_in_a_transaction_keeps_no_row_from_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
-    from treadle.sessions import postgres_pool
+    from treadle.sessions.postgres import postgres_pool
     from treadle.sessions.postgres.postgres_pool import PostgresPool, ServerConnection
 
     monkeypatch.setattr(postgres_pool, "IDLE_SECONDS", 0.1)

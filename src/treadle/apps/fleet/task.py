@@ -14,6 +14,7 @@ from typing import get_args
 import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.lib.text.text import fix_surrogates
 from treadle.permissions.modes import PermissionMode
 
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
@@ -120,6 +121,10 @@ def _find_problems(task: FleetTask) -> list[str]:
     problems: list[str] = []
     if not task.prompt.strip():
         problems.append("the prompt is empty; say what the run has to do")
+    texts = {name: getattr(task, name) for name in FleetTask.__struct_fields__}
+    for name, text in texts.items():
+        if isinstance(text, str) and fix_surrogates(text) != text:
+            problems.append(f"{name} has half a character (a lone surrogate); write it whole")
     if task.id and (len(task.id) > MAX_ID_LENGTH or not _ID.fullmatch(task.id)):
         problems.append(f"{task.id!r} cannot be an id: {_ID_RULE}")
     sources = [name for name in ("folder", "repository", "archive") if getattr(task, name)]

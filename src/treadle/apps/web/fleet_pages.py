@@ -35,6 +35,7 @@ from treadle.lib.text.text import format_age, format_duration, plural
 
 REFRESH_SECONDS = 5
 SILENT_SECONDS = 2 * DEFAULT_LEASE  # a worker without a sign of life for so long is dead
+HEALTH_SECONDS = 5.0  # monitors give up soon
 MAX_ANSWER = 65_536  # bytes of a form
 # A browser names the origin of a form only to those who may know where it was.
 _FORM_HEADERS = {"Referrer-Policy": "same-origin"}
@@ -100,8 +101,9 @@ class FleetPages:
 
     async def show_health(self, request: Request) -> Response:
         try:
-            database = await self._open()
-            totals, workers = await database.totals(), await database.workers()
+            async with asyncio.timeout(HEALTH_SECONDS):
+                database = await self._open()
+                totals, workers = await database.totals(), await database.workers()
         except (TreadleError, OSError) as error:
             return JSONResponse({"status": "no database", "problem": type(error).__name__}, 503)
         alive = [one for one in workers if time.time() - one.heartbeat < SILENT_SECONDS]

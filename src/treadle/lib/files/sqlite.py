@@ -12,11 +12,35 @@ from pathlib import Path
 AGAIN_SECONDS = 0.01
 
 
-def open_sqlite(path: Path, busy_seconds: float) -> sqlite3.Connection:
+class SqliteFile(sqlite3.Connection):
+    """A connection to a file, which another program may remove or replace."""
+
+    path: Path
+    file_id: tuple[int, int]
+
+    def check_file(self) -> None:
+        """sqlite3.OperationalError if the file is not there any more. SQLite would go on without
+        it, and what it writes then is lost."""
+        if find_file_id(self.path) != self.file_id:
+            raise sqlite3.OperationalError("it was removed or replaced while it was open")
+
+
+def find_file_id(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def open_sqlite(path: Path, busy_seconds: float) -> SqliteFile:
     """A connection that may be used in any thread, by one at a time. What another program holds is
     waited for so long. Raises sqlite3.Error."""
-    database = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False)
+    database = sqlite3.connect(
+        path, timeout=busy_seconds, check_same_thread=False, factory=SqliteFile
+    )
     try:
+        database.path, database.file_id = path, find_file_id(path) or (0, 0)
         _use_write_ahead_log(database, busy_seconds)
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA fullfsync = ON")  # macOS: also out of the cache of the disk

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -215,6 +216,42 @@ async def test_many_runs_of_one_repository_at_once_have_a_folder_each(tmp_path, 
     folders = await asyncio.gather(*(machines.one.prepare(task, f"r{n}") for n in range(5)))
     assert len(set(folders)) == 5
     assert all(list_files(folder) == {"code.txt": "broken"} for folder in folders)
+
+
+async def test_runs_that_wait_for_one_mirror_leave_threads_for_the_one_that_makes_it(
+    tmp_path, machines
+):
+    """With few threads, those that waited for the lock had all of them."""
+    first, _ = make_repository(tmp_path / "origin")
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.get_running_loop().set_default_executor(pool)
+        task = FleetTask(prompt="x", repository=str(tmp_path / "origin"), commit=first)
+        folders = await asyncio.gather(*(machines.one.prepare(task, f"r{n}") for n in range(4)))
+        assert len(set(folders)) == 4
+
+
+async def test_the_trees_that_an_index_keeps_are_restored(tmp_path, machines):
+    make_repository(tmp_path / "origin")
+    task = FleetTask(prompt="x", repository=str(tmp_path / "origin"))
+    folder = await machines.one.prepare(task, "r1")
+    (folder / "new.txt").write_text("new")
+    git(folder, "add", "-A")
+    git(folder, "write-tree")
+    await machines.one.snapshot("r1", 1)
+    restored = await machines.two.restore(task, "r1")
+    git(restored.path, "fsck", "--strict")
+    assert "new.txt" in git(restored.path, "status", "--short")
+
+
+async def test_the_files_of_a_run_are_exported_to_a_relative_folder(
+    tmp_path, machines, monkeypatch
+):
+    make_repository(tmp_path / "origin")
+    task = FleetTask(prompt="x", repository=str(tmp_path / "origin"))
+    await machines.one.prepare(task, "r1")
+    monkeypatch.chdir(tmp_path)
+    await machines.two.export(task, "r1", Path("looked/at"))
+    assert list_files(tmp_path / "looked/at")["code.txt"] == "solved"
 
 
 @pytest.mark.parametrize(

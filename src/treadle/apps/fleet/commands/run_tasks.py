@@ -133,7 +133,8 @@ async def _set_limits(database: FleetDatabase, options: argparse.Namespace) -> N
     changes = {name: value for name, value in given.items() if value is not None}
     for name, value in changes.items():
         if value <= 0:
-            raise UsageError(f"the limit {name} must be above 0, not {value}")
+            option = "total-cost" if name == "max_cost" else name.replace("_", "-")
+            raise UsageError(f"--{option} must be above 0, not {value}")
     if changes:
         limits: FleetLimits = await database.limits()
         await database.set_limits(msgspec.structs.replace(limits, **changes))

@@ -15,6 +15,7 @@ from treadle.apps.console.console import print_line
 from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.fleet.commands.selection import find_run, name_command, select_runs, use_database
 from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.limits import describe_spent
 from treadle.apps.fleet.reports.live_table import (
     LiveTable,
     format_ended,
@@ -59,6 +60,10 @@ async def _print_status(database: FleetDatabase, options: argparse.Namespace) ->
         for line in table + _format_ended_runs(runs):
             print_line(line)
     print_line(f"engine {database.engine_name}, {plural(len(workers), 'worker')}")
+    max_cost = (await database.limits()).max_cost
+    if max_cost is not None:
+        spent = describe_spent(await database.spent(), max_cost)
+        print_line(f"{spent}; a call whose outcome is not known costs what was reserved for it")
     for worker in workers:
         print_line(_format_worker(worker, now))
     if lost := [run.id for run in runs if _has_lost_worker(run, workers, now)]:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, print_line
@@ -21,7 +22,7 @@ from treadle.apps.settings.load import load_settings
 
 
 def run_worker(options: argparse.Namespace) -> int:
-    for name in ("runs_at_once", "lease", "poll", "max_attempts"):
+    for name in ("runs_at_once", "lease", "poll", "max_attempts", "approval_time"):
         if getattr(options, name) is not None and getattr(options, name) <= 0:
             raise UsageError(f"--{name.replace('_', '-')} must be above 0")
     set_cluster(options)
@@ -48,6 +49,7 @@ async def _work(database: FleetDatabase, options: argparse.Namespace) -> int:
     )
     store = hide_password(get_store(options))
     print_line(f"worker {worker.identity.id} works for {store}; ctrl-c stops it after its steps")
+    sys.stdout.flush()  # in the log of a service it would come at the end
     is_stopped = await work_until_stopped(
         worker, until_idle=options.until_idle, parent=options.parent
     )

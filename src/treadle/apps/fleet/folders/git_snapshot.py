@@ -122,6 +122,7 @@ async def _find_tips(folder: Path, files: FolderChanges) -> tuple[str, ...]:
                 named |= {entry.digest.hex() for entry in list_entries(one.data)}
             except ValueError as error:
                 raise GitError(str(error)) from error
+            named |= await _list_index_trees(folder)
         else:
             named |= {found.decode() for found in _HASH.findall(one.data)}
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
@@ -130,9 +131,21 @@ async def _find_tips(folder: Path, files: FolderChanges) -> tuple[str, ...]:
     return tuple(name for name, kind, *_ in lines if kind != "missing")
 
 
+async def _list_index_trees(folder: Path) -> set[str]:
+    """The trees that the index keeps for the next commit; none if one of them is missing."""
+    words = ("rev-list", "--objects", "--no-object-names", "--indexed-objects")
+    try:
+        return {*(await _run_plain(folder, *words, stdin=b"")).decode().split()}
+    except GitError:
+        return set()
+
+
 async def _run_plain(folder: Path, *words: str, stdin: bytes) -> bytes:
-    """git with the objects of the folder, and without its configuration."""
-    with plain_repository(GIT_OBJECT_DIRECTORY=os.fspath(folder / ".git/objects")) as environment:
+    """git with the objects and the index of the folder, and without its configuration."""
+    git = folder / ".git"
+    with plain_repository(
+        GIT_OBJECT_DIRECTORY=os.fspath(git / "objects"), GIT_INDEX_FILE=os.fspath(git / "index")
+    ) as environment:
         place = Path(environment["GIT_DIR"])
         out = await run_git(place, *words, environment=environment, stdin=stdin)
     return out.encode(errors="surrogateescape")

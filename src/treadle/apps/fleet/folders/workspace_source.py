@@ -10,7 +10,6 @@ Used by workspaces.py. A source that is missing or unusable is a WorkspaceError 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.exercises import SOLUTION_FOLDER, is_exercise
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.flock import wait_for_lock
 from treadle.lib.git.run import GitError, run_git
 from treadle.workspace.environment import build_environment
 
@@ -56,12 +56,10 @@ async def _clone(repository: str, commit: str, task: FleetTask, target: Path, mi
     if commit and not _COMMIT.fullmatch(commit):
         raise WorkspaceError(f"{commit!r} cannot be a commit; give its hash, a tag or a branch")
     mirror = mirrors / _mirror_name(repository)
-    lock = await asyncio.to_thread(_lock, mirror.with_suffix(".lock"))
-    try:
+    await asyncio.to_thread(mirrors.mkdir, parents=True, exist_ok=True)
+    async with wait_for_lock(mirror.with_suffix(".lock")):  # one at a time makes or updates it
         found = await _update_mirror(repository, commit, mirror)
         await _fetch_from(mirror, target, found, has_later=not task.commit)
-    finally:
-        os.close(lock)
     if not task.commit:
         url = _USER_OF_URL.sub("", repository)
         await _run_git("remote", "add", "origin", url, cwd=target)
@@ -90,7 +88,7 @@ async def _update_mirror(repository: str, commit: str, mirror: Path) -> str:
     try:
         if not await asyncio.to_thread(mirror.exists):
             partial = mirror.with_suffix(".partial")
-            shutil.rmtree(partial, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
             options = ("--mirror", "--no-hardlinks", "--template=")
             words = ("clone", "-q", *options, "--", repository, str(partial))
             await _run_git(*words, cwd=mirror.parent)
@@ -122,14 +120,6 @@ def _mirror_name(repository: str) -> str:
     last = repository.rstrip("/").rpartition("/")[2].removesuffix(".git")
     words = re.sub(r"[^0-9A-Za-z._-]+", "-", last)[:40]
     return f"{hashlib.sha256(repository.encode()).hexdigest()[:12]}-{words}.mirror"
-
-
-def _lock(path: Path) -> int:
-    """One process at a time makes or updates a mirror; the descriptor is the lock."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return descriptor
 
 
 async def _run_git(*words: str, cwd: Path) -> str:

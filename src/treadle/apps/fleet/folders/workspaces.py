@@ -211,6 +211,7 @@ class RunWorkspaces:
     async def export(self, task: FleetTask, run_id: str, target: Path) -> tuple[str, ...]:
         """Fill a new folder with the files of a run as of its last snapshot, to look at them or to
         work on; sentences about what is not in it."""
+        target = await asyncio.to_thread(target.resolve)
         if await asyncio.to_thread(_has_content, target):
             raise WorkspaceError(f"{target} is not empty; name a new folder")
         data = await self._snapshots.get_blob(_snapshot_key(run_id))

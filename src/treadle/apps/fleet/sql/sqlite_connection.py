@@ -26,6 +26,7 @@ from treadle.apps.fleet.sql.sql_connection import (
 )
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
+from treadle.lib.files.sqlite import SqliteFile
 from treadle.sessions.queued_store import SessionFence
 from treadle.sessions.sqlite_store import (
     DELETE_SESSIONS,
@@ -53,7 +54,7 @@ class SqliteConnection:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
+        self._database: SqliteFile | None = None
 
     async def open(self, *, create: bool) -> bool:
         return await self._in_thread(lambda: self._open(create=create))
@@ -117,6 +118,7 @@ class SqliteConnection:
 
     def _execute_all(self, statements: Sequence[Statement]) -> list[Rows]:
         with self._lock, self._get_open() as database:
+            database.check_file()
             reads_only = all(sql.lstrip().startswith("SELECT") for sql, _ in statements)
             database.execute("BEGIN" if reads_only else "BEGIN IMMEDIATE")
             return [
@@ -124,7 +126,7 @@ class SqliteConnection:
                 for sql, parameters in statements
             ]
 
-    def _get_open(self) -> sqlite3.Connection:
+    def _get_open(self) -> SqliteFile:
         if self._database is None:
             raise sqlite3.ProgrammingError("the database of the fleet is closed")
         return self._database
