@@ -44,6 +44,7 @@ from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 
 POLL_SECONDS = 0.5
+MAX_POLL_SECONDS, SILENT_SECONDS = 5.0, 3.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -156,10 +157,19 @@ async def _wait(
             await workers.start()
         while not all(run.has_ended for run in runs):
             table.update(runs, time.time())
-            await asyncio.sleep(max(POLL_SECONDS, 4 * took))  # looking is not to be the work
+            # Looking is not to be the work; a long look is an outage, which is over.
+            await asyncio.sleep(max(POLL_SECONDS, min(4 * took, MAX_POLL_SECONDS)))
             began = time.monotonic()
-            is_money_spent = bool(await find_spent_money(database))
-            runs = await database.runs(ids=ids)
+            telling = asyncio.get_running_loop().call_later(
+                SILENT_SECONDS,
+                table.add_line,
+                "the database of the fleet does not answer; waiting for it",
+            )
+            try:
+                is_money_spent = bool(await find_spent_money(database))
+                runs = await database.runs(ids=ids)
+            finally:
+                telling.cancel()
             took = time.monotonic() - began
             if is_money_spent and not any(run.state == "running" for run in runs):
                 break
