@@ -29,6 +29,7 @@ def render_page(
         '<link rel="icon" href="/static/mark.svg">'
         '<link rel="stylesheet" href="/static/tokens.css">'
         '<link rel="stylesheet" href="/static/treadle.css">'
+        '<link rel="stylesheet" href="/static/panes.css">'
         '<script type="module" src="/static/theme.js"></script>'
         f'<script type="module" src="/static/{script or page}.js"></script></head>'
         f'<body class="{style or page}" data-session="{escape_html(session)}">'
@@ -105,7 +106,9 @@ def _act(name: str, icon: str, label: str) -> str:
 
 
 _ACTS = (
-    _act("undo", "undo", "Undo")
+    '<a class="btn bare" href="#review" aria-label="Review the changes">'
+    + f'{render_icon("diffs")}<span class="not-small">Review</span></a>'
+    + _act("undo", "undo", "Undo")
     + _act("rewind", "rewind", "Rewind")
     + '<button class="btn bare" type="button" data-do="fork" aria-label="Fork">'
     + f'{render_icon("fork")}<span class="not-small">Fork</span></button>'
@@ -149,6 +152,7 @@ _CENTRE = (
     '<div class="talk"><p class="earlier" id="earlier" hidden><button type="button" '
     'id="earlier-button">Show earlier</button></p><article class="turn" id="blocks"></article>'
     '<div id="questions"></div></div></div>'
+    '<section class="pane" id="pane" aria-labelledby="pane-title" tabindex="-1" hidden></section>'
     '<div class="foot"><button class="btn" type="button" id="end-button" hidden>Go to the end'
     '</button><div class="toast" id="toast" role="alert" hidden></div>'
     '<div id="banner"></div><span id="access" hidden></span>'
@@ -156,6 +160,7 @@ _CENTRE = (
     '<div class="now" id="now" aria-live="polite"></div>'
     '<a class="pocket" href="#side" id="pocket" hidden></a>'
     '<ul class="queue" id="queue" aria-label="Messages that wait"></ul>'
+    '<div class="comments" id="comments" hidden></div>'
     '<ul class="queue" id="outbox" aria-label="Messages that are not sent"></ul>'
     '<ul class="completions" id="completions" role="listbox" aria-label="Completions" hidden></ul>'
     '<div class="box"><ul class="attach" id="attach" aria-label="Attachments" hidden></ul>'

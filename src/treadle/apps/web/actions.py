@@ -15,11 +15,13 @@ from treadle.apps.web.messages import (
     Choose,
     Complete,
     Completions,
+    DropHunk,
     Earlier,
     EarlierBlocks,
     FillPrompt,
     GoTo,
     Interrupt,
+    OpenPane,
     Received,
     Resume,
     RunCommand,
@@ -33,6 +35,7 @@ from treadle.apps.web.messages import (
     TabReply,
     Withdraw,
 )
+from treadle.apps.web.panes import drop_review_hunk, show_pane
 from treadle.apps.web.render.inbox import render_inbox
 from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError
@@ -80,6 +83,10 @@ async def _run(
             await session.opened.driver.tasks.cancel(task)
         case Earlier(first=first):
             return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
+        case OpenPane(name=name, part=part):
+            return await show_pane(session, name, part)
+        case DropHunk():
+            return await drop_review_hunk(session, request)
     return None
 
 
@@ -92,6 +99,12 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
             return ShowDialog(render_inbox(await hub.list_waiting()))
         case Answer() if request.session:
             return _answer(request, await hub.find(request.session))
+        case Send(text=text):
+            session.steer(text, request.id)
+            return Received(request.id)
+        case Interrupt():
+            session.stop()
+            return None
         case RunCommand(line="/fork"):
             return GoTo((await hub.fork(session.session_id)).session_id)
         case Earlier(first=first):

@@ -216,6 +216,8 @@ class Pages:
             self._tabs -= 1
 
     async def _open(self, session_id: str, have: Position | None) -> LiveSession | HeldSession:
+        if await asyncio.to_thread(self._hub.is_agent, session_id):
+            return await self._hub.find_held(session_id)
         try:
             session = await self._hub.find(session_id)
         except SessionBusy:

@@ -2,12 +2,13 @@
 const MAX_SHOWN = 8;
 
 export class Prompt {
-  constructor(session, { send, submit, showProblem }) {
+  constructor(session, { send, submit, hasMore, showProblem }) {
     this.key = `draft-${session}`;
     this.field = document.getElementById("prompt");
     this.list = document.getElementById("completions");
     this.send = send;
     this.submit = submit;
+    this.hasMore = hasMore; // whether something goes with an empty message
     this.showProblem = showProblem;
     this.attachments = [];
     this.found = [];
@@ -152,7 +153,7 @@ export class Prompt {
 
   submitAll() {
     const text = this.field.value.trim();
-    if (!text && !this.attachments.length) return;
+    if (!text && !this.attachments.length && !this.hasMore()) return;
     if (this.attachments.some((one) => !one.id)) {
       this.showProblem("An attachment is still on its way.");
       return;

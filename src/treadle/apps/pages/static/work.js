@@ -1,16 +1,18 @@
 // The work page: shows what the server sends, sends what the user does.
 import { Blocks } from "./blocks.js";
+import { Comments } from "./comments.js";
 import { Connection } from "./connection.js";
 import { showDiff } from "./diffs.js";
+import { listenToKeys } from "./keys.js";
 import { Outbox } from "./outbox.js";
+import { Panes } from "./panes.js";
 import { Prompt } from "./prompt.js";
 import { replaceContent } from "./regions.js";
+import { Review } from "./review.js";
 import { SessionList } from "./session_list.js";
 
 const session = document.body.dataset.session;
 const $ = (id) => document.getElementById(id);
-const READ_MS = 500; // a question takes keys so long after it became their target
-const TYPING_MS = 350; // keys that follow each other faster may be a word
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
@@ -26,6 +28,7 @@ function start() {
     onState: (state, left) => {
       showConnection(state, left);
       if (state !== "connected") outbox.disconnect();
+      else if (!panes.isOpen) panes.load();
     },
     getPosition: () => position,
   });
@@ -41,9 +44,17 @@ function start() {
     if (!isSent) showToast("Not connected; try again in a moment.");
     return isSent;
   };
+  const comments = new Comments(session, $("comments"));
+  const review = new Review(session, $("pane"), { send, comments });
+  const panes = new Panes({
+    send: (message) => connection.send(message),
+    shown: { review: () => review.complete() },
+    onClose: () => prompt.field.focus(),
+  });
   const prompt = new Prompt(session, {
     send: (message) => connection.send(message),
     submit,
+    hasMore: () => comments.all.length > 0,
     showProblem: showToast,
   });
   const list = new SessionList((text) => send({ do: "search", text }));
@@ -51,16 +62,19 @@ function start() {
   function submit(text, attached) {
     $("scroll").scrollTop = 0;
     if (COMMAND.test(text) && !attached.length) return send({ do: "command", line: text });
-    outbox.add(text, attached);
+    outbox.add(text.startsWith("!") ? text : comments.addTo(text), attached);
+    panes.close();
     return true;
   }
 
   function receive(message) {
     const handlers = {
       update: () => {
+        const wasBusy = Boolean($("now").textContent);
         applyUpdate(message, blocks);
+        if (wasBusy && !$("now").textContent) panes.refresh(); // a turn has ended
         const [feed] = message.position;
-        if (feed !== PREVIEW && !$("access").textContent) outbox.connect(feed);
+        if (feed !== PREVIEW && takesMessages($("access").textContent)) outbox.connect(feed);
       },
       list: () => {
         const before = Number($("waiting").textContent);
@@ -70,6 +84,10 @@ function start() {
       },
       found: () => list.showFound(message),
       dialog: () => showDialog(message.html),
+      pane: () => {
+        panes.show(message);
+        if (message.note) showToast(message.note);
+      },
       message: () => showToast(message.text),
       problem: () => {
         if (message.request === "send") outbox.hold(message.id);
@@ -187,78 +205,7 @@ function start() {
     card.querySelector(editor.hidden ? "[data-answer=edit]" : ".edit textarea").focus();
   }
 
-  // --- keys: each works in the innermost scope that has the focus, never behind a dialog.
-  const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
-  let target = null; // the question that has the focus
-  let targetSince = 0;
-  document.addEventListener("focusin", (event) => {
-    const card = event.target.closest(".ask");
-    if (card !== target) targetSince = performance.now();
-    target = card;
-  });
-  document.addEventListener("focusout", (event) => {
-    if (!event.relatedTarget) target = null;
-  });
-
-  // A key marks an answer, Enter takes it, as on any button. What is typed before the question can
-  // have been read belongs to the prompt, and so does a word that begins like an answer.
-  let word = "";
-  let wordAt = 0;
-  function pressInQuestion(card, event) {
-    const isSameWord = performance.now() - wordAt < TYPING_MS;
-    if (event.key.length === 1) {
-      word = (isSameWord ? word : "") + event.key;
-      wordAt = performance.now();
-    }
-    const kind = ANSWER_KEYS[event.key.toLowerCase()];
-    const button = kind && card.querySelector(`[data-answer="${kind}"]`);
-    if (!button || button.disabled) {
-      if (event.key.length !== 1 || word.length === 1) return false;
-      event.preventDefault();
-      prompt.type(word);
-      return true;
-    }
-    event.preventDefault();
-    const isRead = performance.now() - targetSince > READ_MS && !document.hidden;
-    if (isRead) button.focus();
-    else prompt.type(event.key);
-    return true;
-  }
-
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if ($("dialog").open && !event.target.closest("dialog .ask")) return;
-    const field = event.target.closest("input, textarea, select");
-    if (event.key === "Escape") {
-      if ($("dialog").open) return;
-      if (field && field !== prompt.field) return field.blur();
-      return send({ do: "interrupt" });
-    }
-    if (event.key === "Tab" && event.shiftKey && event.target === prompt.field) {
-      event.preventDefault();
-      return send({ do: "command", line: "/mode" });
-    }
-    if (field) return;
-    const card = event.target.closest(".ask");
-    if (card && pressInQuestion(card, event)) return;
-    if ($("dialog").open) return;
-    const keys = {
-      "/": () => $("search").focus(),
-      n: createSession,
-      j: () => moveFocus(1),
-      k: () => moveFocus(-1),
-      "[": () => document.body.classList.toggle("no-rail"),
-      "]": () => document.body.classList.toggle("no-side"),
-      "?": showKeys,
-    };
-    const run = keys[event.key] ?? keys[event.key.toLowerCase()];
-    if (run) {
-      event.preventDefault();
-      run();
-    } else if (event.key.length === 1) {
-      prompt.field.focus();
-    }
-  });
+  listenToKeys({ send, prompt, panes, createSession, showKeys, moveFocus });
 }
 
 // --- what the server sends ------------------------------------------------------------------
@@ -280,7 +227,7 @@ function applyUpdate(update, blocks) {
   for (const [name, html] of Object.entries(update.regions ?? {})) setRegion(name, html);
   $("earlier").hidden = blocks.first === 0;
   const isNew = blocks.first === 0 && !$("blocks").querySelector(".you, .prose, .call");
-  document.body.classList.toggle("is-new", isNew);
+  document.body.classList.toggle("is-new", isNew && $("pane").hidden);
   document.body.classList.toggle("no-panels", !$("panels").firstElementChild);
   if (!update.is_reset && isScrolledUp()) newCount += Math.max(0, blocks.count - before);
   showEndButton();
@@ -308,15 +255,22 @@ function setRegion(name, html) {
   if (!element) return;
   if (name === "questions") return setQuestions(element, html);
   replaceContent(element, html);
-  if (name === "access") setReadOnly(Boolean(html));
+  if (name === "access") setAccess(html);
   if (name === "now") $("stop-button").hidden = !html;
   if (name === "pocket") element.hidden = !html;
   if (name === "head") document.title = `${element.querySelector("h1").textContent} · Treadle`;
 }
 
-function setReadOnly(isReadOnly) {
-  document.body.classList.toggle("read-only", isReadOnly);
-  for (const one of $("form").querySelectorAll("textarea, button, input")) one.disabled = isReadOnly;
+// "" (all can be done), "read-only", "agent" (at work: it takes messages only), "ended-agent".
+function setAccess(access) {
+  document.body.classList.toggle("read-only", Boolean(access));
+  document.body.classList.toggle("is-agent", access.endsWith("agent"));
+  const fields = $("form").querySelectorAll("textarea, button, input");
+  for (const one of fields) one.disabled = !takesMessages(access);
+}
+
+function takesMessages(access) {
+  return access === "" || access === "agent";
 }
 
 // A card that is shown already stays as it is, with what the user typed into it.
@@ -427,8 +381,9 @@ function showToast(text) {
 }
 
 function moveFocus(step) {
-  const items = [...document.querySelectorAll("#blocks .item, #questions .item")];
-  const at = items.indexOf(document.activeElement.closest?.(".item"));
+  const kind = $("pane").hidden ? "#blocks .item, #questions .item" : "#pane .hunk-card";
+  const items = [...document.querySelectorAll(kind)];
+  const at = items.indexOf(document.activeElement.closest?.(".item, .hunk-card"));
   const next = items[at < 0 ? items.length - 1 : Math.max(0, Math.min(items.length - 1, at + step))];
   if (!next) return;
   const target = next.querySelector("summary, button, a") ?? next;
