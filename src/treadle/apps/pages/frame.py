@@ -54,9 +54,16 @@ def _render_top(page: str, session: str) -> str:
         f'<nav class="tabs" aria-label="Pages">{"".join(links)}</nav><div class="top-end">'
         '<span class="live" id="live" role="status">Connecting</span>'
         f"{_icon_button('inbox', 'wait', 'What waits for you', '') if page == 'work' else ''}"
+        f"{_SETTINGS if page == 'work' else ''}"
         f"{_icon_button('keys', 'keys', 'Keyboard help')}"
         f"{_icon_button('theme', 'sun', 'Theme: as the system', '')}</div></header>"
     )
+
+
+_SETTINGS = (
+    '<a class="icon not-small" href="#settings" aria-label="Settings, permissions, memory">'
+    f"{render_icon('gear')}</a>"
+)
 
 
 def _icon_button(name: str, icon: str, label: str, style: str = "not-small") -> str:
@@ -79,7 +86,8 @@ _CLOSE = f'<a class="icon close" href="#" aria-label="Close">{render_icon("x")}<
 _RAIL = (
     '<nav class="rail" id="sessions" aria-label="Folders and sessions"><div class="rail-head">'
     f'<div class="row"><button class="btn" type="button" id="new-button">{render_icon("plus")}'
-    f'New session <kbd class="not-small">N</kbd></button>{_CLOSE}</div>'
+    f'New session <kbd class="not-small">N</kbd></button>'
+    f'<a class="btn only-small" href="#settings">Settings</a>{_CLOSE}</div>'
     f'<label class="field">{render_icon("search")}'
     '<span class="hidden">Search in all sessions</span>'
     '<input type="search" id="search" placeholder="Search all sessions">'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -16,7 +16,7 @@ from treadle.apps.pages.charts import (
     draw_labels,
     draw_line,
 )
-from treadle.apps.pages.gantt import KEY, render_gantt
+from treadle.apps.pages.gantt import KEY, NO_LANES, AgentLane, render_gantt
 from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.lib.text.text import format_count, format_dollars, plural
 
@@ -41,7 +41,12 @@ def find_request(timeline: Timeline, step: int) -> RequestInfo | None:
     return timeline.requests[max(0, number - 1)]
 
 
-def render_plots(timeline: Timeline, step: int, chart_range: ChartRange = "turn") -> str:
+def render_plots(
+    timeline: Timeline,
+    step: int,
+    chart_range: ChartRange = "turn",
+    lanes: Mapping[str, AgentLane] = NO_LANES,
+) -> str:
     """The calls over time, and the plots of the requests around the chosen one."""
     request = find_request(timeline, step)
     if request is None:
@@ -55,7 +60,7 @@ def render_plots(timeline: Timeline, step: int, chart_range: ChartRange = "turn"
         "round": f"Round of request {request.number}",
     }[chart_range]
     head = f'<header><h2 id="g">{title}</h2>{KEY}{_render_ranges(chart_range)}</header>'
-    chart = render_gantt(requests, calls, request.number)
+    chart = render_gantt(requests, calls, request.number, lanes)
     return (
         f'<section class="plot" aria-labelledby="g">{head}{chart}</section>'
         f"{render_request_plots(timeline, request)}"
@@ -115,7 +120,7 @@ def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) 
         stack = tuple(BarPart(sizes[name], style) for name, style, _ in reversed(PARTS))
         thin = (BarPart(usage.cache_read, "d-read"), BarPart(usage.cache_write, "d-write"))
         title = f"request {request.number}: {format_count(usage.total_input)} tokens"
-        columns.append(Column(stack, thin, title=title))
+        columns.append(Column(stack, thin, title=title, step=request.step))
     sizes = split_request(center)
     parts = list_parts(center)
     texts = {style: _add_size(label, sizes[name]) for name, style, label in parts}
@@ -146,6 +151,7 @@ def _render_costs(
         Column(
             (BarPart(cost, "d-user" if position == at else "d-tools"),),
             title=f"request {request.number}: {format_dollars(cost)}",
+            step=request.step,
         )
         for position, (request, cost) in enumerate(zip(shown, costs, strict=True))
     ]

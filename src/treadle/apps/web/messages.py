@@ -12,7 +12,7 @@ import msgspec
 from treadle.apps.conversation.commands.change_review import LAST_TURN, ReviewScope
 from treadle.apps.conversation.completion import Completion
 
-PaneName = Literal["review"]
+PaneName = Literal["review", "settings", "permissions", "context", "servers", "memory"]
 
 
 class Request(
@@ -105,6 +105,13 @@ class OpenPane(Request, frozen=True, tag="pane"):
     part: str = ""
 
 
+class RunInPane(Request, frozen=True, tag="pane_command"):
+    """A slash command that changes what a pane shows; the answer is the pane with its note."""
+
+    name: PaneName
+    line: str
+
+
 class DropHunk(Request, frozen=True, tag="drop_hunk"):
     """Take back one hunk of a review: that with this key, of several the one with this number."""
 
@@ -128,6 +135,7 @@ AnyRequest = (
     | Choose
     | Earlier
     | OpenPane
+    | RunInPane
     | DropHunk
 )
 

@@ -19,7 +19,6 @@ from treadle.apps.web.messages import (
     Earlier,
     Interrupt,
     ListUpdate,
-    OpenPane,
     Problem,
     Search,
     ShowInbox,
@@ -146,7 +145,7 @@ class Tab:
                 continue
             if isinstance(request, Interrupt):
                 await self._answer(request)  # it waits for nothing
-            elif isinstance(request, Complete | Search | Earlier | ShowInbox | OpenPane):
+            elif isinstance(request, Complete | Search | Earlier | ShowInbox):
                 await self._lookups.put(request)
             else:
                 await self._actions.put(request)

@@ -147,9 +147,9 @@ async def _read_own_changes(session: HostedSession, scope: ReviewScope, turn: in
 
     try:
         session_dir = await session.flush()
+        history = read_file_history(session_dir)
     except SessionNotFound:  # it is on disk from its first message on
         return ChangeReview(scope)
-    history = read_file_history(session_dir)
     spans = [one for one in history.list_spans(0) if one.after and one.seq != NO_TURN]
     if not spans:
         return ChangeReview(scope)

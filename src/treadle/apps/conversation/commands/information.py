@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.context_usage import estimate_head, format_context_usage
+from treadle.apps.conversation.context_usage import format_context_usage, measure_session
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
@@ -35,11 +35,7 @@ async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
-    tokens = session.require_conversation().view.context_tokens
-    items, window = session.driver.transcript, session.model.card.window
-    agent = session.agent_session
-    head = estimate_head(agent.prompt.sections, agent.agent.config.source.tools())
-    return CommandAnswer(format_context_usage(items, tokens, window, head), is_table=True)
+    return CommandAnswer(format_context_usage(measure_session(session)), is_table=True)
 
 
 async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:

@@ -59,14 +59,31 @@ const MOVES = {
 
 slider.addEventListener("input", () => go(Number(slider.value)));
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-go], [data-fork], [data-range], [data-view]");
+  const button = event.target.closest("[data-go], [data-fork], [data-range], [data-view], [data-step], [data-link]");
   if (!button) return;
   const data = button.dataset;
   if (data.go) MOVES[data.go]();
   else if (data.range) choose("chart_range", data.range);
   else if (data.view) choose("view", data.view);
+  else if (data.step) showCost(Number(data.step));
+  else if ("link" in data) copyLink(button);
   else fork(data.fork);
 });
+
+// A click on a bar shows why the request cost that.
+function showCost(step) {
+  options.view = "cost";
+  go(step);
+}
+
+// Of this step, with what is shown of it.
+function copyLink(button) {
+  const query = new URLSearchParams({ step: String(wanted), ...options });
+  const link = `${location.origin}/inspect/${session}?${query}`;
+  navigator.clipboard.writeText(link).then(() => {
+    button.lastChild.textContent = "Copied";
+  });
+}
 
 async function choose(name, value) {
   options[name] = value;

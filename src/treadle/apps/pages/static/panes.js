@@ -1,10 +1,10 @@
 // The panes that take the place of the conversation. The address names the open one (#review-git), so
 // that a link opens it and "back" closes it. The server draws it.
-const PANES = ["review"];
+const PANES = ["review", "settings", "permissions", "context", "servers", "memory"];
 const $ = (id) => document.getElementById(id);
 
 export class Panes {
-  // `shown` has for some panes a function that completes what the server drew.
+  // `shown` completes what the server drew of a pane.
   constructor({ send, shown, onClose }) {
     Object.assign(this, { send, shown, onClose });
     this.pane = $("pane");
@@ -46,7 +46,7 @@ export class Panes {
     this.pane.hidden = false;
     document.body.classList.add("has-pane");
     document.body.classList.remove("is-new");
-    this.shown[message.name]?.(this.pane, message);
+    this.shown(message.name);
     this.pane.querySelectorAll("[data-scrolls]").forEach((one, at) => {
       one.scrollTop = places[at] ?? 0;
     });

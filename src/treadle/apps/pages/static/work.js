@@ -3,6 +3,7 @@ import { Blocks } from "./blocks.js";
 import { Comments } from "./comments.js";
 import { Connection } from "./connection.js";
 import { showDiff } from "./diffs.js";
+import { TextFinder } from "./find.js";
 import { listenToKeys } from "./keys.js";
 import { Outbox } from "./outbox.js";
 import { Panes } from "./panes.js";
@@ -10,6 +11,7 @@ import { Prompt } from "./prompt.js";
 import { replaceContent } from "./regions.js";
 import { Review } from "./review.js";
 import { SessionList } from "./session_list.js";
+import { SettingsPanes } from "./settings.js";
 
 const session = document.body.dataset.session;
 const $ = (id) => document.getElementById(id);
@@ -46,9 +48,10 @@ function start() {
   };
   const comments = new Comments(session, $("comments"));
   const review = new Review(session, $("pane"), { send, comments });
+  const settings = new SettingsPanes($("pane"), send);
   const panes = new Panes({
     send: (message) => connection.send(message),
-    shown: { review: () => review.complete() },
+    shown: (name) => (name === "review" ? review : settings).complete(),
     onClose: () => prompt.field.focus(),
   });
   const prompt = new Prompt(session, {
@@ -57,6 +60,7 @@ function start() {
     hasMore: () => comments.all.length > 0,
     showProblem: showToast,
   });
+  const finder = new TextFinder($("blocks"), (first) => send({ do: "earlier", first }), showToast);
   const list = new SessionList((text) => send({ do: "search", text }));
 
   function submit(text, attached) {
@@ -74,6 +78,7 @@ function start() {
         applyUpdate(message, blocks);
         if (wasBusy && !$("now").textContent) panes.refresh(); // a turn has ended
         const [feed] = message.position;
+        if (feed !== PREVIEW) finder.look(blocks.first);
         if (feed !== PREVIEW && takesMessages($("access").textContent)) outbox.connect(feed);
       },
       list: () => {
@@ -96,7 +101,10 @@ function start() {
       prompt: () => prompt.giveBack(message.text),
       completions: () => prompt.receiveCompletions(message),
       received: () => outbox.confirm(message.id),
-      earlier: () => showEarlier(message, blocks),
+      earlier: () => {
+        showEarlier(message, blocks);
+        finder.look(blocks.first);
+      },
       download: () => location.assign(message.address),
       go: () => goTo(message),
     };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -59,8 +60,10 @@ def render_search_result(text: str, hits: Sequence[SearchHit], titles: Mapping[s
     sessions: dict[str, list[str]] = {}
     for hit in hits:
         sessions.setdefault(hit.session, []).append(hit.text)
+    found = {hit.session: hit.child or hit.session for hit in reversed(hits)}
+    query = quote(text, safe="")
     rows = [
-        f'<li><a class="session" href="/session/{escape_html(name)}">'
+        f'<li><a class="session" href="/session/{escape_html(found[name])}?find={query}">'
         f"{render_icon('search', style='dim')}"
         f'<span class="t">{escape_html(titles.get(name, name))}</span>'
         f'<span class="m">{plural(len(places), "hit")}</span>'
