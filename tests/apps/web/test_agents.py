@@ -81,6 +81,11 @@ async def test_an_agent_is_opened_while_it_works_takes_a_message_and_is_there_af
                 await page.wait_for_selector(".prose >> text=I was told to hurry.")
                 await page.click("#inspect-link")
                 await page.wait_for_selector("text=Request 2")
+                await page.goto(f"{server.address}/inspect/{session}")
+                await take_picture(page, "lanes-light")
+                await check_accessibility(page, ".plots")
+                await page.click(f".gantt a[href='/inspect/{agent}']")
+                await page.wait_for_url(f"**/inspect/{agent}")
             async with site.open_page(session, PHONE, server=server, has_touch=True) as page:
                 await page.click("#pocket")
                 await page.click("[data-panel='Agents'] a[href^='/session/']")

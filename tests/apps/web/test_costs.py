@@ -27,8 +27,8 @@ STORY = (
 )
 
 
-async def test_a_click_on_a_bar_shows_why_it_cost_that(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path, *STORY, mode="auto")
+async def test_a_click_on_a_bar_shows_why_it_cost_that(site: Site, project: Path):
+    session = await site.create(project, *STORY, mode="auto")
     async with site.open_page(session, **ACCESSIBILITY) as page:
         await send(page, "go")
         await page.wait_for_selector(".prose >> text=all done")

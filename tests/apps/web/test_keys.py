@@ -8,6 +8,7 @@ import signal
 import string
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.apps.web.conftest import Site
@@ -31,7 +32,7 @@ async def ask(page: Page) -> None:
 async def press_all(page: Page, place: str) -> None:
     """Press every key there; the question waits all the time."""
     for key in KEYS:
-        if (place, key) == ("#scroll", "n"):
+        if key == "n" and place in ("#scroll", "#pane"):
             continue  # goes to a new session
         if place == "dialog":
             if not await page.evaluate("document.getElementById('dialog').open"):
@@ -67,6 +68,32 @@ async def test_no_key_answers_a_question_behind_a_dialog_or_with_the_focus_elsew
         await page.keyboard.press("Enter")
         await page.wait_for_selector("text=done")
     assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "view", ["review", "settings", "permissions", "context", "servers", "memory"]
+)
+async def test_no_key_of_a_pane_answers_a_question_that_it_covers(
+    site: Site, tmp_path: Path, view: str
+):
+    session = await site.create(tmp_path, ASKS, FakeReply(text="done"))
+    async with site.open_page(session) as page:
+        await ask(page)
+        await page.evaluate("name => { location.hash = name; }", view)
+        await page.wait_for_selector(f"#pane[data-pane={view}]")
+        await press_all(page, "#pane")
+        await press_all(page, "dialog")
+        await page.evaluate("document.getElementById('dialog').close()")
+        assert await page.locator(f"#pane[data-pane={view}]").count() == 1
+        assert not (tmp_path / "made").exists()
+        await page.focus("#pane")
+        await page.keyboard.press("Escape")  # closes the pane, not the turn
+        await page.wait_for_selector(".ask")
+        await page.focus(".ask")
+        await page.clock.run_for(1_000)
+        await page.keyboard.press("y")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=done")
 
 
 async def test_a_key_before_the_question_can_be_read_belongs_to_the_prompt(

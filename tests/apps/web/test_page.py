@@ -1,16 +1,11 @@
 """The page in a real browser: a whole task, at desktop and phone size, and its accessibility."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from playwright.async_api import FilePayload, WebSocketRoute, expect
 
 from tests.apps.web.browser import (
     ACCESSIBILITY,
-    SCREENSHOTS,
     check_accessibility,
     send,
     take_picture,
@@ -40,18 +35,6 @@ TASK = (
     ),
     FakeReply(text="**Done**: `duration.py` parses 1h30m."),
 )  # fmt: skip
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a session of which a picture is taken: its path is seen there."""
-    if not SCREENSHOTS:
-        yield tmp_path
-        return
-    folder = Path(tempfile.gettempdir(), "durations")
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
 
 
 async def test_a_task_with_approval_undo_and_fork(site: Site, project: Path):

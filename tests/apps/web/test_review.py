@@ -49,9 +49,9 @@ async def run_story(page: Page) -> None:
         await page.wait_for_selector("#now:empty", state="attached")
 
 
-async def test_hunks_are_looked_at_kept_reverted_and_brought_back(site: Site, tmp_path: Path):
-    make_project(tmp_path)
-    session = await site.create(tmp_path, *STORY, mode="auto")
+async def test_hunks_are_looked_at_kept_reverted_and_brought_back(site: Site, project: Path):
+    make_project(project)
+    session = await site.create(project, *STORY, mode="auto")
     async with site.open_page(session, color_scheme="dark") as page:
         await run_story(page)
         await page.click("[href='#review']")
@@ -66,11 +66,11 @@ async def test_hunks_are_looked_at_kept_reverted_and_brought_back(site: Site, tm
         await page.click(".hunk-card >> nth=0 >> [data-keep]")
         await page.wait_for_selector(".hunk-card.folded >> text=kept")
         await page.wait_for_selector(".review-files >> text=1 of 3 kept")
-        (tmp_path / "app.py").write_text((tmp_path / "app.py").read_text() + "mine = 1\n")
+        (project / "app.py").write_text((project / "app.py").read_text() + "mine = 1\n")
         await page.click(".hunk-card >> nth=2 >> [data-drop]")
         await page.wait_for_selector("#toast >> text=/redo brings it back")
         await expect(page.locator(".hunk-card")).to_have_count(3)
-        text = (tmp_path / "app.py").read_text()
+        text = (project / "app.py").read_text()
         assert "value_30 = 30\n" in text
         assert "value_3 = limit(300)\n" in text
         assert "mine = 1\n" in text
@@ -78,17 +78,17 @@ async def test_hunks_are_looked_at_kept_reverted_and_brought_back(site: Site, tm
 
         await send(page, "/redo")
         await page.click("dialog [data-files]")
-        await until(lambda: "value_30 = 31\n" in (tmp_path / "app.py").read_text())
-        assert "mine = 1\n" in (tmp_path / "app.py").read_text()
+        await until(lambda: "value_30 = 31\n" in (project / "app.py").read_text())
+        assert "mine = 1\n" in (project / "app.py").read_text()
         await page.click("#pane >> text=Against git")
         await page.wait_for_selector(".hunk-card >> text=mine = 1")
         await page.go_back()
         await expect(page.locator(".hunk-card")).to_have_count(4)
 
 
-async def test_a_turn_is_chosen_and_a_link_opens_the_same_review(site: Site, tmp_path: Path):
-    make_project(tmp_path)
-    session = await site.create(tmp_path, *STORY, mode="auto")
+async def test_a_turn_is_chosen_and_a_link_opens_the_same_review(site: Site, project: Path):
+    make_project(project)
+    session = await site.create(project, *STORY, mode="auto")
     async with site.open_page(session) as page:
         await run_story(page)
         await send(page, "/diff turn")
@@ -107,9 +107,9 @@ async def test_a_turn_is_chosen_and_a_link_opens_the_same_review(site: Site, tmp
         await page.wait_for_selector(".prose >> text=second done")
 
 
-async def test_comments_on_lines_become_part_of_the_next_message(site: Site, tmp_path: Path):
-    make_project(tmp_path)
-    session = await site.create(tmp_path, *STORY, LATER, mode="auto")
+async def test_comments_on_lines_become_part_of_the_next_message(site: Site, project: Path):
+    make_project(project)
+    session = await site.create(project, *STORY, LATER, mode="auto")
     async with site.open_page(session) as page:
         await run_story(page)
         await page.click("[href='#review']")
@@ -136,9 +136,9 @@ async def test_comments_on_lines_become_part_of_the_next_message(site: Site, tmp
         await page.wait_for_selector("#comments", state="hidden")
 
 
-async def test_the_review_fits_a_phone_and_is_accessible(site: Site, tmp_path: Path):
-    make_project(tmp_path)
-    session = await site.create(tmp_path, *STORY, mode="auto")
+async def test_the_review_fits_a_phone_and_is_accessible(site: Site, project: Path):
+    make_project(project)
+    session = await site.create(project, *STORY, mode="auto")
     async with site.open_page(session, PHONE, has_touch=True, **ACCESSIBILITY) as page:
         await run_story(page)
         await page.goto(f"{page.url}#review-session")

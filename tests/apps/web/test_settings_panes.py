@@ -24,8 +24,8 @@ pytestmark = needs_chromium
 PANES = ("settings", "permissions", "context", "servers", "memory")
 
 
-async def test_a_setting_is_found_changed_and_reset(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path)
+async def test_a_setting_is_found_changed_and_reset(site: Site, project: Path):
+    session = await site.create(project)
     async with site.open_page(session) as page:
         await page.wait_for_selector("text=Connected")
         await page.click("[href='#settings']")
@@ -47,9 +47,9 @@ async def test_a_setting_is_found_changed_and_reset(site: Site, tmp_path: Path):
         await expect(page.locator("[data-setting=max_turns]")).to_have_value("200")
 
 
-async def test_a_rule_shows_its_last_use_and_is_revoked(site: Site, tmp_path: Path):
+async def test_a_rule_shows_its_last_use_and_is_revoked(site: Site, project: Path):
     call = FakeReply(calls=(FakeCall("bash", {"command": "touch made"}),))
-    session = await site.create(tmp_path, call, FakeReply(text="it ran"))
+    session = await site.create(project, call, FakeReply(text="it ran"))
     async with site.open_page(session, color_scheme="dark") as page:
         await page.wait_for_selector("text=Connected")
         await send(page, "/permissions")
@@ -64,13 +64,13 @@ async def test_a_rule_shows_its_last_use_and_is_revoked(site: Site, tmp_path: Pa
         await take_picture(page, "permissions-dark")
         await page.click("[data-revoke]")
         await page.wait_for_selector("#pane >> text=there are no rules")
-    assert "Bash(touch:*)" not in (tmp_path / ".treadle/settings.local.json").read_text()
+    assert "Bash(touch:*)" not in (project / ".treadle/settings.local.json").read_text()
 
 
-async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site, tmp_path: Path):
+async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site, project: Path):
     make = FakeReply(calls=(FakeCall("bash", {"command": "touch made"}),))
     replies = (make, FakeReply(text="one"), make, FakeReply(text="two"))
-    session = await site.create(tmp_path, *replies)
+    session = await site.create(project, *replies)
     async with site.open_page(session) as page:
         await page.wait_for_selector("text=Connected")
         await send(page, "first")
@@ -87,11 +87,11 @@ async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site,
         await page.click("[data-answer=always]")
         await page.click("dialog >> text=Yes, save it")
         await page.wait_for_selector(".prose >> text=two")
-        await until((tmp_path / ".treadle/settings.local.json").exists)
+        await until((project / ".treadle/settings.local.json").exists)
 
 
-async def test_a_line_is_remembered_and_the_context_is_shown(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path)
+async def test_a_line_is_remembered_and_the_context_is_shown(site: Site, project: Path):
+    session = await site.create(project)
     async with site.open_page(session) as page:
         await send(page, "hi")
         await page.wait_for_selector(".prose >> text=hello")
@@ -100,14 +100,14 @@ async def test_a_line_is_remembered_and_the_context_is_shown(site: Site, tmp_pat
         await page.fill("#pane [name=text]", "Run pytest -q")
         await page.click("#pane >> text=Remember")
         await page.wait_for_selector("#toast >> text=added to")
-        assert "Run pytest -q" in (tmp_path / "AGENTS.md").read_text()
+        assert "Run pytest -q" in (project / "AGENTS.md").read_text()
         await page.click("#pane >> text=Context")
         await page.wait_for_selector("#pane >> text=system prompt")
         await take_picture(page, "context-light")
 
 
-async def test_the_panes_fit_a_phone_and_are_accessible(site: Site, tmp_path: Path):
-    session = await site.create(tmp_path)
+async def test_the_panes_fit_a_phone_and_are_accessible(site: Site, project: Path):
+    session = await site.create(project)
     async with site.open_page(session, PHONE, has_touch=True, **ACCESSIBILITY) as page:
         await send(page, "hi")
         await page.wait_for_selector(".prose >> text=hello")
@@ -121,9 +121,9 @@ async def test_the_panes_fit_a_phone_and_are_accessible(site: Site, tmp_path: Pa
             await check_accessibility(page, "#pane")
 
 
-async def test_a_search_jumps_to_its_hit_and_marks_it(site: Site, tmp_path: Path):
+async def test_a_search_jumps_to_its_hit_and_marks_it(site: Site, project: Path):
     text = "".join(f"Paragraph {number}.\n\n" for number in range(600))
-    session = await site.create(tmp_path, FakeReply(text=f"The zebra is here.\n\n{text}"))
+    session = await site.create(project, FakeReply(text=f"The zebra is here.\n\n{text}"))
     async with site.open_page(session) as page:
         await send(page, "go")
         await page.wait_for_selector("text=Paragraph 599.")

@@ -167,7 +167,7 @@ def _render_break(timeline: Timeline, request: RequestInfo) -> str:
     rows = "".join(f"<li>{escape_html(one)}</li>" for one in causes)
     again = f"{format_count(found.tokens)} tokens were sent again that were in the cache before."
     return (
-        f'<div class="changes broke"><h3>The cache broke here<span class="end">{price}</span></h3>'
+        f'<div class="broke"><h3>The cache broke here<span class="end">{price}</span></h3>'
         f"<p>{again}</p><ul>{rows}</ul></div>"
     )
 

@@ -149,7 +149,7 @@ class Pages:
 
     async def show_picture(self, request: Request) -> Response:
         """A picture of the conversation, by the name that the page was told."""
-        session = await self._hub.find(request.path_params["session"])
+        session = await self._open(request.path_params["session"], None)
         image = session.feed.find_picture(request.path_params["picture"])
         if image is None:
             raise ConfigError("there is no such picture")

@@ -1,4 +1,6 @@
 // Comments on lines of the review. They are kept with the draft, and become part of the next message.
+import { findAt } from "./dom.js";
+
 export class Comments {
   constructor(session, bar) {
     this.key = `comments-${session}`;
@@ -6,7 +8,7 @@ export class Comments {
     this.all = JSON.parse(sessionStorage.getItem(this.key) ?? "[]");
     this.onChange = () => {};
     bar.addEventListener("click", (event) => {
-      if (event.target.closest("[data-clear]")) this.replace([]);
+      if (findAt(event, "[data-clear]")) this.replace([]);
     });
     this.draw();
   }

@@ -1,6 +1,7 @@
 // The keys of the work page: each works in the innermost scope that has the focus, never behind a
 // dialog.
-const $ = (id) => document.getElementById(id);
+import { $, find, findAt, getTarget } from "./dom.js";
+
 const READ_MS = 500; // a question takes keys so long after it became their target
 const TYPING_MS = 350; // keys that follow each other faster may be a word
 const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
@@ -9,7 +10,7 @@ export function listenToKeys({ send, prompt, panes, createSession, showKeys, mov
   let target = null; // the question that has the focus
   let targetSince = 0;
   document.addEventListener("focusin", (event) => {
-    const card = event.target.closest(".ask");
+    const card = findAt(event, ".ask");
     if (card !== target) targetSince = performance.now();
     target = card;
   });
@@ -28,7 +29,7 @@ export function listenToKeys({ send, prompt, panes, createSession, showKeys, mov
       wordAt = performance.now();
     }
     const kind = ANSWER_KEYS[event.key.toLowerCase()];
-    const button = kind && card.querySelector(`[data-answer="${kind}"]`);
+    const button = kind && find(`[data-answer="${kind}"]`, card);
     if (!button || button.disabled) {
       if (event.key.length !== 1 || word.length === 1) return false;
       event.preventDefault();
@@ -44,20 +45,20 @@ export function listenToKeys({ send, prompt, panes, createSession, showKeys, mov
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if ($("dialog").open && !event.target.closest("dialog .ask")) return;
-    const field = event.target.closest("input, textarea, select");
+    if ($("dialog").open && !findAt(event, "dialog .ask")) return;
+    const field = findAt(event, "input, textarea, select");
     if (event.key === "Escape") {
       if ($("dialog").open) return;
-      if (event.target.closest("#pane")) return panes.close();
+      if (findAt(event, "#pane")) return panes.close();
       if (field && field !== prompt.field) return field.blur();
       return send({ do: "interrupt" });
     }
-    if (event.key === "Tab" && event.shiftKey && event.target === prompt.field) {
+    if (event.key === "Tab" && event.shiftKey && getTarget(event) === prompt.field) {
       event.preventDefault();
       return send({ do: "command", line: "/mode" });
     }
     if (field) return;
-    const card = event.target.closest(".ask");
+    const card = findAt(event, ".ask");
     if (card && pressInQuestion(card, event)) return;
     if ($("dialog").open) return;
     const keys = {

@@ -10,7 +10,7 @@ function findRanges(root, text) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const ranges = [];
   while (walker.nextNode()) {
-    const node = walker.currentNode;
+    const node = /** @type {Text} */ (walker.currentNode);
     const content = node.data.toLowerCase();
     for (let at = content.indexOf(text); at >= 0; at = content.indexOf(text, at + text.length)) {
       const range = new Range();

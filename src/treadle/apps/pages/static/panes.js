@@ -1,12 +1,15 @@
 // The panes that take the place of the conversation. The address names the open one (#review-git), so
 // that a link opens it and "back" closes it. The server draws it.
+import { $, findAll } from "./dom.js";
+
 const PANES = ["review", "settings", "permissions", "context", "servers", "memory"];
-const $ = (id) => document.getElementById(id);
 
 export class Panes {
   // `shown` completes what the server drew of a pane.
   constructor({ send, shown, onClose }) {
-    Object.assign(this, { send, shown, onClose });
+    this.send = send;
+    this.shown = shown;
+    this.onClose = onClose;
     this.pane = $("pane");
     window.addEventListener("hashchange", () => this.load());
   }
@@ -29,7 +32,8 @@ export class Panes {
 
   // Asks again for the open pane, unless the user is writing in it.
   refresh() {
-    const isWriting = this.pane.contains(document.activeElement?.closest("textarea, input"));
+    const isInField = this.pane.contains(document.activeElement?.closest("textarea, input") ?? null);
+    const isWriting = isInField || this.pane.querySelector("textarea") !== null;
     if (this.isOpen && !isWriting) this.load();
   }
 
@@ -40,20 +44,21 @@ export class Panes {
       const change = this.readAddress() ? "replaceState" : "pushState";
       history[change](null, "", address);
     }
-    const places = isNew ? [] : [...this.pane.querySelectorAll("[data-scrolls]")].map((one) => one.scrollTop);
+    const places = isNew ? [] : findAll("[data-scrolls]", this.pane).map((one) => one.scrollTop);
     this.pane.dataset.pane = message.name;
     this.pane.innerHTML = message.html;
     this.pane.hidden = false;
     document.body.classList.add("has-pane");
     document.body.classList.remove("is-new");
     this.shown(message.name);
-    this.pane.querySelectorAll("[data-scrolls]").forEach((one, at) => {
+    findAll("[data-scrolls]", this.pane).forEach((one, at) => {
       one.scrollTop = places[at] ?? 0;
     });
     if (isNew) this.pane.focus({ preventScroll: true });
   }
 
   close() {
+    if (!this.isOpen) return;
     if (this.readAddress()) history.pushState(null, "", location.pathname);
     this.hide();
   }

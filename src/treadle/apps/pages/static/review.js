@@ -1,17 +1,20 @@
 // The review pane: hunks side by side, which of them are kept, and comments on lines.
 import { showDiff } from "./diffs.js";
+import { find, findAll, findAt, getTarget } from "./dom.js";
 
 const NARROW = matchMedia("(max-width: 720px)");
 
 export class Review {
   constructor(session, pane, { send, comments }) {
-    Object.assign(this, { pane, send, comments });
+    this.pane = pane;
+    this.send = send;
+    this.comments = comments;
     this.key = `kept-${session}`;
     this.kept = new Set(JSON.parse(sessionStorage.getItem(this.key) ?? "[]"));
     this.isSplit = true;
     pane.addEventListener("click", (event) => this.click(event));
     pane.addEventListener("change", (event) => {
-      if ("turns" in event.target.dataset) location.hash = `review-${event.target.value}`;
+      if ("turns" in getTarget(event).dataset) location.hash = `review-${getTarget(event).value}`;
     });
     pane.addEventListener("keydown", (event) => this.press(event));
     comments.onChange = () => this.drawComments();
@@ -19,13 +22,13 @@ export class Review {
   }
 
   get cards() {
-    return [...this.pane.querySelectorAll(".hunk-card")];
+    return findAll(".hunk-card", this.pane);
   }
 
   // After the server has drawn the pane.
   complete() {
     for (const card of this.cards) {
-      card.querySelector(".line")?.setAttribute("tabindex", "0");
+      find(".line", card)?.setAttribute("tabindex", "0");
       if (this.kept.has(card.dataset.hunk)) this.fold(card, true);
     }
     this.layOut();
@@ -35,17 +38,17 @@ export class Review {
   layOut() {
     this.removeRows(".comment");
     const isSplit = this.isSplit && !NARROW.matches;
-    for (const table of this.pane.querySelectorAll("table.diff")) {
+    for (const table of findAll("table.diff", this.pane)) {
       if (isSplit !== table.classList.contains("split")) showDiff(table, isSplit);
     }
-    for (const button of this.pane.querySelectorAll("[data-layout]")) {
+    for (const button of findAll("[data-layout]", this.pane)) {
       button.setAttribute("aria-pressed", String((button.dataset.layout === "split") === this.isSplit));
     }
     this.drawComments();
   }
 
   click(event) {
-    const button = event.target.closest("button");
+    const button = findAt(event, "button");
     const card = button?.closest(".hunk-card");
     if (!button) return;
     const { dataset } = button;
@@ -62,16 +65,16 @@ export class Review {
   }
 
   goTo(number) {
-    const file = this.pane.querySelector(`#file-${number}`);
+    const file = find(`#file-${number}`, this.pane);
     file.scrollIntoView({ block: "start" });
     file.focus({ preventScroll: true });
   }
 
   fold(card, isFolded) {
-    const button = card.querySelector("[data-fold]");
+    const button = find("[data-fold]", card);
     button.setAttribute("aria-expanded", String(!isFolded));
     card.classList.toggle("folded", isFolded);
-    card.querySelector("[data-kept-tag]").hidden = !this.kept.has(card.dataset.hunk);
+    find("[data-kept-tag]", card).hidden = !this.kept.has(card.dataset.hunk);
   }
 
   keep(card) {
@@ -85,8 +88,8 @@ export class Review {
   }
 
   countKept() {
-    for (const mark of this.pane.querySelectorAll("[data-kept-of]")) {
-      const cards = [...this.pane.querySelectorAll(`#file-${mark.dataset.keptOf} .hunk-card`)];
+    for (const mark of findAll("[data-kept-of]", this.pane)) {
+      const cards = findAll(`#file-${mark.dataset.keptOf} .hunk-card`, this.pane);
       const count = cards.filter((card) => this.kept.has(card.dataset.hunk)).length;
       const text = count === cards.length ? "kept" : `${count} of ${cards.length} kept`;
       mark.textContent = count ? ` · ${text}` : "";
@@ -94,7 +97,7 @@ export class Review {
   }
 
   drop(card) {
-    const { scope, turn } = this.pane.querySelector("[data-scope]").dataset;
+    const { scope, turn } = find("[data-scope]", this.pane).dataset;
     const { hunk, number } = card.dataset;
     this.send({ do: "drop_hunk", scope, key: hunk, number: Number(number), turn: Number(turn ?? 0) });
   }
@@ -102,10 +105,10 @@ export class Review {
   // --- comments on lines
 
   press(event) {
-    const line = event.target.closest(".line");
+    const line = findAt(event, ".line");
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (line && step) {
-      const lines = [...line.closest("table").querySelectorAll(".line")];
+      const lines = findAll(".line", line.closest("table"));
       const next = lines[lines.indexOf(line) + step];
       if (!next) return;
       event.preventDefault();
@@ -113,7 +116,7 @@ export class Review {
       next.tabIndex = 0;
       next.focus();
     }
-    const field = event.target.closest(".comment textarea");
+    const field = findAt(event, ".comment textarea");
     if (!field) return;
     const isDone = event.key === "Enter" && (event.ctrlKey || event.metaKey);
     if (isDone || event.key === "Escape") {
@@ -144,7 +147,7 @@ export class Review {
   endEdit(inside, isDone) {
     const row = inside.closest("tr");
     const line = row.closest("table").querySelector(`[data-line="${row.dataset.of}"]`);
-    const text = row.querySelector("textarea").value.trim();
+    const text = find("textarea", row).value.trim();
     const path = row.closest(".file").dataset.path;
     row.remove();
     if (isDone) this.comments.set(path, line.dataset.line, text);
@@ -155,9 +158,9 @@ export class Review {
   drawComments() {
     if (this.pane.hidden) return;
     this.removeRows(".comment:not(.editor)");
-    for (const file of this.pane.querySelectorAll(".file")) {
+    for (const file of findAll(".file", this.pane)) {
       for (const { path, line, text } of this.comments.all) {
-        const button = path === file.dataset.path && file.querySelector(`[data-line="${line}"]`);
+        const button = path === file.dataset.path && find(`[data-line="${line}"]`, file);
         if (!button) continue;
         const said = document.createElement("p");
         said.className = "said";
@@ -181,7 +184,7 @@ export class Review {
   }
 
   removeRows(selector) {
-    for (const row of this.pane.querySelectorAll(`tr${selector}`)) row.remove();
+    for (const row of findAll(`tr${selector}`, this.pane)) row.remove();
   }
 }
 

@@ -1,4 +1,5 @@
 // The panes about a session: a search in their rows, filters, and changes, which are slash commands.
+import { find, findAll, findAt, getTarget } from "./dom.js";
 import { markText } from "./marks.js";
 
 export class SettingsPanes {
@@ -8,35 +9,35 @@ export class SettingsPanes {
     this.words = "";
     this.kind = "";
     pane.addEventListener("input", (event) => {
-      if (!("search" in event.target.dataset)) return;
-      this.words = event.target.value.trim();
+      if (!("search" in getTarget(event).dataset)) return;
+      this.words = getTarget(event).value.trim();
       this.filter();
     });
-    pane.addEventListener("change", (event) => this.change(event.target));
-    pane.addEventListener("click", (event) => this.click(event.target.closest("button")));
+    pane.addEventListener("change", (event) => this.change(getTarget(event)));
+    pane.addEventListener("click", (event) => this.click(findAt(event, "button")));
     pane.addEventListener("submit", (event) => this.submit(event));
   }
 
   // After the server has drawn the pane.
   complete() {
-    const field = this.pane.querySelector("[data-search]");
+    const field = find("[data-search]", this.pane);
     if (field) field.value = this.words;
-    if (!this.pane.querySelector("[data-rows]")) this.kind = "";
+    if (!find("[data-rows]", this.pane)) this.kind = "";
     this.filter();
   }
 
   filter() {
     let shown = 0;
-    for (const row of this.pane.querySelectorAll("[data-row]")) {
+    for (const row of findAll("[data-row]", this.pane)) {
       const fits = !this.kind || row.dataset.row === this.kind;
-      const content = `${row.textContent} ${row.querySelector("input, select")?.value ?? ""}`;
+      const content = `${row.textContent} ${find("input, select", row)?.value ?? ""}`;
       row.hidden = !(fits && content.toLowerCase().includes(this.words.toLowerCase()));
       shown += row.hidden ? 0 : 1;
     }
-    for (const button of this.pane.querySelectorAll("[data-rows]")) {
+    for (const button of findAll("[data-rows]", this.pane)) {
       button.setAttribute("aria-pressed", String(button.dataset.rows === this.kind));
     }
-    const empty = this.pane.querySelector("[data-no-row]");
+    const empty = find("[data-no-row]", this.pane);
     if (empty) empty.hidden = shown > 0 || !(this.words || this.kind);
     const [first] = markText(this.pane, this.words);
     first?.startContainer.parentElement.scrollIntoView({ block: "nearest" });
@@ -65,12 +66,10 @@ export class SettingsPanes {
 
   submit(event) {
     event.preventDefault();
-    const form = event.target;
-    const { rule, list, scope, text } = form.elements;
-    if ("addRule" in form.dataset && rule.value.trim()) {
-      this.run(`/permissions add ${list.value} ${rule.value.trim()} --${scope.value}`);
-    } else if ("remember" in form.dataset && text.value.trim()) {
-      this.run(`/remember ${text.value.trim()}`);
-    }
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const given = new FormData(form);
+    const read = (name) => String(given.get(name) ?? "").trim();
+    if (read("rule")) this.run(`/permissions add ${read("list")} ${read("rule")} --${read("scope")}`);
+    else if (read("text")) this.run(`/remember ${read("text")}`);
   }
 }

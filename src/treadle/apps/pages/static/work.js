@@ -3,6 +3,7 @@ import { Blocks } from "./blocks.js";
 import { Comments } from "./comments.js";
 import { Connection } from "./connection.js";
 import { showDiff } from "./diffs.js";
+import { $, find, findAll, findAt, getTarget } from "./dom.js";
 import { TextFinder } from "./find.js";
 import { listenToKeys } from "./keys.js";
 import { Outbox } from "./outbox.js";
@@ -14,7 +15,6 @@ import { SessionList } from "./session_list.js";
 import { SettingsPanes } from "./settings.js";
 
 const session = document.body.dataset.session;
-const $ = (id) => document.getElementById(id);
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
@@ -52,7 +52,9 @@ function start() {
   const panes = new Panes({
     send: (message) => connection.send(message),
     shown: (name) => (name === "review" ? review : settings).complete(),
-    onClose: () => prompt.field.focus(),
+    onClose: () => {
+      if (matchMedia("(pointer: fine)").matches) prompt.field.focus();
+    },
   });
   const prompt = new Prompt(session, {
     send: (message) => connection.send(message),
@@ -120,7 +122,7 @@ function start() {
 
   // --- clicks
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("button, [data-copy]");
+    const button = findAt(event, "button, [data-copy]");
     if (!button) return;
     const data = button.dataset;
     if (data.answer) answer(button.closest(".ask"), data.answer);
@@ -153,12 +155,12 @@ function start() {
   }
 
   function findLimit(data) {
-    return "off" in data ? "off" : $("dialog").querySelector(`[data-limit=${data.kind}]`).value.trim();
+    return "off" in data ? "off" : find(`[data-limit=${data.kind}]`, $("dialog")).value.trim();
   }
 
   $("dialog").addEventListener("keydown", (event) => {
-    const limit = event.key === "Enter" && event.target.dataset.limit;
-    if (limit) $("dialog").querySelector(`[data-kind=${limit}]`).click();
+    const limit = event.key === "Enter" && getTarget(event).dataset.limit;
+    if (limit) find(`[data-kind=${limit}]`, $("dialog")).click();
   });
   $("stop-button").addEventListener("click", () => send({ do: "interrupt" }));
   $("end-button").addEventListener("click", () => {
@@ -181,19 +183,20 @@ function start() {
   // --- answers
   function answer(card, kind) {
     const question = Number(card.dataset.question);
-    const value = (selector) => card.querySelector(selector)?.value ?? "";
-    if (card.querySelector(`[data-answer="${kind}"]`).disabled) return;
+    const value = (selector) => find(selector, card)?.value ?? "";
+    if (find(`[data-answer="${kind}"]`, card).disabled) return;
     if (kind === "edit") return toggleEditor(card);
     const of = card.closest("[data-of]")?.dataset.of; // in the inbox: a question of any session
+    /** @type {Record<string, any>} */
     const message = { do: "answer", question, answer: kind, ...(of ? { session: of } : {}) };
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
       message.answer = "edit";
-      const field = card.querySelector("[data-argument]");
+      const field = find("[data-argument]", card);
       message.arguments = { [field.dataset.argument]: field.value };
     }
     if (kind === "answer") {
-      const chosen = [...card.querySelectorAll("[name=choice]:checked")].map((box) => box.value);
+      const chosen = findAll("[name=choice]:checked", card).map((box) => box.value);
       const own = value("[data-own]").trim();
       if (own) chosen.push(own);
       if (!chosen.length) return showToast("Choose an answer, or write one.");
@@ -204,10 +207,10 @@ function start() {
 
   // The other buttons would allow the call as the model wrote it.
   function toggleEditor(card) {
-    const editor = card.querySelector(".edit");
+    const editor = find(".edit", card);
     editor.hidden = !editor.hidden;
     for (const kind of ["once", "network", "session", "always"]) {
-      const button = card.querySelector(`[data-answer="${kind}"]`);
+      const button = find(`[data-answer="${kind}"]`, card);
       if (button) button.disabled = !editor.hidden;
     }
     card.querySelector(editor.hidden ? "[data-answer=edit]" : ".edit textarea").focus();
@@ -234,8 +237,8 @@ function applyUpdate(update, blocks) {
   position = [update.position[0], update.position[1], blocks.first];
   for (const [name, html] of Object.entries(update.regions ?? {})) setRegion(name, html);
   $("earlier").hidden = blocks.first === 0;
-  const isNew = blocks.first === 0 && !$("blocks").querySelector(".you, .prose, .call");
-  document.body.classList.toggle("is-new", isNew && $("pane").hidden);
+  const isNew = blocks.first === 0 && !find(".you, .prose, .call", $("blocks"));
+  document.body.classList.toggle("is-new", isNew && !document.body.classList.contains("has-pane"));
   document.body.classList.toggle("no-panels", !$("panels").firstElementChild);
   if (!update.is_reset && isScrolledUp()) newCount += Math.max(0, blocks.count - before);
   showEndButton();
@@ -243,7 +246,7 @@ function applyUpdate(update, blocks) {
 
 // What a user who writes a message has read last.
 function describeEnd() {
-  const last = (selector) => [...$("blocks").querySelectorAll(selector)].pop()?.textContent ?? "";
+  const last = (selector) => findAll(selector, $("blocks")).pop()?.textContent ?? "";
   return `${last(".you .said")}\n${last(".prose")}`;
 }
 
@@ -266,14 +269,14 @@ function setRegion(name, html) {
   if (name === "access") setAccess(html);
   if (name === "now") $("stop-button").hidden = !html;
   if (name === "pocket") element.hidden = !html;
-  if (name === "head") document.title = `${element.querySelector("h1").textContent} · Treadle`;
+  if (name === "head") document.title = `${find("h1", element).textContent} · Treadle`;
 }
 
 // "" (all can be done), "read-only", "agent" (at work: it takes messages only), "ended-agent".
 function setAccess(access) {
   document.body.classList.toggle("read-only", Boolean(access));
   document.body.classList.toggle("is-agent", access.endsWith("agent"));
-  const fields = $("form").querySelectorAll("textarea, button, input");
+  const fields = findAll("textarea, button, input", $("form"));
   for (const one of fields) one.disabled = !takesMessages(access);
 }
 
@@ -334,7 +337,7 @@ function showRefusal(text) {
 // --- what waits for the user ------------------------------------------------------------------
 
 function isInboxOpen() {
-  return $("dialog").open && Boolean($("dialog").querySelector("[data-inbox]"));
+  return $("dialog").open && Boolean(find("[data-inbox]", $("dialog")));
 }
 
 function notify(count) {
@@ -346,7 +349,7 @@ function notify(count) {
 
 // The time of calls that run.
 function tickClocks() {
-  for (const clock of document.querySelectorAll("[data-since]")) {
+  for (const clock of findAll("[data-since]")) {
     const seconds = Math.max(0, Math.floor(Date.now() / 1000 - Number(clock.dataset.since)));
     const minutes = Math.floor(seconds / 60);
     clock.textContent = minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
@@ -358,11 +361,11 @@ function tickClocks() {
 function showDialog(html) {
   const dialog = $("dialog");
   dialog.innerHTML = html;
-  for (const card of dialog.querySelectorAll(".ask")) card.tabIndex = -1;
+  for (const card of findAll(".ask", dialog)) card.tabIndex = -1;
   if (!dialog.open) dialog.showModal();
   // Enter changes nothing: the focus is at the current value, or at the button that closes.
-  const start = ["[data-inbox] .ask", "[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
-  start.map((one) => dialog.querySelector(one)).find(Boolean)?.focus();
+  const places = ["[data-inbox] .ask", "[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
+  places.map((one) => find(one, dialog)).find(Boolean)?.focus();
 }
 
 function showKeys() {
@@ -390,11 +393,11 @@ function showToast(text) {
 
 function moveFocus(step) {
   const kind = $("pane").hidden ? "#blocks .item, #questions .item" : "#pane .hunk-card";
-  const items = [...document.querySelectorAll(kind)];
+  const items = findAll(kind);
   const at = items.indexOf(document.activeElement.closest?.(".item, .hunk-card"));
   const next = items[at < 0 ? items.length - 1 : Math.max(0, Math.min(items.length - 1, at + step))];
   if (!next) return;
-  const target = next.querySelector("summary, button, a") ?? next;
+  const target = find("summary, button, a", next) ?? next;
   if (target === next) next.tabIndex = -1;
   target.focus();
   next.scrollIntoView({ block: "nearest" });
