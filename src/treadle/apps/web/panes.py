@@ -14,6 +14,7 @@ from treadle.apps.assembly.system_prompt import load_memory
 from treadle.apps.conversation.commands.change_review import (
     LAST_TURN,
     SCOPES,
+    ChangeReview,
     build_review,
     drop_hunk,
     find_review,
@@ -26,6 +27,7 @@ from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import DropHunk, PaneName, ShowPane
 from treadle.apps.web.render import settings_panes
 from treadle.apps.web.render.review import render_review
+from treadle.core.errors import ConfigError
 
 # Commands that a pane answers if they have no arguments.
 PANE_COMMANDS: Mapping[str, PaneName] = {
@@ -62,10 +64,14 @@ async def show_pane(session: LiveSession, name: PaneName, part: str, note: str =
 async def _show_review(session: HostedSession, part: str, note: str) -> ShowPane:
     scope_name, _, turn = part.partition("-")
     scope = next((one for one in SCOPES if one == scope_name), None)
-    if scope is None:
-        review = await find_review(session)
-    else:
-        review = await build_review(session, scope, int(turn) if turn.isdecimal() else LAST_TURN)
+    try:
+        if scope is None:
+            review = await find_review(session)
+        else:
+            number = int(turn) if turn.isdecimal() else LAST_TURN
+            review = await build_review(session, scope, number)
+    except ConfigError as error:  # there is no repository
+        review, note = ChangeReview(scope or "session"), note or str(error)
     return ShowPane("review", part or review.scope, render_review(review), note)
 
 
