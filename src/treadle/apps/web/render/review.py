@@ -16,7 +16,7 @@ from treadle.apps.conversation.commands.change_review import (
 )
 from treadle.apps.conversation.diff_rows import DiffRow
 from treadle.apps.pages.code import render_hunk
-from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, mark_current, render_icon
 from treadle.apps.web.render.pane import render_pane
 from treadle.lib.text.sanitize import escape_invisible
 
@@ -32,7 +32,7 @@ _VIEWS = (
 
 def render_review(review: ChangeReview) -> str:
     scopes = "".join(
-        f'<a href="#review-{one}"{_mark_current(one == review.scope)}>{_SCOPE_NAMES[one]}</a>'
+        f'<a href="#review-{one}"{mark_current(one == review.scope)}>{_SCOPE_NAMES[one]}</a>'
         for one in SCOPES
     )
     head = f'<nav class="seg" aria-label="Which changes">{scopes}</nav>'
@@ -58,10 +58,6 @@ def render_review(review: ChangeReview) -> str:
         f"{''.join(sections)}</div></div>"
     )
     return render_pane("Review", head + _VIEWS, body)
-
-
-def _mark_current(is_current: bool) -> str:
-    return ' aria-current="true"' if is_current else ""
 
 
 def _render_turns(review: ChangeReview) -> str:

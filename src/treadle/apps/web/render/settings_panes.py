@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from treadle.apps.conversation.context_usage import ContextUsage
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS
 from treadle.apps.pages.charts import BarRow, draw_bar_list
-from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, mark_current, render_icon
 from treadle.apps.settings.settings import SETTINGS_BY_NAME, Setting
 from treadle.apps.web.render.pane import render_pane
 from treadle.lib.text.sanitize import escape_invisible
@@ -47,7 +47,7 @@ _SEARCH = (
 
 def _render(name: str, body: str) -> str:
     links = "".join(
-        f'<a href="#{one}"{_mark_current(one == name)}>{label}</a>' for one, label in _PANES
+        f'<a href="#{one}"{mark_current(one == name)}>{label}</a>' for one, label in _PANES
     )
     head = f'<nav class="seg" aria-label="About this session">{links}</nav>{_SEARCH}'
     title = dict(_PANES)[name]
@@ -57,10 +57,6 @@ def _render(name: str, body: str) -> str:
         f"{body}{empty}</div>"
     )
     return render_pane(title, head, body)
-
-
-def _mark_current(is_current: bool) -> str:
-    return ' aria-current="true"' if is_current else ""
 
 
 def _show(text: str) -> str:
