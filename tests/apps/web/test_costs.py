@@ -35,6 +35,7 @@ async def test_a_click_on_a_bar_shows_why_it_cost_that(site: Site, project: Path
         await page.wait_for_selector("#now:empty", state="attached")
         await page.click("#inspect-link")
         await page.wait_for_selector("text=Request 3")
+        await expect(page.locator(".cols rect.w-ink")).to_have_count(1)
         await page.locator("[data-column='1'] .hit").first.click()
         await page.wait_for_selector("text=Request 2")
         await page.wait_for_selector(".item-costs >> text=System")

@@ -39,17 +39,29 @@ class ItemCost(msgspec.Struct, frozen=True):
 
 
 def find_cache_break(timeline: Timeline, request: RequestInfo) -> CacheBreak | None:
-    if request.number < 2:
+    lost = count_lost_tokens(timeline, request)
+    if not lost:
         return None
     before = timeline.requests[request.number - 2]
-    lost = before.usage.cache_read + before.usage.cache_write - request.usage.cache_read
-    if lost < MIN_LOST:
-        return None
+    causes = tuple(_list_causes(timeline, before, request))
+    return CacheBreak(lost, price_lost_tokens(request, lost), causes)
+
+
+def count_lost_tokens(timeline: Timeline, request: RequestInfo) -> int:
+    """Those that the request before had in the cache, and this one did not read from it."""
+    if request.number < 2:
+        return 0
+    before = timeline.requests[request.number - 2].usage
+    lost = before.cache_read + before.cache_write - request.usage.cache_read
+    return lost if lost >= MIN_LOST else 0
+
+
+def price_lost_tokens(request: RequestInfo, lost: int) -> float | None:
+    """What they cost more than from the cache."""
     is_written = request.usage.cache_write >= lost
     paid = _compute(request, Usage(cache_write=lost) if is_written else Usage(input=lost))
     cheap = _compute(request, Usage(cache_read=lost))
-    price = None if paid is None or cheap is None else paid - cheap
-    return CacheBreak(lost, price, tuple(_list_causes(timeline, before, request)))
+    return None if paid is None or cheap is None else paid - cheap
 
 
 def _list_causes(timeline: Timeline, before: RequestInfo, request: RequestInfo) -> list[str]:

@@ -16,6 +16,7 @@ from treadle.apps.pages.charts import (
     draw_labels,
     draw_line,
 )
+from treadle.apps.pages.cost_reasons import count_lost_tokens, price_lost_tokens
 from treadle.apps.pages.gantt import KEY, NO_LANES, AgentLane, render_gantt
 from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.lib.text.text import format_count, format_dollars, plural
@@ -147,14 +148,16 @@ def _render_costs(
     timeline: Timeline, shown: Sequence[RequestInfo], center: RequestInfo, at: int
 ) -> str:
     costs = [request.usage.cost or 0.0 for request in shown]
-    columns = [
-        Column(
-            (BarPart(cost, "d-user" if position == at else "d-tools"),),
-            title=f"request {request.number}: {format_dollars(cost)}",
-            step=request.step,
-        )
-        for position, (request, cost) in enumerate(zip(shown, costs, strict=True))
-    ]
+    columns = []
+    for position, (request, cost) in enumerate(zip(shown, costs, strict=True)):
+        lost = count_lost_tokens(timeline, request)
+        again = min(cost, price_lost_tokens(request, lost) or 0.0) if lost else 0.0
+        parts = [BarPart(cost - again, "d-user" if position == at else "d-tools")]
+        title = f"request {request.number}: {format_dollars(cost)}"
+        if again:
+            parts.append(BarPart(again, "w-ink"))
+            title += f", of it {format_dollars(again)} since the cache broke"
+        columns.append(Column(tuple(parts), title=title, step=request.step))
     total = timeline.usage.cost
     in_all = "price unknown" if total is None else f"{format_dollars(total)} in all"
     own = "" if center.usage.cost is None else f"{format_dollars(center.usage.cost)}, of "
