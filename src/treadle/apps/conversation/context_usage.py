@@ -4,7 +4,6 @@ and those of each MCP server; also as a bar chart in plain text. Used by `/conte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,9 +20,6 @@ from treadle.core.transcript.items import (
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
 from treadle.lib.text.text import format_count
 from treadle.tools.tool_directory import estimate_tokens
-
-if TYPE_CHECKING:
-    from treadle.apps.conversation.session.hosted_session import HostedSession
 
 BAR_WIDTH = 40
 PART_BAR_WIDTH = 20
@@ -70,14 +66,6 @@ class ContextUsage(msgspec.Struct, frozen=True):
     @property
     def free(self) -> int:
         return max(self.window - self.total, 0)
-
-
-def measure_session(session: HostedSession) -> ContextUsage:
-    """Of an open session, with what stands before its messages."""
-    tokens = session.require_conversation().view.context_tokens
-    agent = session.agent_session
-    head = estimate_head(agent.prompt.sections, agent.agent.config.source.tools())
-    return measure_context(session.driver.transcript, tokens, session.model.card.window, head)
 
 
 def measure_context(

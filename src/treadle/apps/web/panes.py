@@ -19,7 +19,7 @@ from treadle.apps.conversation.commands.change_review import (
     drop_hunk,
     find_review,
 )
-from treadle.apps.conversation.context_usage import measure_session
+from treadle.apps.conversation.commands.information import measure_session
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.folder_rules import load_rules, make_read_check
 from treadle.apps.settings.rule_changes import list_scope_files

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.context_usage import format_context_usage, measure_session
+from treadle.apps.conversation.context_usage import (
+    ContextUsage,
+    estimate_head,
+    format_context_usage,
+    measure_context,
+)
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
@@ -32,6 +37,14 @@ async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
         *[(f"  {purpose}", cost) for purpose, cost in list_purposes(session.driver.session_id)],
     ]
     return CommandAnswer(format_table(rows), is_table=True)
+
+
+def measure_session(session: HostedSession) -> ContextUsage:
+    """Of an open session, with what stands before its messages."""
+    tokens = session.require_conversation().view.context_tokens
+    agent = session.agent_session
+    head = estimate_head(agent.prompt.sections, agent.agent.config.source.tools())
+    return measure_context(session.driver.transcript, tokens, session.model.card.window, head)
 
 
 async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
