@@ -102,18 +102,19 @@ def price_items(request: RequestInfo, sizes: Sequence[int]) -> list[ItemCost]:
     share = usage.total_input / (sum(sizes) or 1)
     kinds = ("cache_read", "cache_write", "input")
     units = [_compute(request, Usage(**{kind: _SAMPLE})) for kind in kinds]
+    known = [one for one in units if one is not None]
     left = [usage.cache_read, usage.cache_write, usage.input]
     costs: list[ItemCost] = []
-    total = 0
+    total = counted = 0
     for size in sizes:
         total += size
-        tokens = rest = round(total * share) - sum(one.tokens for one in costs)
+        tokens = rest = round(total * share) - counted
+        counted += tokens
         parts = [0, 0, 0]
         for kind in range(3):
             parts[kind] = min(rest, left[kind])
             left[kind] -= parts[kind]
             rest -= parts[kind]
-        known = [one for one in units if one is not None]
         price = None
         if len(known) == len(units):
             price = sum(part * unit for part, unit in zip(parts, known, strict=True)) / _SAMPLE

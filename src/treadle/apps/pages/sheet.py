@@ -174,13 +174,18 @@ def _render_break(timeline: Timeline, request: RequestInfo) -> str:
 
 def _render_costs(view: SentView, request: RequestInfo) -> str:
     """Each item with its tokens and its price."""
-    sizes = split_request(request)
+    estimated = msgspec.structs.asdict(request.sizes)  # as those of the items
+    sizes = estimated if request.sizes.has_head else split_request(request)
     heads = [
         (name, label.capitalize(), _HEAD_PARTS[name], sizes[name])
         for name, _, label in reversed(list_parts(request))
         if name in _HEAD_PARTS
     ]
-    rows = [*heads, *map(_describe_item, view.items)]
+    hidden = max(0, len(view.items) - MAX_ITEMS)
+    rows = [*heads, *map(_describe_item, view.items[hidden:])]
+    if hidden:
+        size = sum(_estimate_tokens(item) for item in view.items[:hidden])
+        rows.insert(len(heads), ("user", plural(hidden, "earlier item"), "", size))
     costs = price_items(request, [size for *_, size in rows])
     lines, was_cached = list[str](), False
     for (style, who, what, _), cost in zip(rows, costs, strict=True):
@@ -252,7 +257,6 @@ def _get_text(item: Item) -> str:
 
 def _describe_item(item: Item) -> tuple[str, str, str, int]:
     """The style of its part, who it is of, its first line, and its estimated tokens."""
-    tokens = -(-estimate_item_chars(item) // CHARS_PER_MEDIA_TOKEN)
     match item:
         case AssistantItem():
             style, who = "assistant", "Assistant"
@@ -264,7 +268,12 @@ def _describe_item(item: Item) -> tuple[str, str, str, int]:
             style, who = "user", f"Notice ({item.kind})" if item.kind else "Notice"
         case _:
             style, who = "user", "You"
-    return style, who, _get_text(item).strip().partition("\n")[0][:120], tokens
+    what = _get_text(item).strip().partition("\n")[0][:120]
+    return style, who, what, _estimate_tokens(item)
+
+
+def _estimate_tokens(item: Item) -> int:
+    return -(-estimate_item_chars(item) // CHARS_PER_MEDIA_TOKEN)
 
 
 def _wrap_item(style: str, who: str, what: str, tokens: int, text: str) -> str:
