@@ -88,6 +88,9 @@ async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site,
         await page.click("dialog >> text=Yes, save it")
         await page.wait_for_selector(".prose >> text=two")
         await until((project / ".treadle/settings.local.json").exists)
+        await page.wait_for_selector("#now:empty", state="attached")
+        await send(page, "/permissions add Bash(make:*)")
+        await page.wait_for_selector("#toast >> text=it would have covered 0 of")
 
 
 async def test_a_line_is_remembered_and_the_context_is_shown(site: Site, project: Path):

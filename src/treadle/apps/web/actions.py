@@ -150,7 +150,7 @@ async def _confirm_answer(
     if question is None or question.approval is None:
         return None
     approval, is_always = question.approval, request.answer == "always"
-    coverage = await find_coverage(approval, asked.opened.folder) if is_always else ""
+    coverage = await find_coverage(approval.rules, asked.opened.folder) if is_always else ""
     confirmation = make_confirmation(approval, request.answer, coverage)
     if confirmation is None:
         return None
