@@ -89,7 +89,9 @@ def every_stage(fast: bool, scratch: Path, order: Sequence[str] = ()) -> Sequenc
         return [types, *reading[:2], *layer_stages(), pytest_stage(True, [], scratch, order)]
     downloads = list(download_stages())
     tests = pytest_stage(fast, [], scratch, order)._replace(after=downloads)
-    return [types, *downloads, *reading, tests, *example_stages(scratch)]
+    scripts = Stage("scripts of the pages", [str(ROOT / "scripts" / "page-scripts")])
+    scripts = scripts._replace(after=downloads)
+    return [types, *downloads, *reading, scripts, tests, *example_stages(scratch)]
 
 
 def download_stages() -> Iterator[Stage]:

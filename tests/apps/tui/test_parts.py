@@ -18,7 +18,11 @@ from treadle.apps.conversation.completion import (
     fuzzy_match,
     list_project_files,
 )
-from treadle.apps.conversation.context_usage import estimate_head, format_context_usage
+from treadle.apps.conversation.context_usage import (
+    estimate_head,
+    format_context_usage,
+    measure_context,
+)
 from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.settings.command_files import find_custom_commands
@@ -313,7 +317,7 @@ def test_numbers_are_short():
 
 def test_context_usage_names_every_part_in_words_of_the_user():
     items: list[Item] = [to_user_item("x" * 400), NoticeItem("y" * 400), SummaryItem("z" * 400, 3)]
-    shown = format_context_usage(items, 10_000, 100_000)
+    shown = format_context_usage(measure_context(items, 10_000, 100_000))
     for name in ("your messages", "notices to the model", "summary of earlier messages"):
         assert f"  {name}\n" in shown
 
@@ -326,7 +330,9 @@ def test_context_usage_names_memory_skills_and_servers():
     names = ("read", "mcp__db__get", "mcp__db__put")
     head = estimate_head(sections, [tool(work, name=one, description="Works.") for one in names])
     assert head["MCP server db"] > head["tools"] > 0
-    lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000, head).split("\n")
+    lines = format_context_usage(
+        measure_context([to_user_item("x" * 4_000)], 10_000, 100_000, head)
+    ).split("\n")
     shown = {line.rpartition("  ")[2] for line in lines[1:]}
     assert {"MCP server db", "memory files", "skills", "tools", "system prompt"} <= shown
 
@@ -346,7 +352,9 @@ def test_a_typed_path_of_a_picture_is_attached():
 
 
 def test_context_usage_adds_up():
-    lines = format_context_usage([to_user_item("x" * 4_000)], 10_000, 100_000).split("\n")
+    lines = format_context_usage(
+        measure_context([to_user_item("x" * 4_000)], 10_000, 100_000)
+    ).split("\n")
     assert lines[0].endswith("10.0k of 100k tokens (10%)")
     assert [line.split()[-1] for line in lines[1:]] == ["tools", "messages", "free"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tests.apps.web.browser import SCREENSHOTS
 from tests.apps.web.server import (
     CHROMIUM,
     TabClient,
@@ -129,6 +131,18 @@ def site() -> Iterator[Site]:
         shared = Site(Path(place).resolve())
         yield shared
         shared.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a session of which a picture is taken: its path is seen there."""
+    if not SCREENSHOTS:
+        yield tmp_path
+        return
+    folder = Path(tempfile.gettempdir(), "durations")
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -33,8 +33,8 @@ async def test_commands_are_completed_and_run(tmp_path: Path):
             await tab.send(do="command", line="/greet Ada")
             await tab.wait_until(lambda one: "Greet Ada kindly." in one.text)
             await tab.wait_until(lambda one: "hello" in one.text and not one.regions["now"])
-            await tab.send(do="command", line="/context")
-            await tab.wait_until(lambda one: "of 200k tokens" in one.text)
+            context = await ask(tab, "pane", do="command", line="/context")
+            assert "of 200k tokens" in context["html"]
             await tab.send(do="command", line="/compact")
             await tab.wait_until(lambda one: "compacted the context" in one.text)
             done = await ask(tab, "message", do="command", line="/export out.html")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.apps.web.server import MODEL
 from treadle.agents.agent import Agent
+from treadle.apps.conversation.commands.change_review import ReviewFile, drop_hunk
 from treadle.apps.conversation.state.blocks import ShellBlock
 from treadle.apps.web import live_session
 from treadle.apps.web.actions import run_request
@@ -358,6 +359,8 @@ async def test_files_are_not_undone_while_a_turn_runs(
         for action in ("undo", "redo"):
             with pytest.raises(ConfigError, match="not available while a turn runs"):
                 await session.opened.undo.run(cast(Any, action), ["a.txt"])
+        with pytest.raises(ConfigError, match="not available while a turn runs"):
+            await drop_hunk(session.opened, ReviewFile("a.txt", "changed"), 0)
 
 
 async def test_a_session_that_no_tab_shows_is_released_and_keeps_its_mode(

@@ -8,10 +8,12 @@ import signal
 import string
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, needs_chromium, open_tab, script, web_server
+from tests.patience import PATIENCE
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 pytestmark = needs_chromium
@@ -28,10 +30,18 @@ async def ask(page: Page) -> None:
     await page.wait_for_selector(".ask")
 
 
+async def wait_for_connection(page: Page) -> None:
+    """The page's clock goes as the test wants it: faster than the server says that it is there."""
+    async with asyncio.timeout(PATIENCE):
+        while not await page.locator("#live >> text=Connected").count():
+            await page.clock.run_for(1_000)
+            await asyncio.sleep(0.1)
+
+
 async def press_all(page: Page, place: str) -> None:
     """Press every key there; the question waits all the time."""
     for key in KEYS:
-        if (place, key) == ("#scroll", "n"):
+        if key == "n" and place in ("#scroll", "#pane"):
             continue  # goes to a new session
         if place == "dialog":
             if not await page.evaluate("document.getElementById('dialog').open"):
@@ -59,6 +69,7 @@ async def test_no_key_answers_a_question_behind_a_dialog_or_with_the_focus_elsew
             await page.evaluate("document.getElementById('dialog').close()")
         assert await page.evaluate("location.pathname") == f"/session/{session}"
         assert not (tmp_path / "made").exists()
+        await wait_for_connection(page)
         await page.focus(".ask")
         await page.clock.run_for(1_000)
         await page.keyboard.press("y")
@@ -67,6 +78,33 @@ async def test_no_key_answers_a_question_behind_a_dialog_or_with_the_focus_elsew
         await page.keyboard.press("Enter")
         await page.wait_for_selector("text=done")
     assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "view", ["review", "settings", "permissions", "context", "servers", "memory"]
+)
+async def test_no_key_of_a_pane_answers_a_question_that_it_covers(
+    site: Site, tmp_path: Path, view: str
+):
+    session = await site.create(tmp_path, ASKS, FakeReply(text="done"))
+    async with site.open_page(session) as page:
+        await ask(page)
+        await page.evaluate("name => { location.hash = name; }", view)
+        await page.wait_for_selector(f"#pane[data-pane={view}]")
+        await press_all(page, "#pane")
+        await press_all(page, "dialog")
+        await page.evaluate("document.getElementById('dialog').close()")
+        assert await page.locator(f"#pane[data-pane={view}]").count() == 1
+        assert not (tmp_path / "made").exists()
+        await page.focus("#pane")
+        await page.keyboard.press("Escape")  # closes the pane, not the turn
+        await page.wait_for_selector(".ask")
+        await wait_for_connection(page)
+        await page.focus(".ask")
+        await page.clock.run_for(1_000)
+        await page.keyboard.press("y")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=done")
 
 
 async def test_a_key_before_the_question_can_be_read_belongs_to_the_prompt(
@@ -123,9 +161,7 @@ async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
                 await page.wait_for_selector("#outbox >> text=Waits for the connection")
             finally:
                 os.kill(server.process.pid, signal.SIGCONT)
-            while not await page.locator("text=Connected").count():
-                await page.clock.run_for(1_000)
-                await asyncio.sleep(0.1)
+            await wait_for_connection(page)
             await page.wait_for_selector(".prose >> text=hello")
             assert await page.locator(".you >> text=are you there?").count() == 1
             await page.wait_for_selector("#outbox:empty", state="attached")

@@ -1,23 +1,20 @@
 """The page in a real browser: a whole task, at desktop and phone size, and its accessibility."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import axe_playwright_python  # type: ignore[import-untyped]  # it ships no types
-import pytest
-from playwright.async_api import FilePayload, Page, WebSocketRoute, expect
+from playwright.async_api import FilePayload, WebSocketRoute, expect
 
+from tests.apps.web.browser import (
+    ACCESSIBILITY,
+    check_accessibility,
+    send,
+    take_picture,
+)
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import needs_chromium, script, web_server
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 pytestmark = needs_chromium
-AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
-SCREENSHOTS = os.environ.get("TREADLE_SCREENSHOTS", "")  # a folder to keep pictures in
 
 TASK = (
     FakeReply(
@@ -38,18 +35,6 @@ TASK = (
     ),
     FakeReply(text="**Done**: `duration.py` parses 1h30m."),
 )  # fmt: skip
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a session of which a picture is taken: its path is seen there."""
-    if not SCREENSHOTS:
-        yield tmp_path
-        return
-    folder = Path(tempfile.gettempdir(), "durations")
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
 
 
 async def test_a_task_with_approval_undo_and_fork(site: Site, project: Path):
@@ -287,10 +272,6 @@ async def test_the_page_fits_a_phone(site: Site, project: Path):
             assert wide <= 390, path or "work"
 
 
-# Without motion, so that no colour is on its way to another one.
-ACCESSIBILITY: dict[str, Any] = {"bypass_csp": True, "reduced_motion": "reduce"}
-
-
 async def test_the_work_page_has_no_serious_accessibility_fault(site: Site, tmp_path: Path):
     session = await site.create(tmp_path, *TASK)
     async with site.open_page(session, **ACCESSIBILITY) as page:
@@ -360,28 +341,3 @@ async def test_ten_thousand_items_open_at_once_and_scroll(site: Site, tmp_path: 
         assert await page.locator("#blocks .item").count() <= 210
         await page.click("#earlier-button")
         await page.wait_for_selector("text=Paragraph 9700.", state="attached")
-
-
-async def send(page: Page, text: str) -> None:
-    await page.fill("#prompt", text)
-    await page.press("#prompt", "Enter")
-
-
-async def check_accessibility(page: Page, part: str = "html") -> None:
-    """axe-core finds nothing serious in this part; what depends on colours, in both themes."""
-    await page.add_script_tag(path=AXE)
-    for theme, only in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-        await page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        options = {"resultTypes": ["violations"], **only}
-        found = await page.evaluate("([part, options]) => axe.run(part, options)", [part, options])
-        serious = [
-            f"{theme}, {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
-        assert not serious, "\n".join(serious)
-
-
-async def take_picture(page: Page, name: str) -> None:
-    if SCREENSHOTS:
-        await page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")

@@ -13,6 +13,7 @@ programs; then only the branch is told. Stages of stages.py.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,14 +96,21 @@ def _load_memory(parts: AgentParts) -> Memory | None:
     own = any(file.path.exists() for file in find_user_files(home, more=more))
     if not (present and trusted) and not own:
         return None
-    from treadle.context.memory import read_memory, read_user_memory
-
-    if trusted:
-        memory = read_memory(root, folder, home, more=more, check_read=parts.check_read)
-    else:
-        memory = read_user_memory(home, more=more)
+    memory = load_memory(folder, parts.check_read, trusted=trusted, more=more)
     parts.notes += memory.problems
     return memory
+
+
+def load_memory(
+    folder: Path, check_read: Callable[[Path], str], *, trusted: bool, more: bool
+) -> Memory:
+    """The memory files as they are now."""
+    from treadle.context.memory import read_memory, read_user_memory
+
+    home = Path.home()
+    if not trusted:
+        return read_user_memory(home, more=more)
+    return read_memory(find_memory_root(folder), folder, home, more=more, check_read=check_read)
 
 
 def add_reminders(parts: AgentParts) -> None:

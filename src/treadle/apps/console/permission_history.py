@@ -1,11 +1,12 @@
-"""Past approval requests and their decisions, read from the sessions, for back-testing rules.
+"""Past calls and decisions, read from the sessions, for back-testing rules and for their last use.
 
-Uses permissions/backtest and treadle.sessions. Used by `treadle permissions backtest`.
+Uses permissions/backtest and treadle.sessions. Used by `treadle permissions backtest` and the page.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -21,9 +22,11 @@ from treadle.lib.text.text import plural
 from treadle.permissions.backtest import BacktestResult, PastDecision, run_backtest
 from treadle.permissions.findings import PolicyCall
 from treadle.permissions.policy import build_policy_context
-from treadle.permissions.ruleset.rules import Rule
+from treadle.permissions.ruleset.rules import Rule, RuleSet
 from treadle.permissions.ruleset.rules_file import parse_rules
+from treadle.permissions.verdict import PermissionEvaluator
 from treadle.sessions.library import Library
+from treadle.sessions.log.journal import read_records
 from treadle.tools.builtin import describe_access
 from treadle.tools.late_tools import unwrap_call
 
@@ -110,6 +113,48 @@ async def backtest_judge(
     answered = [request for request in requests if not request.is_unanswered][-limit:]
     verdicts = [(request, await judge(request)) for request in answered]
     return JudgeReport(tuple((one, said.ok, said.reason) for one, said in verdicts))
+
+
+class RuleUse(msgspec.Struct, frozen=True):
+    """How often a rule was about a call, and the last time: when, and in which session."""
+
+    count: int
+    time: float
+    session: str
+
+
+def find_rule_uses(
+    rules: RuleSet, folder: Path, seconds: float, library: Library | None = None
+) -> dict[str, RuleUse]:
+    """The past calls of the folder that these rules are about, by the text of the rule. The newest
+    sessions are read first; those that do not fit into the time are left out."""
+    library, deadline = library or Library(), time.monotonic() + seconds
+    evaluator = PermissionEvaluator(build_policy_context(folder, rules))
+    uses: dict[str, RuleUse] = {}
+    for session_dir in _group_by_folder(library, folder).get(folder, []):
+        for record, entry in read_records(session_dir, kinds=("item",)):
+            if time.monotonic() > deadline:
+                return uses
+            if not (isinstance(entry, ItemAdded) and isinstance(entry.item, AssistantItem)):
+                continue
+            for call in entry.item.calls:
+                for rule in _list_rules_about(call, evaluator, folder):
+                    known = uses.get(rule, RuleUse(0, 0.0, ""))
+                    last = max((known.time, known.session), (record.time, session_dir.name))
+                    uses[rule] = RuleUse(known.count + 1, *last)
+    return uses
+
+
+def _list_rules_about(call: ToolCall, evaluator: PermissionEvaluator, folder: Path) -> set[str]:
+    """The rules that decide on a call or a part of it."""
+    tool, arguments = unwrap_call(call.name, call.arguments or {})
+    access = describe_access(tool, arguments, str(folder))
+    waiting, rules = list(evaluator.evaluate(PolicyCall(tool, access)).findings), set[str]()
+    while waiting:
+        finding = waiting.pop()
+        rules.add(finding.rule)
+        waiting += finding.inner
+    return rules - {""}
 
 
 def read_permission_requests(session_dir: Path, folder: Path) -> Iterator[PastPermissionRequest]:

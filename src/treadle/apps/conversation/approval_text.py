@@ -134,14 +134,14 @@ def list_approval_options(approval: PendingApproval, *, is_child: bool) -> list[
     return options
 
 
-async def find_coverage(approval: PendingApproval, folder: Path) -> str:
+async def find_coverage(rules: Sequence[str], folder: Path) -> str:
     """Which past calls of the folder the rules would have covered; "" if that takes too long."""
     from treadle.apps.console.permission_history import describe_coverage
 
     try:
         async with asyncio.timeout(COVERAGE_SECONDS):
-            return await asyncio.to_thread(describe_coverage, approval.rules, folder)
-    except (TimeoutError, TreadleError, OSError):
+            return await asyncio.to_thread(describe_coverage, rules, folder)
+    except (TimeoutError, TreadleError, OSError, ValueError):
         return ""
 
 

@@ -1,9 +1,11 @@
-"""What fills the model's context window, as a bar chart in plain text: the messages by their kind,
-memory files, skills, our tools and those of each MCP server. Used by `/context`."""
+"""What fills the context window: the messages by their kind, memory files, skills, our tools
+and those of each MCP server; also as a bar chart in plain text. Used by `/context`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from treadle.context.prompt import PromptSection
 from treadle.core.contracts.tool import Tool
@@ -49,9 +51,26 @@ def estimate_head(sections: Iterable[PromptSection], tools: Iterable[Tool]) -> d
     return tokens
 
 
-def format_context_usage(
+class ContextUsage(msgspec.Struct, frozen=True):
+    """`parts` are the largest first; their names are for the user."""
+
+    total: int
+    window: int
+    parts: tuple[tuple[str, int], ...]
+
+    @property
+    def summary(self) -> str:
+        total, window = format_count(self.total), format_count(self.window)
+        return f"{total} of {window} tokens ({self.total / self.window:.0%})"
+
+    @property
+    def free(self) -> int:
+        return max(self.window - self.total, 0)
+
+
+def measure_context(
     items: Iterable[Item], used: int, window: int, head: Mapping[str, int] | None = None
-) -> str:
+) -> ContextUsage:
     """`used` is the provider's count; the shares are estimated and scaled to it."""
     tokens = {**_estimate_tokens(items), **(head or {})}
     estimated = sum(tokens.values())
@@ -60,14 +79,16 @@ def format_context_usage(
         tokens[rest] = tokens.get(rest, 0) + used - estimated
     elif estimated and used:
         tokens = {group: size * used // estimated for group, size in tokens.items()}
-    total = used or estimated
-    usage = f"{format_count(total)} of {format_count(window)} tokens ({total / window:.0%})"
-    lines = [f"{_format_bar(total, window)} {usage}"]
-    for group, size in sorted(tokens.items(), key=lambda part: -part[1]):
-        if size:
-            bar = _format_bar(size, total, PART_BAR_WIDTH)
-            lines.append(f"  {bar} {format_count(size):>6}  {group}")
-    free = format_count(max(window - total, 0))
+    parts = sorted((one for one in tokens.items() if one[1]), key=lambda part: -part[1])
+    return ContextUsage(used or estimated, window, tuple(parts))
+
+
+def format_context_usage(usage: ContextUsage) -> str:
+    lines = [f"{_format_bar(usage.total, usage.window)} {usage.summary}"]
+    for group, size in usage.parts:
+        bar = _format_bar(size, usage.total, PART_BAR_WIDTH)
+        lines.append(f"  {bar} {format_count(size):>6}  {group}")
+    free = format_count(usage.free)
     lines.append(f"  {_format_bar(0, 1, PART_BAR_WIDTH)} {free:>6}  free")
     return "\n".join(lines)
 

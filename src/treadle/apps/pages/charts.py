@@ -20,12 +20,14 @@ class BarPart(msgspec.Struct, frozen=True):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column. `thin` is drawn beside the wide one; `title` is shown when one points at it."""
+    """One column. `thin` is drawn beside the wide one; `title` is shown when one points at it.
+    `step` is what a click on it shows, if it is given."""
 
     segments: tuple[BarPart, ...]
     thin: tuple[BarPart, ...] = ()
     label: str = ""
     title: str = ""
+    step: int = 0
 
 
 class BarRow(msgspec.Struct, frozen=True):
@@ -88,7 +90,11 @@ def draw_columns(
         title = f"<title>{escape_html(column.title)}</title>" if column.title else ""
         bars = _draw_stack(column.segments, left, wide, height, top)
         bars += _draw_stack(column.thin, left + wide, room * BAR_SHARE * 0.2, height, top)
-        parts.append(f'<g data-column="{index}">{title}{bars}</g>')
+        if column.step:  # all of its room takes the click
+            place = f'x="{index * room:.2f}%" width="{room:.2f}%"'
+            bars += f'<rect class="hit" {place} y="0" height="{height}"/>'
+        step = f' data-step="{column.step}"' if column.step else ""
+        parts.append(f'<g data-column="{index}"{step}>{title}{bars}</g>')
     parts.append(f'<line class="base" x1="0" x2="100%" y1="{height - 0.5}" y2="{height - 0.5}"/>')
     for share, name in marks:
         anchor = "end" if share > 0.9 else "middle"

@@ -100,6 +100,18 @@ def render_diff(diff: str, label: str) -> str:
     named = _NEW_FILE.search(diff)
     shown = _highlight_rows(rows[:MAX_DIFF_ROWS], named[1] if named else "")
     body = "".join(map(_render_row, rows, shown))
+    return _render_diff_table(body, left_out, label)
+
+
+def render_hunk(rows: Sequence[DiffRow], path: str, label: str) -> str:
+    """One hunk of a file as such a table, with a button on each line to comment on it."""
+    left_out, rows = len(rows) - MAX_DIFF_ROWS, rows[:MAX_DIFF_ROWS]
+    shown = zip(rows, _highlight_rows(rows, path), strict=True)
+    body = "".join(_render_row(row, text, has_button=True) for row, text in shown)
+    return _render_diff_table(body, left_out, label)
+
+
+def _render_diff_table(body: str, left_out: int, label: str) -> str:
     if left_out > 0:
         body += f'<tr class="hunk"><td colspan="4">{left_out} more lines</td></tr>'
     caption = f'<caption class="hidden">{escape_html(label)}</caption>'
@@ -158,13 +170,26 @@ def _compare_words(old: str, new: str) -> tuple[Range, ...]:
     return (start, len(old) - end), (start, len(new) - end)
 
 
-def _render_row(row: DiffRow, text: str) -> str:
+def _render_row(row: DiffRow, text: str, *, has_button: bool = False) -> str:
     if row.kind in _HEADINGS:
         return f'<tr class="hunk"><td colspan="4">{text}</td></tr>'
     style = f' class="{row.kind}"' if row.kind != "same" else ""
     sign = {"add": "+", "del": "−"}.get(row.kind, " ")
-    numbers = f'<td class="l">{row.old or ""}</td><td class="l">{row.new or ""}</td>'
+    old, new = str(row.old or ""), str(row.new or "")
+    if has_button and row.new:
+        new = _render_line_button("new", row.new)
+    elif has_button:
+        old = _render_line_button("old", row.old)
+    numbers = f'<td class="l">{old}</td><td class="l">{new}</td>'
     return f'<tr{style}>{numbers}<td class="sg">{sign}</td><td>{text}</td></tr>'
+
+
+def _render_line_button(side: str, line: int) -> str:
+    name = f"line {line}" if side == "new" else f"removed line {line}"
+    return (
+        f'<button type="button" class="line" data-line="{side}-{line}" tabindex="-1" '
+        f'aria-label="Comment on {name}">{line}</button>'
+    )
 
 
 @cache

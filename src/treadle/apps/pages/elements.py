@@ -54,6 +54,11 @@ def render_icon(name: str, *, label: str = "", style: str = "") -> str:
     return f'<svg class="{classes}" viewBox="0 0 16 16" {role}><use href="#icon-{name}"/></svg>'
 
 
+def mark_current(is_current: bool) -> str:
+    """The attribute of the one of several that is shown or chosen."""
+    return ' aria-current="true"' if is_current else ""
+
+
 def render_sign(state: str) -> str:
     """The sign of a call at the left of its line."""
     icon, colour, label = CALL_SIGNS.get(state, CALL_SIGNS["writing"])

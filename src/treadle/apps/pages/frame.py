@@ -29,6 +29,7 @@ def render_page(
         '<link rel="icon" href="/static/mark.svg">'
         '<link rel="stylesheet" href="/static/tokens.css">'
         '<link rel="stylesheet" href="/static/treadle.css">'
+        '<link rel="stylesheet" href="/static/panes.css">'
         '<script type="module" src="/static/theme.js"></script>'
         f'<script type="module" src="/static/{script or page}.js"></script></head>'
         f'<body class="{style or page}" data-session="{escape_html(session)}">'
@@ -53,9 +54,16 @@ def _render_top(page: str, session: str) -> str:
         f'<nav class="tabs" aria-label="Pages">{"".join(links)}</nav><div class="top-end">'
         '<span class="live" id="live" role="status">Connecting</span>'
         f"{_icon_button('inbox', 'wait', 'What waits for you', '') if page == 'work' else ''}"
+        f"{_SETTINGS if page == 'work' else ''}"
         f"{_icon_button('keys', 'keys', 'Keyboard help')}"
         f"{_icon_button('theme', 'sun', 'Theme: as the system', '')}</div></header>"
     )
+
+
+_SETTINGS = (
+    '<a class="icon not-small" href="#settings" aria-label="Settings, permissions, memory">'
+    f"{render_icon('gear')}</a>"
+)
 
 
 def _icon_button(name: str, icon: str, label: str, style: str = "not-small") -> str:
@@ -78,7 +86,8 @@ _CLOSE = f'<a class="icon close" href="#" aria-label="Close">{render_icon("x")}<
 _RAIL = (
     '<nav class="rail" id="sessions" aria-label="Folders and sessions"><div class="rail-head">'
     f'<div class="row"><button class="btn" type="button" id="new-button">{render_icon("plus")}'
-    f'New session <kbd class="not-small">N</kbd></button>{_CLOSE}</div>'
+    f'New session <kbd class="not-small">N</kbd></button>'
+    f'<a class="btn only-small" href="#settings">Settings</a>{_CLOSE}</div>'
     f'<label class="field">{render_icon("search")}'
     '<span class="hidden">Search in all sessions</span>'
     '<input type="search" id="search" placeholder="Search all sessions">'
@@ -105,7 +114,9 @@ def _act(name: str, icon: str, label: str) -> str:
 
 
 _ACTS = (
-    _act("undo", "undo", "Undo")
+    '<a class="btn bare" href="#review" aria-label="Review the changes">'
+    + f'{render_icon("diffs")}<span class="not-small">Review</span></a>'
+    + _act("undo", "undo", "Undo")
     + _act("rewind", "rewind", "Rewind")
     + '<button class="btn bare" type="button" data-do="fork" aria-label="Fork">'
     + f'{render_icon("fork")}<span class="not-small">Fork</span></button>'
@@ -149,6 +160,7 @@ _CENTRE = (
     '<div class="talk"><p class="earlier" id="earlier" hidden><button type="button" '
     'id="earlier-button">Show earlier</button></p><article class="turn" id="blocks"></article>'
     '<div id="questions"></div></div></div>'
+    '<section class="pane" id="pane" aria-labelledby="pane-title" tabindex="-1" hidden></section>'
     '<div class="foot"><button class="btn" type="button" id="end-button" hidden>Go to the end'
     '</button><div class="toast" id="toast" role="alert" hidden></div>'
     '<div id="banner"></div><span id="access" hidden></span>'
@@ -156,6 +168,7 @@ _CENTRE = (
     '<div class="now" id="now" aria-live="polite"></div>'
     '<a class="pocket" href="#side" id="pocket" hidden></a>'
     '<ul class="queue" id="queue" aria-label="Messages that wait"></ul>'
+    '<div class="comments" id="comments" hidden></div>'
     '<ul class="queue" id="outbox" aria-label="Messages that are not sent"></ul>'
     '<ul class="completions" id="completions" role="listbox" aria-label="Completions" hidden></ul>'
     '<div class="box"><ul class="attach" id="attach" aria-label="Attachments" hidden></ul>'

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.frame import render_page
+from treadle.apps.pages.gantt import NO_LANES, AgentLane
 from treadle.apps.pages.plots import ChartRange, render_plots
 from treadle.apps.pages.sheet import SentView, render_sheet
 from treadle.apps.pages.timeline import Timeline, TimelineStep
@@ -22,13 +23,14 @@ def render_inspect_page(
     step: int,
     view: SentView,
     chart_range: ChartRange = "turn",
+    lanes: Mapping[str, AgentLane] = NO_LANES,
 ) -> str:
     """The page at a step."""
     parts = (
         _render_sub(summary, timeline)
         + _render_strip(timeline, step)
         + '<main class="look"><div class="plots" id="plots">'
-        + render_plots(timeline, step, chart_range)
+        + render_plots(timeline, step, chart_range, lanes)
         + '</div><section class="sheet" id="sheet" aria-label="Request">'
         + render_sheet(timeline, step, view)
         + "</section></main>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -16,7 +16,8 @@ from treadle.apps.pages.charts import (
     draw_labels,
     draw_line,
 )
-from treadle.apps.pages.gantt import KEY, render_gantt
+from treadle.apps.pages.cost_reasons import count_lost_tokens, price_lost_tokens
+from treadle.apps.pages.gantt import KEY, NO_LANES, AgentLane, render_gantt
 from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.lib.text.text import format_count, format_dollars, plural
 
@@ -41,7 +42,12 @@ def find_request(timeline: Timeline, step: int) -> RequestInfo | None:
     return timeline.requests[max(0, number - 1)]
 
 
-def render_plots(timeline: Timeline, step: int, chart_range: ChartRange = "turn") -> str:
+def render_plots(
+    timeline: Timeline,
+    step: int,
+    chart_range: ChartRange = "turn",
+    lanes: Mapping[str, AgentLane] = NO_LANES,
+) -> str:
     """The calls over time, and the plots of the requests around the chosen one."""
     request = find_request(timeline, step)
     if request is None:
@@ -55,7 +61,7 @@ def render_plots(timeline: Timeline, step: int, chart_range: ChartRange = "turn"
         "round": f"Round of request {request.number}",
     }[chart_range]
     head = f'<header><h2 id="g">{title}</h2>{KEY}{_render_ranges(chart_range)}</header>'
-    chart = render_gantt(requests, calls, request.number)
+    chart = render_gantt(requests, calls, request.number, lanes)
     return (
         f'<section class="plot" aria-labelledby="g">{head}{chart}</section>'
         f"{render_request_plots(timeline, request)}"
@@ -115,7 +121,7 @@ def _render_context(shown: Sequence[RequestInfo], center: RequestInfo, at: int) 
         stack = tuple(BarPart(sizes[name], style) for name, style, _ in reversed(PARTS))
         thin = (BarPart(usage.cache_read, "d-read"), BarPart(usage.cache_write, "d-write"))
         title = f"request {request.number}: {format_count(usage.total_input)} tokens"
-        columns.append(Column(stack, thin, title=title))
+        columns.append(Column(stack, thin, title=title, step=request.step))
     sizes = split_request(center)
     parts = list_parts(center)
     texts = {style: _add_size(label, sizes[name]) for name, style, label in parts}
@@ -142,13 +148,16 @@ def _render_costs(
     timeline: Timeline, shown: Sequence[RequestInfo], center: RequestInfo, at: int
 ) -> str:
     costs = [request.usage.cost or 0.0 for request in shown]
-    columns = [
-        Column(
-            (BarPart(cost, "d-user" if position == at else "d-tools"),),
-            title=f"request {request.number}: {format_dollars(cost)}",
-        )
-        for position, (request, cost) in enumerate(zip(shown, costs, strict=True))
-    ]
+    columns = []
+    for position, (request, cost) in enumerate(zip(shown, costs, strict=True)):
+        lost = count_lost_tokens(timeline, request)
+        again = min(cost, price_lost_tokens(request, lost) or 0.0) if lost else 0.0
+        parts = [BarPart(cost - again, "d-user" if position == at else "d-tools")]
+        title = f"request {request.number}: {format_dollars(cost)}"
+        if again:
+            parts.append(BarPart(again, "w-ink"))
+            title += f", of it {format_dollars(again)} since the cache broke"
+        columns.append(Column(tuple(parts), title=title, step=request.step))
     total = timeline.usage.cost
     in_all = "price unknown" if total is None else f"{format_dollars(total)} in all"
     own = "" if center.usage.cost is None else f"{format_dollars(center.usage.cost)}, of "

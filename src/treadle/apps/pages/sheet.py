@@ -1,6 +1,7 @@
 """The request of a step: its figures, and what the model was sent.
 
-Three views of it: as sent, item by item; the transcript as a person saw it then; the raw items.
+Four views of it: as sent, item by item; why it cost that; the transcript as a person saw it then;
+the raw items.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
+from treadle.apps.pages.cost_reasons import find_cache_break, price_items, price_reply
 from treadle.apps.pages.elements import escape_html, render_icon
 from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
 from treadle.apps.pages.timeline import RequestInfo, Timeline
@@ -24,18 +26,23 @@ from treadle.core.transcript.items import (
     ToolResultItem,
 )
 from treadle.core.transcript.size_estimate import CHARS_PER_MEDIA_TOKEN, estimate_item_chars
-from treadle.lib.text.text import format_cost, format_count, plural
+from treadle.lib.text.text import format_cost, format_count, format_dollars, plural
 
 MAX_SHOWN_CHARS = 20_000
 MAX_ITEMS = 400
 MAX_BLOCKS = 200
-ItemView = Literal["sent", "transcript", "raw"]
+ItemView = Literal["sent", "cost", "transcript", "raw"]
 _HEAD_PARTS = {
     "system": "before the first message",
     "tools": "their definitions",
     "memory": "AGENTS.md and other memory files",
 }
-_VIEW_NAMES: dict[ItemView, str] = {"sent": "As sent", "transcript": "Transcript", "raw": "Raw"}
+_VIEW_NAMES: dict[ItemView, str] = {
+    "sent": "As sent",
+    "cost": "Why it cost",
+    "transcript": "Transcript",
+    "raw": "Raw",
+}
 
 
 class SentView(msgspec.Struct, frozen=True):
@@ -61,7 +68,9 @@ def render_sheet(timeline: Timeline, step: int, view: SentView) -> str:
         f'<div class="scrolls" tabindex="0" role="region" aria-label="{_VIEW_NAMES[view.kind]}">'
         f"{_render_view(timeline, request, view)}</div>"
         f'<footer><button class="btn first" type="button" data-fork="{escape_html(one.turn_id)}">'
-        f"{render_icon('fork')}Fork before turn {one.turn}</button></footer>"
+        f"{render_icon('fork')}Fork before turn {one.turn}</button>"
+        '<button class="btn" type="button" data-link>'
+        f"{render_icon('copy')}Copy link to this step</button></footer>"
     )
 
 
@@ -79,6 +88,8 @@ def _render_view(timeline: Timeline, request: RequestInfo, view: SentView) -> st
         return _render_transcript(view.items)
     if view.kind == "raw":
         return _render_raw(view.items)
+    if view.kind == "cost":
+        return _render_break(timeline, request) + _render_costs(view, request)
     return _render_rewrites(timeline, request) + _render_items(view, request)
 
 
@@ -146,6 +157,70 @@ def _render_rewrites(timeline: Timeline, request: RequestInfo) -> str:
     return f'<div class="changes"><h3>{title}</h3><ul>{rows}</ul></div>'
 
 
+def _render_break(timeline: Timeline, request: RequestInfo) -> str:
+    """What the request before had in the cache, and this one did not read from it."""
+    found = find_cache_break(timeline, request)
+    if found is None:
+        return ""
+    price = "price unknown" if found.price is None else format_dollars(found.price)
+    causes = found.causes or ("The cause is not known; a provider may drop its cache at any time.",)
+    rows = "".join(f"<li>{escape_html(one)}</li>" for one in causes)
+    again = f"{format_count(found.tokens)} tokens were sent again that were in the cache before."
+    return (
+        f'<div class="broke"><h3>The cache broke here<span class="end">{price}</span></h3>'
+        f"<p>{again}</p><ul>{rows}</ul></div>"
+    )
+
+
+def _render_costs(view: SentView, request: RequestInfo) -> str:
+    """Each item with its tokens and its price."""
+    estimated = msgspec.structs.asdict(request.sizes)  # as those of the items
+    sizes = estimated if request.sizes.has_head else split_request(request)
+    heads = [
+        (name, label.capitalize(), _HEAD_PARTS[name], sizes[name])
+        for name, _, label in reversed(list_parts(request))
+        if name in _HEAD_PARTS
+    ]
+    hidden = max(0, len(view.items) - MAX_ITEMS)
+    rows = [*heads, *map(_describe_item, view.items[hidden:])]
+    if hidden:
+        size = sum(_estimate_tokens(item) for item in view.items[:hidden])
+        rows.insert(len(heads), ("user", plural(hidden, "earlier item"), "", size))
+    costs = price_items(request, [size for *_, size in rows])
+    lines, was_cached = list[str](), False
+    for (style, who, what, _), cost in zip(rows, costs, strict=True):
+        if was_cached and not cost.cached:
+            lines.append(
+                '<tr class="edge"><td colspan="3">from here on not read from the cache</td></tr>'
+            )
+        was_cached = bool(cost.cached)
+        lines.append(_render_cost_row(style, who, what, cost.tokens, cost.price))
+    reply = price_reply(request)
+    lines.append(
+        _render_cost_row("assistant", "Reply", "what the model wrote", request.usage.output, reply)
+    )
+    total = format_cost(request.usage.cost, request.usage.known_cost)
+    tokens = f"{request.usage.total:,}"
+    heads_row = "".join(
+        f'<th scope="col" class="{style}">{name}</th>'
+        for style, name in (("t", "Item"), ("n", "Tokens"), ("n", "Price"))
+    )
+    return (
+        f'<table class="item-costs"><thead><tr>{heads_row}</tr></thead><tbody>{"".join(lines)}'
+        f'</tbody><tfoot><tr><th scope="row" class="t">All</th><td class="n">{tokens}</td>'
+        f'<td class="n">{total}</td></tr></tfoot></table>'
+    )
+
+
+def _render_cost_row(style: str, who: str, what: str, tokens: int, price: float | None) -> str:
+    shown = "unknown" if price is None else f"${price:.4f}"
+    return (
+        f'<tr><td class="t"><span class="dot d-{style}"></span><b>{escape_html(who)}</b> '
+        f'<span class="soft">{escape_html(what[:60])}</span></td><td class="n">{tokens:,}</td>'
+        f'<td class="n">{shown}</td></tr>'
+    )
+
+
 def _render_items(view: SentView, request: RequestInfo) -> str:
     sizes = split_request(request)
     parts = [
@@ -166,21 +241,39 @@ def _render_items(view: SentView, request: RequestInfo) -> str:
 
 
 def _render_item(item: Item) -> str:
-    tokens = -(-estimate_item_chars(item) // CHARS_PER_MEDIA_TOKEN)
-    text = item.text
+    style, who, what, tokens = _describe_item(item)
+    return _wrap_item(style, who, what, tokens, _get_text(item))
+
+
+def _get_text(item: Item) -> str:
     match item:
         case AssistantItem():
             calls = [f"{call.name} {call.raw}" for call in item.calls]
-            style, who, text = "assistant", "Assistant", "\n".join([text, *calls]).strip()
+            return "\n".join([item.text, *calls]).strip()
         case ToolResultItem():
-            style, who, text = "results", item.name, item.model_text
+            return item.model_text
+    return item.text
+
+
+def _describe_item(item: Item) -> tuple[str, str, str, int]:
+    """The style of its part, who it is of, its first line, and its estimated tokens."""
+    match item:
+        case AssistantItem():
+            style, who = "assistant", "Assistant"
+        case ToolResultItem():
+            style, who = "results", item.name
         case SummaryItem():
             style, who = "user", "Summary"
         case NoticeItem():
             style, who = "user", f"Notice ({item.kind})" if item.kind else "Notice"
         case _:
             style, who = "user", "You"
-    return _wrap_item(style, who, text.strip().partition("\n")[0][:120], tokens, text)
+    what = _get_text(item).strip().partition("\n")[0][:120]
+    return style, who, what, _estimate_tokens(item)
+
+
+def _estimate_tokens(item: Item) -> int:
+    return -(-estimate_item_chars(item) // CHARS_PER_MEDIA_TOKEN)
 
 
 def _wrap_item(style: str, who: str, what: str, tokens: int, text: str) -> str:

@@ -70,6 +70,8 @@ class RequestInfo(msgspec.Struct, frozen=True):
     attempts: int = 1
     sizes: ContextSizes = ContextSizes()  # of what was sent
     length: int = 0  # items that were sent
+    head: HeadRecorded | None = None  # what it began with
+    step: int = 0  # the step of its reply
 
     @property
     def seconds(self) -> float:
@@ -223,6 +225,8 @@ class _TimelineBuilder:
                 timing.attempts if timing is not None else 1,
                 self._context.sizes.with_head(self._head),
                 self._context.length,
+                self._head,
+                len(self._steps) + 1,
             )
         )
         self._add_step("request", record, item.text)

@@ -222,7 +222,7 @@ async def _complete_answer(
     view: QuestionView, approval: PendingApproval, answer: str | None
 ) -> tuple[str, Arguments | None] | None:
     """The reason and the edited arguments that belong to an answer; None: the user went back."""
-    coverage = await find_coverage(approval, Path.cwd()) if answer == "always" else ""
+    coverage = await find_coverage(approval.rules, Path.cwd()) if answer == "always" else ""
     confirmation = make_confirmation(approval, answer, coverage)
     if confirmation is not None:
         return ("", None) if await view.choose(confirmation) == "yes" else None

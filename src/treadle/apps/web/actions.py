@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from treadle.apps.conversation.approval_text import answer_approval
+import msgspec
+
+from treadle.apps.conversation.approval_text import (
+    answer_approval,
+    find_coverage,
+    make_confirmation,
+)
 from treadle.apps.conversation.attachments import Attachments
+from treadle.apps.conversation.commands.answers import CommandAnswer
 from treadle.apps.conversation.commands.table import list_summaries, run_command
 from treadle.apps.web.commands import answer_question, show_answer
 from treadle.apps.web.held_session import HeldSession
@@ -15,14 +22,17 @@ from treadle.apps.web.messages import (
     Choose,
     Complete,
     Completions,
+    DropHunk,
     Earlier,
     EarlierBlocks,
     FillPrompt,
     GoTo,
     Interrupt,
+    OpenPane,
     Received,
     Resume,
     RunCommand,
+    RunInPane,
     Search,
     SearchResult,
     Send,
@@ -33,6 +43,8 @@ from treadle.apps.web.messages import (
     TabReply,
     Withdraw,
 )
+from treadle.apps.web.panes import PANE_COMMANDS, drop_review_hunk, show_pane
+from treadle.apps.web.render.dialogs import render_choices
 from treadle.apps.web.render.inbox import render_inbox
 from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError
@@ -65,9 +77,11 @@ async def _run(
                 return FillPrompt(queued[index].text)
         case Answer():
             asked = await hub.find(request.session) if request.session else session
-            return _answer(request, asked)
+            return await _confirm_answer(request, asked, session) or _answer(request, asked)
         case ShowInbox():
             return ShowDialog(render_inbox(await hub.list_waiting()))
+        case RunCommand(line=line) if line.strip() in PANE_COMMANDS:
+            return await show_pane(session, PANE_COMMANDS[line.strip()], "")
         case RunCommand(line=line):
             return await show_answer(hub, session, await run_command(session.opened, line))
         case Choose():
@@ -80,6 +94,13 @@ async def _run(
             await session.opened.driver.tasks.cancel(task)
         case Earlier(first=first):
             return EarlierBlocks(max(0, first), session.feed.make_earlier(first))
+        case OpenPane(name=name, part=part):
+            return await show_pane(session, name, part)
+        case RunInPane(name=name, line=line):
+            answer = await run_command(session.opened, line)
+            return await show_pane(session, name, "", answer.note)
+        case DropHunk():
+            return await drop_review_hunk(session, request)
     return None
 
 
@@ -90,8 +111,16 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
             return SearchResult(text, await hub.search(text))
         case ShowInbox():
             return ShowDialog(render_inbox(await hub.list_waiting()))
+        case Answer(answer="always" | "network"):
+            raise ConfigError("open the session that asks to allow this")
         case Answer() if request.session:
             return _answer(request, await hub.find(request.session))
+        case Send(text=text):
+            session.steer(text, request.id)
+            return Received(request.id)
+        case Interrupt():
+            session.stop()
+            return None
         case RunCommand(line="/fork"):
             return GoTo((await hub.fork(session.session_id)).session_id)
         case Earlier(first=first):
@@ -109,6 +138,31 @@ def _send(request: Send, session: LiveSession, uploads: Uploads) -> TabReply:
     parts = uploads.take(request.attachments)
     session.submit(UserItem((*item.content, *parts)))
     return Received(request.id)
+
+
+async def _confirm_answer(
+    request: Answer, asked: LiveSession, session: LiveSession
+) -> TabReply | None:
+    """The second question, in the tab of `session`, about an answer that allows more than a call;
+    with what the rules would have covered."""
+    waiting = asked.conversation.questions.waiting
+    question = asked.numbered.find(request.question, waiting)
+    if question is None or question.approval is None:
+        return None
+    approval, is_always = question.approval, request.answer == "always"
+    coverage = await find_coverage(approval.rules, asked.opened.folder) if is_always else ""
+    confirmation = make_confirmation(approval, request.answer, coverage)
+    if confirmation is None:
+        return None
+
+    async def answer(value: str) -> CommandAnswer:
+        reply = _answer(request, asked) if value == "yes" else None
+        return CommandAnswer(reply.text if isinstance(reply, ShowMessage) else "")
+
+    first = confirmation.options[0].value
+    confirmation = msgspec.structs.replace(confirmation, then=answer, current=first)
+    number = session.numbered.add_command_question(confirmation)
+    return ShowDialog(render_choices(number, confirmation))
 
 
 def _answer(request: Answer, session: LiveSession) -> TabReply | None:

@@ -149,7 +149,7 @@ class Pages:
 
     async def show_picture(self, request: Request) -> Response:
         """A picture of the conversation, by the name that the page was told."""
-        session = await self._hub.find(request.path_params["session"])
+        session = await self._open(request.path_params["session"], None)
         image = session.feed.find_picture(request.path_params["picture"])
         if image is None:
             raise ConfigError("there is no such picture")
@@ -216,6 +216,8 @@ class Pages:
             self._tabs -= 1
 
     async def _open(self, session_id: str, have: Position | None) -> LiveSession | HeldSession:
+        if await asyncio.to_thread(self._hub.is_agent, session_id):
+            return await self._hub.find_held(session_id)
         try:
             session = await self._hub.find(session_id)
         except SessionBusy:

@@ -9,6 +9,7 @@ from treadle.apps.conversation.block_text import format_call_title, is_diff
 from treadle.apps.conversation.diff_rows import count_changes
 from treadle.apps.conversation.state.blocks import ToolCallBlock, ViewBlock
 from treadle.apps.conversation.state.persistent_list import PersistentList
+from treadle.apps.conversation.tool_kinds import get_tool_kind
 from treadle.apps.pages.timeline import read_call_seconds
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
@@ -16,7 +17,8 @@ from treadle.core.events import Event
 
 
 class CallIndex:
-    """`children` are the calls of child agents, by the index of their block."""
+    """`children` are the calls of child agents, by the index of their block, also of those that
+    another process ran."""
 
     def __init__(self) -> None:
         self.children: dict[int, ToolCallBlock] = {}
@@ -34,7 +36,7 @@ class CallIndex:
             if not isinstance(block, ToolCallBlock):
                 continue
             self._has_new_calls = True
-            if block.child is not None:
+            if block.child is not None or get_tool_kind(block.name) == "agent":
                 self.children[index] = block
             if block.state == "done" and is_diff(block.display):
                 path = format_call_title(block).partition(": ")[2] or block.name

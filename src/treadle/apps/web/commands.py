@@ -20,6 +20,7 @@ from treadle.apps.web.messages import (
     ShowMessage,
     TabReply,
 )
+from treadle.apps.web.panes import show_pane
 from treadle.apps.web.render.dialogs import (
     render_budget_dialog,
     render_choices,
@@ -68,6 +69,8 @@ async def _change_screen(
 ) -> TabReply | None:
     """None if the page has no such screen."""
     match change.name:
+        case "review":
+            return await show_pane(session, "review", change.value)
         case "help":
             return ShowDialog(render_help_dialog(change.rows))
         case "limits":

@@ -1,6 +1,7 @@
-"""A session that another program has open: it can be read, and is shown as it grows.
+"""A session that another program has open, or that of a child agent: it is shown as it grows.
 
-Has what tab.py needs of a session. When the other program ends, live_session.py takes its place.
+Has what tab.py needs of a session. When the other program ends, live_session.py takes its place. A
+child agent at work takes messages; its parent continues it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -26,17 +28,42 @@ from treadle.sessions.log.lock import is_locked, read_lock_holder
 from treadle.sessions.summaries import SessionSummary
 
 POLL_SECONDS = 1.0
+WORK_SECONDS = 0.2  # how often a child agent at work is looked at
 _REWRITES = (Rewound, ViewRewritten, Uncompacted)  # entries after which more than the end differs
 
 
+class AgentParent(Protocol):
+    """The session that started a child agent, and what of it this server can do."""
+
+    session_id: str
+    title: str
+
+    def find_view(self, agent_session: str) -> ViewState | None:
+        """What the agent does now; None if it is not at work in this server."""
+
+    def steer(self, agent_session: str, text: str) -> bool:
+        """Whether it is at work and gets the message."""
+
+    def stop(self, agent_session: str) -> bool:
+        """Whether it is at work and is stopped; its parent gets what it has done."""
+
+
 class HeldSession:
-    def __init__(self, session_dir: Path, summary: SessionSummary) -> None:
+    """`parent` is given for the session of a child agent."""
+
+    def __init__(
+        self, session_dir: Path, summary: SessionSummary, parent: AgentParent | None = None
+    ) -> None:
         self._session_dir = session_dir
+        self._parent = parent
+        self._live: ViewState | None = None
+        self._steered: set[str] = set()
         self._facts = SessionFacts(
             title=summary.title,
             folder=shorten_home(Path(summary.folder)),
             session_id=summary.id,
             is_read_only=True,
+            parent=parent.session_id if parent is not None else "",
         )
         self._log = JournalFollower(session_dir)
         self._timings = TimingFollower(session_dir)
@@ -54,17 +81,39 @@ class HeldSession:
     async def open(self) -> None:
         """Read what is new; all of it the first time."""
         async with self._reading:
-            if self._state is None or await asyncio.to_thread(self._log.has_new):
+            live = self._parent.find_view(self.session_id) if self._parent is not None else None
+            is_changed, self._live = live is not self._live, live
+            if self._state is None or (await asyncio.to_thread(self._log.has_new) and not live):
                 await asyncio.to_thread(self._read)
+                is_changed = True
+            if is_changed:
                 self.feed.mark_changed()
 
     async def wait_until_free(self) -> None:
-        """Show what the other program adds, until it has closed the session."""
-        while await asyncio.to_thread(is_locked, self._session_dir):
-            await asyncio.sleep(POLL_SECONDS)
+        """Show what the other program adds, until it has closed the session; that of a child agent
+        is always its parent's."""
+        while self._parent is not None or await asyncio.to_thread(is_locked, self._session_dir):
+            await asyncio.sleep(POLL_SECONDS if self._live is None else WORK_SECONDS)
             await self.open()
 
+    def steer(self, text: str, message_id: str) -> None:
+        """Send a message to a child agent, once; raises if it is not at work."""
+        if message_id in self._steered:
+            return
+        if self._parent is None or not self._parent.steer(self.session_id, text):
+            raise self.refuse()
+        self._steered.add(message_id)
+
+    def stop(self) -> None:
+        """Stop a child agent; raises if it is not at work."""
+        if self._parent is None or not self._parent.stop(self.session_id):
+            raise self.refuse()
+
     def refuse(self) -> SessionBusy:
+        if self._parent is not None:
+            return SessionBusy(
+                "a child agent takes messages while it works; its parent has the rest"
+            )
         return SessionBusy(f"this session is open in another program: {self._find_holder()}")
 
     def _read(self) -> None:
@@ -83,11 +132,15 @@ class HeldSession:
         usage = state.usage + state.child_usage
         self._view = msgspec.structs.replace(finish_view(view), usage=usage)
         self._timings.read_new()
-        banner = (
+        self._facts = msgspec.structs.replace(self._facts, banner=self._make_banner())
+
+    def _make_banner(self) -> str:
+        if self._parent is not None:
+            return f"An agent of “{self._parent.title}”."
+        return (
             f"Another program has this session open ({self._find_holder()}). You can read it here; "
             "it can be continued here when that program has closed it."
         )
-        self._facts = msgspec.structs.replace(self._facts, banner=banner)
 
     def _find_holder(self) -> str:
         holder = read_lock_holder(self._session_dir)
@@ -98,6 +151,7 @@ class HeldSession:
         return f"{program}process {holder.pid}, since {clock}"
 
     def _build_state(self, version: int) -> PageState:
-        self._calls.update(self._view.blocks)
-        regions = render_regions(self._view, self._facts, (), self._calls)
-        return PageState(version, self._view.blocks, regions)
+        view = self._live if self._live is not None else self._view
+        facts = msgspec.structs.replace(self._facts, is_agent=self._live is not None)
+        self._calls.update(view.blocks)
+        return PageState(version, view.blocks, render_regions(view, facts, (), self._calls))

@@ -15,8 +15,10 @@ from weakref import WeakValueDictionary
 
 from treadle.apps.assembly import SessionOptions
 from treadle.apps.conversation import undo
+from treadle.apps.conversation.commands.agents import steer_agent, stop_agent
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.from_transcript import build_view
+from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.web.feed import MAX_FIRST_BLOCKS, PREVIEW_FEED, Position, Update
 from treadle.apps.web.held_session import HeldSession
@@ -31,6 +33,7 @@ from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.logger import logger
 from treadle.lib.text.text import shorten_home
+from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.cost import group_costs, read_costs
 from treadle.sessions.history import read_last_items, read_state
 from treadle.sessions.library import Library, describe_last_turn
@@ -103,14 +106,24 @@ class Hub:
         return lock
 
     async def find_held(self, session_id: str) -> HeldSession:
-        """A session that another program has open."""
+        """A session that another program has open, or that of a child agent."""
         path = self.library.find(session_id)
         session = self._held.get(path.name)
         if session is None:
             summary = await asyncio.to_thread(self.library.get_summary, path)
-            session = self._held.setdefault(path.name, HeldSession(path, summary))
+            parent = None
+            if find_parent(path) is not None:
+                root = await asyncio.to_thread(self.library.get_summary, find_root(path))
+                parent = AgentRoot(root.id, self.library.get_title(root) or root.id, self._open)
+            session = self._held.setdefault(path.name, HeldSession(path, summary, parent))
         await session.open()
         return session
+
+    def is_agent(self, session_id: str) -> bool:
+        """Whether it is the session of a child agent."""
+        if session_id in self._open:
+            return False
+        return find_parent(self.library.find(session_id)) is not None
 
     async def find_name(self, session_id: str) -> str:
         """The id of a session that is open or can be opened."""
@@ -283,6 +296,31 @@ class Hub:
             return row
         state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
         return row.with_state(state, session.cost)
+
+
+class AgentRoot:
+    """The session at the top of a tree of agents (`AgentParent`), among those that are open."""
+
+    def __init__(self, session_id: str, title: str, opened: Mapping[str, LiveSession]) -> None:
+        self.session_id = session_id
+        self.title = title
+        self._opened = opened
+
+    def find_view(self, agent_session: str) -> ViewState | None:
+        session = self._opened.get(self.session_id)
+        if session is None or not session.opened.is_open:
+            return None
+        works = session.conversation.children.list()
+        found = [one.view for one in works if one.session_id == agent_session and one.is_running]
+        return found[0] if found else None
+
+    def steer(self, agent_session: str, text: str) -> bool:
+        session = self._opened.get(self.session_id)
+        return session is not None and steer_agent(session.opened, agent_session, text)
+
+    def stop(self, agent_session: str) -> bool:
+        session = self._opened.get(self.session_id)
+        return session is not None and stop_agent(session.opened, agent_session)
 
 
 def _has_open_question(session_dir: Path) -> bool:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from treadle.apps.pages.compare import ComparedSession, render_compare_page
+from treadle.apps.pages.gantt import AgentLane
 from treadle.apps.pages.inspect import render_inspect_page, render_marks, render_position
 from treadle.apps.pages.plots import ChartRange, find_request, render_plots
 from treadle.apps.pages.sheet import ItemView, SentView, render_sheet
 from treadle.apps.pages.timeline import RequestInfo, Timeline, read_timeline
 from treadle.core.transcript.items import Item
 from treadle.lib.sequences import common_prefix_length
+from treadle.lib.text.text import format_cost
+from treadle.sessions.children import list_children, make_child_session_id
 from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
 
@@ -46,19 +49,21 @@ class Inspections:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._timelines: OrderedDict[Path, tuple[float, Timeline]] = OrderedDict()
+        self._lanes: dict[Path, Mapping[str, AgentLane]] = {}  # of the same sessions
         self._items: tuple[Path, float, Sequence[Item]] | None = None  # of the last session
 
     def render_page(self, session_id: str, wanted: StepRequest) -> str:
         path, timeline, step = self._find(session_id, wanted.step)
         sent = self._load_sent(path, timeline, step, wanted.view)
         summary = self._library.get_summary(path)
-        return render_inspect_page(summary, timeline, step, sent, wanted.chart_range)
+        lanes = self._lanes[path]
+        return render_inspect_page(summary, timeline, step, sent, wanted.chart_range, lanes)
 
     def render_step(self, session_id: str, wanted: StepRequest) -> StepParts:
         path, timeline, step = self._find(session_id, wanted.step)
         sheet = render_sheet(timeline, step, self._load_sent(path, timeline, step, wanted.view))
         marks, at = render_marks(timeline.steps, step), render_position(timeline, step)
-        plots = render_plots(timeline, step, wanted.chart_range)
+        plots = render_plots(timeline, step, wanted.chart_range, self._lanes[path])
         return StepParts(step, marks, at, plots, sheet)
 
     def render_comparison(self, session_id: str, other_id: str) -> str:
@@ -86,9 +91,10 @@ class Inspections:
         known = self._timelines.get(path)
         if known is None or known[0] != updated:
             self._timelines[path] = known = (updated, read_timeline(path))
+            self._lanes[path] = _read_lanes(path, known[1])
             self._timelines.move_to_end(path)
             if len(self._timelines) > MAX_KEPT:
-                self._timelines.popitem(last=False)
+                del self._lanes[self._timelines.popitem(last=False)[0]]
         count = len(known[1].steps)
         return path, known[1], min(max(1, step or count), max(1, count))
 
@@ -122,3 +128,17 @@ class Inspections:
         if self._items is None or self._items[:2] != (path, updated):
             self._items = (path, updated, read_state(path).transcript)
         return self._items[2]
+
+
+def _read_lanes(session_dir: Path, timeline: Timeline) -> dict[str, AgentLane]:
+    """The sessions of the child agents, by their calls."""
+    children = {one.name: one for one in list_children(session_dir)}
+    lanes: dict[str, AgentLane] = {}
+    for call in timeline.calls if children else ():
+        child = children.get(make_child_session_id(session_dir.name, call.call.id))
+        if child is not None:
+            own = read_timeline(child)
+            times = tuple((one.start, one.end) for one in own.requests)
+            cost = format_cost(own.usage.cost, own.usage.known_cost)
+            lanes[call.call.id] = AgentLane(child.name, times, cost)
+    return lanes

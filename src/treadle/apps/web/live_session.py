@@ -37,6 +37,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.tasks import forget_result
 from treadle.lib.text.text import shorten_home
+from treadle.sessions.children import ChildSession
 from treadle.sessions.library import Library
 from treadle.sessions.log.reader import read_header
 from treadle.sessions.summaries import make_title
@@ -132,6 +133,7 @@ class LiveSession(HostCallbacks):
         self._facts = SessionFacts()
         self._origin = SessionOrigin()
         self._changed_files: Mapping[str, str] = {}
+        self._agents: Mapping[str, ChildSession] = {}
         self._refreshing: set[asyncio.Task[None]] = set()
         self._was_idle = True
         self._listed_as: tuple[bool, bool, float] | None = None
@@ -245,6 +247,7 @@ class LiveSession(HostCallbacks):
             self._facts,
             title=self.opened.saved.name or self._origin.find_title(conversation.driver.history),
             changed_files=self._changed_files,
+            agents=self._agents,
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
         )
@@ -268,7 +271,8 @@ class LiveSession(HostCallbacks):
         self.mark_changed()
 
     def refresh_changed_files(self) -> None:
-        """After a turn, and after undo, redo and rewind: read which files the agent changed."""
+        """After a turn, and after undo, redo and rewind: read which files the agent changed, and
+        what its child agents did."""
         task = asyncio.get_running_loop().create_task(self._read_changed_files())
         self._refreshing.add(task)
         task.add_done_callback(self._refreshing.discard)
@@ -276,6 +280,9 @@ class LiveSession(HostCallbacks):
     async def _read_changed_files(self) -> None:
         try:
             self._changed_files = await self.opened.undo.list_changed_files()
+            session_dir, library = await self.opened.flush(), self.opened.library
+            [agents] = await asyncio.to_thread(library.list_child_sessions, [session_dir])
+            self._agents = {one.summary.id: one for one in agents}
         except (TreadleError, OSError):
             return  # an empty session, or one that is closed meanwhile
         self.mark_changed()

@@ -5,11 +5,14 @@ The changes of a session are not here: feed.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from treadle.apps.conversation.commands.change_review import LAST_TURN, ReviewScope
 from treadle.apps.conversation.completion import Completion
+
+PaneName = Literal["review", "settings", "permissions", "context", "servers", "memory"]
 
 
 class Request(
@@ -95,6 +98,29 @@ class Earlier(Request, frozen=True, tag="earlier"):
     first: int
 
 
+class OpenPane(Request, frozen=True, tag="pane"):
+    """A pane in place of the conversation (panes.py). `part` says what of it is shown."""
+
+    name: PaneName
+    part: str = ""
+
+
+class RunInPane(Request, frozen=True, tag="pane_command"):
+    """A slash command that changes what a pane shows; the answer is the pane with its note."""
+
+    name: PaneName
+    line: str
+
+
+class DropHunk(Request, frozen=True, tag="drop_hunk"):
+    """Take back one hunk of a review: that with this key, of several the one with this number."""
+
+    scope: ReviewScope
+    key: str
+    number: int = 0
+    turn: int = LAST_TURN
+
+
 AnyRequest = (
     Send
     | Interrupt
@@ -108,6 +134,9 @@ AnyRequest = (
     | StopTask
     | Choose
     | Earlier
+    | OpenPane
+    | RunInPane
+    | DropHunk
 )
 
 
@@ -117,6 +146,15 @@ class TabReply(msgspec.Struct, frozen=True, tag_field="kind"):
 
 class ShowDialog(TabReply, frozen=True, tag="dialog"):
     html: str
+
+
+class ShowPane(TabReply, frozen=True, tag="pane"):
+    """`note` is a line about what was done."""
+
+    name: PaneName
+    part: str
+    html: str
+    note: str = ""
 
 
 class ShowMessage(TabReply, frozen=True, tag="message"):

@@ -65,11 +65,15 @@ def steer_work(session: HostedSession, work: ChildWork, text: str) -> str:
         return "only an agent at work takes a message"
     if not text.strip():
         return f"usage: /agents say {work.number} TEXT"
-    driver = session.children.find_driver(work.session_id)
-    if driver is None:
-        return "it has just ended"
-    driver.steer(text.strip())
-    return "message sent"
+    return "message sent" if steer_agent(session, work.session_id, text) else "it has just ended"
+
+
+def steer_agent(session: HostedSession, agent_session: str, text: str) -> bool:
+    """Send a message to the agent with this session; whether it is at work."""
+    driver = session.children.find_driver(agent_session)
+    if driver is not None:
+        driver.steer(text.strip())
+    return driver is not None
 
 
 async def stop_work(session: HostedSession, work: ChildWork) -> str:
@@ -79,11 +83,15 @@ async def stop_work(session: HostedSession, work: ChildWork) -> str:
     if not work.is_agent:
         is_stopped = await session.driver.tasks.cancel(work.task_id)
         return "stopped" if is_stopped else "it has just ended"
-    driver = session.children.find_driver(work.session_id)
-    if driver is None:
-        return "it has just ended"
-    driver.interrupt("stopped by the user")
-    return "stopped"
+    return "stopped" if stop_agent(session, work.session_id) else "it has just ended"
+
+
+def stop_agent(session: HostedSession, agent_session: str) -> bool:
+    """Stop the agent with this session; whether it is at work."""
+    driver = session.children.find_driver(agent_session)
+    if driver is not None:
+        driver.interrupt("stopped by the user")
+    return driver is not None
 
 
 def _format_agents(children: ChildViews, session: HostedSession) -> str:

@@ -1,11 +1,13 @@
-"""The changes of the last turn, of the session, or against git, as files with their diffs.
+"""The changes of a turn, of the session, or against git, as files with their diffs.
 
-One value for all hosts (`/diff`): the terminal draws it (tui/widgets/review_view.py), others show
-its text. `drop_hunk` takes one hunk back. What an undo would do is undo.py.
+One value for all hosts (`/diff`): the terminal (tui/widgets/review_view.py) and the page
+(web/render/review.py) draw it, others show its text. `drop_hunk` takes one hunk back. What an undo
+would do is undo.py.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from difflib import unified_diff
 from io import StringIO
@@ -21,12 +23,14 @@ from treadle.core.transcript.entries import Checkpoint, Restore
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
-    from treadle.sessions.file_history import WorkSpan
+    from treadle.sessions.file_history import PastRestore, WorkSpan
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.object_store import TreeNode
 
 ReviewScope = Literal["turn", "session", "git"]
 SCOPES: tuple[ReviewScope, ...] = get_args(ReviewScope)
 _TITLES = {"turn": "the last turn", "session": "this session", "git": "the last commit"}
+LAST_TURN = 0
 # Programs that the folder names for diffs are not run: it may not be trusted.
 _GIT_DIFF = "diff --no-color --no-ext-diff --no-textconv --find-renames HEAD"
 _NO_END = "\\ No newline at end of file"
@@ -60,17 +64,52 @@ class ReviewFile(msgspec.Struct, frozen=True):
         return [hunk.rows for hunk in list_hunks(self.diff) if isinstance(hunk, DiffHunk)]
 
 
+def make_hunk_key(path: str, rows: Sequence[DiffRow]) -> str:
+    """Names a hunk by its file and lines: the same after the file has grown above it."""
+    text = "\n".join([path, *(f"{row.kind} {row.text}" for row in rows)])
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+class ReviewTurn(msgspec.Struct, frozen=True):
+    """A turn that changed files; `seq` is its first entry."""
+
+    seq: int
+    number: int
+    text: str
+
+
 class ChangeReview(msgspec.Struct, frozen=True):
+    """`turns` are all that changed files and are not undone, `turn` is the one that is shown."""
+
     scope: ReviewScope
     files: tuple[ReviewFile, ...] = ()
+    turns: tuple[ReviewTurn, ...] = ()
+    turn: int = LAST_TURN
 
     @property
     def title(self) -> str:
-        since = "since" if self.scope == "git" else "of"
+        return f"Changes {'since' if self.scope == 'git' else 'of'} {self.subject}: {self.counts}"
+
+    @property
+    def subject(self) -> str:
+        numbers = [one.number for one in self.turns[:-1] if one.seq == self.turn]
+        return f"turn {numbers[0]}" if self.scope == "turn" and numbers else _TITLES[self.scope]
+
+    @property
+    def counts(self) -> str:
         counts = [count_changes(file.diff) for file in self.files]
         lines = f"+{sum(one[0] for one in counts)} −{sum(one[1] for one in counts)}"
-        files = plural(len(self.files), "file")
-        return f"Changes {since} {_TITLES[self.scope]}: {files}, {lines}"
+        return f"{plural(len(self.files), 'file')}, {lines}"
+
+    def find_hunk(self, key: str, number: int) -> tuple[ReviewFile, int]:
+        """A hunk by its key: its file, and its number there, from 0. Of several with the same lines
+        it is that with the given number. Raises ConfigError if it is not there any more."""
+        for file in self.files:
+            keys = [make_hunk_key(file.path, rows) for rows in file.list_hunks()]
+            places = [at for at, one in enumerate(keys) if one == key]
+            if len(places) == 1 or number in places:
+                return file, number if number in places else places[0]
+        raise ConfigError("the file has changed since: /diff shows it as it is")
 
     def format_text(self) -> str:
         """All of it as one unified diff."""
@@ -79,10 +118,13 @@ class ChangeReview(msgspec.Struct, frozen=True):
         )
 
 
-async def build_review(session: HostedSession, scope: ReviewScope) -> ChangeReview:
+async def build_review(
+    session: HostedSession, scope: ReviewScope, turn: int = LAST_TURN
+) -> ChangeReview:
+    """`turn` is the first entry of a turn."""
     if scope == "git":
         return ChangeReview(scope, tuple(await _read_git_files(session)))
-    return ChangeReview(scope, tuple(await _read_own_files(session, scope)))
+    return await _read_own_changes(session, scope, turn)
 
 
 async def find_review(session: HostedSession) -> ChangeReview:
@@ -98,43 +140,78 @@ async def find_review(session: HostedSession) -> ChangeReview:
 # --- files of the agent ----------------------------------------------------------------------
 
 
-async def _read_own_files(session: HostedSession, scope: ReviewScope) -> list[ReviewFile]:
+async def _read_own_changes(session: HostedSession, scope: ReviewScope, turn: int) -> ChangeReview:
     from treadle.apps.conversation.undo import open_checkpoints
     from treadle.sessions.file_history import read_file_history
+    from treadle.sessions.history import list_turns
 
     try:
-        history = read_file_history(await session.flush())
+        session_dir = await session.flush()
+        history = read_file_history(session_dir)
     except SessionNotFound:  # it is on disk from its first message on
-        return []
-    spans = [one for one in history.list_spans(0) if one.after]
-    if scope == "turn":
-        spans = [one for one in spans if one.seq == spans[-1].seq]
+        return ChangeReview(scope)
+    spans = [one for one in history.list_spans(0) if one.after and one.seq != NO_TURN]
     if not spans:
-        return []
+        return ChangeReview(scope)
+    seqs = {one.seq for one in spans}
+    turns = tuple(
+        ReviewTurn(one.seq, one.number, one.text)
+        for one in list_turns(session_dir)
+        if one.seq in seqs
+    )
+    turn = turn if turn in seqs else spans[-1].seq
+    if scope == "turn":
+        spans = [one for one in spans if one.seq == turn]
+    drops = [one for one in history.restores if one.restore.seq == NO_TURN]
     checkpoints = open_checkpoints(session.library, session.folder)
-    return await _compare_spans(checkpoints, spans)
+    files = await _compare_spans(checkpoints, spans, drops)
+    return ChangeReview(scope, tuple(files), turns, turn)
 
 
-async def _compare_spans(checkpoints: Checkpoints, spans: Sequence[WorkSpan]) -> list[ReviewFile]:
-    """What the spans changed, each file from its first state to its last one."""
-    trees: dict[str, tuple[str, str]] = {}
+async def _compare_spans(
+    checkpoints: Checkpoints, spans: Sequence[WorkSpan], drops: Sequence[PastRestore]
+) -> list[ReviewFile]:
+    """What the spans changed, each file from its first state to its last one, without the hunks
+    that were dropped since."""
+    trees: dict[str, tuple[str, WorkSpan]] = {}
     for span in spans:
         for change in await checkpoints.diff(span.before, span.after):
-            first = trees.get(change.path, (span.before, ""))[0]
-            trees[change.path] = first, span.after
+            trees[change.path] = trees.get(change.path, (span.before, span))[0], span
     files = []
-    for path, (before, after) in sorted(trees.items()):
-        old, new = await checkpoints.find_file([before, after], path)
-        if old == new:
+    for path, (before, last) in sorted(trees.items()):
+        nodes = await checkpoints.find_file([before, last.after], path)
+        old, new = [await _read_node(checkpoints, one) for one in nodes]
+        has_hunks = old != new
+        for past in drops:
+            if past.entry_seq > last.seq:
+                new = await _apply_drop(checkpoints, path, new, past)
+        if old == new and (has_hunks or nodes[0] == nodes[1]):
             continue
         kind: Literal["added", "removed", "changed"] = "changed"
         if old is None or new is None:
             kind = "added" if old is None else "removed"
-        contents = [
-            b"" if one is None else await checkpoints.read_content(one) for one in (old, new)
-        ]
-        files.append(ReviewFile(path, kind, _make_diff(path, *contents)))
+        files.append(ReviewFile(path, kind, _make_diff(path, old or b"", new or b"")))
     return files
+
+
+async def _read_node(checkpoints: Checkpoints, node: TreeNode | None) -> bytes | None:
+    return None if node is None else await checkpoints.read_content(node)
+
+
+async def _apply_drop(
+    checkpoints: Checkpoints, path: str, content: bytes | None, past: PastRestore
+) -> bytes | None:
+    """The file without a hunk that was dropped; as it is if it does not have these lines."""
+    nodes = await checkpoints.find_file([past.tree_before, past.restore.tree], path)
+    whole, left = [await _read_node(checkpoints, one) for one in nodes]
+    if content is None or whole == left:
+        return content
+    text = content.decode(errors="surrogateescape")
+    dropped = ReviewFile(path, "changed", _make_diff(path, left or b"", whole or b""))
+    for hunk in dropped.list_hunks():
+        shorter = _drop_lines(text, hunk)
+        text = text if shorter is None else shorter
+    return None if left is None and not text else text.encode(errors="surrogateescape")
 
 
 def _make_diff(path: str, old: bytes, new: bytes) -> str:
@@ -194,6 +271,7 @@ async def drop_hunk(session: HostedSession, file: ReviewFile, number: int) -> st
     ConfigError if the lines are not there any more."""
     from treadle.apps.conversation.undo import open_checkpoints
 
+    session.require_idle("dropping a hunk")
     checkpoints = open_checkpoints(session.library, session.folder)
     before = (await checkpoints.take()).tree
     [node] = await checkpoints.find_file([before], file.path)

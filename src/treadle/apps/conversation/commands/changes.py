@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.apps.conversation.approval_text import find_coverage
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
@@ -85,9 +86,14 @@ async def run_permissions(session: HostedSession, arguments: str) -> CommandAnsw
     if arguments:
         session.require_idle("/permissions add and remove")
         change = rule_changes.parse_rule_change(arguments)
+        is_allow = change.action == "add" and change.name == "allow"
+        # Before it is in force: then it would cover nothing more.
+        coverage = await find_coverage([change.rule], session.folder) if is_allow else ""
         changed = rule_changes.change_rules(session.folder, change)
         await session.reconfigure()
-        return CommandAnswer(rule_changes.describe_rule_change(session.folder, change, changed))
+        done = rule_changes.describe_rule_change(session.folder, change, changed)
+        covered = f"\nit would have covered {coverage}" if coverage and changed else ""
+        return CommandAnswer(done + covered)
     options = session.options
     applied = rules.load_rules(session.folder, options.allow, options.deny)[0]()
     parts = (("deny", applied.deny), ("ask", applied.ask), ("allow", applied.allow))

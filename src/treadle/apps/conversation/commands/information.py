@@ -8,7 +8,12 @@ from pathlib import Path
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
-from treadle.apps.conversation.context_usage import estimate_head, format_context_usage
+from treadle.apps.conversation.context_usage import (
+    ContextUsage,
+    estimate_head,
+    format_context_usage,
+    measure_context,
+)
 from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
@@ -34,12 +39,16 @@ async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(format_table(rows), is_table=True)
 
 
-async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
+def measure_session(session: HostedSession) -> ContextUsage:
+    """Of an open session, with what stands before its messages."""
     tokens = session.require_conversation().view.context_tokens
-    items, window = session.driver.transcript, session.model.card.window
     agent = session.agent_session
     head = estimate_head(agent.prompt.sections, agent.agent.config.source.tools())
-    return CommandAnswer(format_context_usage(items, tokens, window, head), is_table=True)
+    return measure_context(session.driver.transcript, tokens, session.model.card.window, head)
+
+
+async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
+    return CommandAnswer(format_context_usage(measure_session(session)), is_table=True)
 
 
 async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:

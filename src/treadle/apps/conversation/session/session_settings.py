@@ -19,6 +19,13 @@ class SessionSettings:
         names = [setting.name for setting in SETTINGS]
         return [(name, settings.format(name), settings.origin(name)) for name in names]
 
+    def list_written(self) -> set[str]:
+        """The names of those that are in the user's file."""
+        from treadle.apps.settings.writer import read_written_value
+
+        names = [setting.name for setting in SETTINGS]
+        return {name for name in names if read_written_value(name) is not None}
+
     def format_values(self) -> dict[str, str]:
         return {name: value for name, value, _ in self.list_settings()}
 

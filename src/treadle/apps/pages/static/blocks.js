@@ -1,5 +1,7 @@
 // The blocks of the conversation in the page. The server sends their HTML, already escaped.
 // What the user opened stays open; nothing opens or closes by itself.
+import { find, findAll } from "./dom.js";
+
 export class Blocks {
   constructor(list) {
     this.list = list;
@@ -34,13 +36,13 @@ export class Blocks {
     const old = this.byIndex.get(index);
     const element = this.make(index, html);
     if (old) {
-      const opened = [...old.querySelectorAll("details")].map((details) => details.open);
-      element.querySelectorAll("details").forEach((details, at) => {
+      const opened = findAll("details", old).map((details) => details.open);
+      findAll("details", element).forEach((details, at) => {
         details.open = opened[at] ?? details.open;
       });
       const focused = old.contains(document.activeElement) && document.activeElement.tagName;
       old.replaceWith(element);
-      if (focused) element.querySelector(focused)?.focus({ preventScroll: true });
+      if (focused) find(focused, element)?.focus({ preventScroll: true });
     } else {
       this.list.append(element);
     }

@@ -77,7 +77,7 @@ export class Connection {
   // What has an id is done once, however often it arrives. What only looks something up has none.
   send(message) {
     if (!this.isOpen) return false;
-    const isLookup = ["complete", "search", "earlier", "inbox"].includes(message.do);
+    const isLookup = ["complete", "search", "earlier", "inbox", "pane"].includes(message.do);
     this.socket.send(JSON.stringify(isLookup ? message : { id: makeId(), ...message }));
     return true;
   }

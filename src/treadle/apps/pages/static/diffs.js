@@ -33,7 +33,7 @@ function makeRow(left, right) {
   for (const [source, number] of [[left, 0], [right, 1]]) {
     const line = document.createElement("td");
     line.className = "l";
-    line.textContent = source ? source.cells[number].textContent : "";
+    if (source) line.append(...source.cells[number].cloneNode(true).childNodes);
     const text = document.createElement("td");
     text.className = source?.className ?? "";
     if (source) text.append(...source.cells[3].cloneNode(true).childNodes);

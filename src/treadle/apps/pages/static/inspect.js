@@ -1,6 +1,7 @@
 // The inspect page: a slider over the steps of a session. The server draws, this file chooses.
+import { $, find, findAt } from "./dom.js";
+
 const session = document.body.dataset.session;
-const $ = (id) => document.getElementById(id);
 const slider = $("slider");
 const PLAY_MS = 900;
 let wanted = Number(slider.value);
@@ -59,19 +60,36 @@ const MOVES = {
 
 slider.addEventListener("input", () => go(Number(slider.value)));
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-go], [data-fork], [data-range], [data-view]");
+  const button = findAt(event, "[data-go], [data-fork], [data-range], [data-view], [data-step], [data-link]");
   if (!button) return;
   const data = button.dataset;
   if (data.go) MOVES[data.go]();
   else if (data.range) choose("chart_range", data.range);
   else if (data.view) choose("view", data.view);
+  else if (data.step) showCost(Number(data.step));
+  else if ("link" in data) copyLink(button);
   else fork(data.fork);
 });
+
+// A click on a bar shows why the request cost that.
+function showCost(step) {
+  options.view = "cost";
+  go(step);
+}
+
+// Of this step, with what is shown of it.
+function copyLink(button) {
+  const shown = new URLSearchParams({ step: String(wanted), ...options });
+  const link = `${location.origin}/inspect/${session}?${shown}`;
+  navigator.clipboard.writeText(link).then(() => {
+    button.lastChild.textContent = "Copied";
+  });
+}
 
 async function choose(name, value) {
   options[name] = value;
   await show();
-  document.querySelector(`[data-${name === "view" ? "view" : "range"}="${value}"]`)?.focus();
+  find(`[data-${name === "view" ? "view" : "range"}="${value}"]`)?.focus();
 }
 
 async function fork(turn) {
@@ -89,14 +107,14 @@ function showToast(text) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input:not([type=range]), textarea, summary, button")) return;
+  if (findAt(event, "input:not([type=range]), textarea, summary, button")) return;
   const keys = {
     ArrowLeft: MOVES.back,
     ArrowRight: MOVES.on,
     Home: MOVES.first,
     End: MOVES.last,
     " ": play,
-    f: () => document.querySelector("[data-fork]")?.click(),
+    f: () => find("[data-fork]")?.click(),
   };
   const move = keys[event.key] ?? keys[event.key.toLowerCase()];
   if (!move) return;

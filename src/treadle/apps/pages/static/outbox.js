@@ -1,4 +1,5 @@
 import { makeId } from "./connection.js";
+import { findAt } from "./dom.js";
 
 // Messages that the server has not confirmed. They are shown, also after a reload; those that wait
 // can be taken back. One that was sent is sent again under its id, which the server counts once.
@@ -6,7 +7,11 @@ import { makeId } from "./connection.js";
 // on: then the user decides.
 export class Outbox {
   constructor(session, { list, send, describeEnd, isBusy, giveBack }) {
-    Object.assign(this, { list, send, describeEnd, isBusy, giveBack });
+    this.list = list;
+    this.send = send;
+    this.describeEnd = describeEnd;
+    this.isBusy = isBusy;
+    this.giveBack = giveBack;
     this.key = `outbox-${session}`;
     this.feed = ""; // what the tab is connected to; "" without a connection
     this.waiting = JSON.parse(sessionStorage.getItem(this.key) ?? "[]");
@@ -57,7 +62,7 @@ export class Outbox {
   }
 
   click(event) {
-    const button = event.target.closest("button");
+    const button = findAt(event, "button");
     const one = this.waiting.find(({ message }) => message.id === button?.dataset.message);
     if (!one) return;
     if (button.dataset.outbox === "send") {

@@ -1,2 +1,4 @@
 // A page that needs no script of its own: there is no connection to show.
-document.getElementById("live").hidden = true;
+import { $ } from "./dom.js";
+
+$("live").hidden = true;

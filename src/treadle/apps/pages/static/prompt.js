@@ -1,13 +1,16 @@
 // The prompt: its draft, what is attached to it, and completions of `/` and `@`.
+import { $, findAt, getTarget } from "./dom.js";
+
 const MAX_SHOWN = 8;
 
 export class Prompt {
-  constructor(session, { send, submit, showProblem }) {
+  constructor(session, { send, submit, hasMore, showProblem }) {
     this.key = `draft-${session}`;
-    this.field = document.getElementById("prompt");
-    this.list = document.getElementById("completions");
+    this.field = $("prompt");
+    this.list = $("completions");
     this.send = send;
     this.submit = submit;
+    this.hasMore = hasMore; // whether something goes with an empty message
     this.showProblem = showProblem;
     this.attachments = [];
     this.found = [];
@@ -37,16 +40,16 @@ export class Prompt {
     this.field.addEventListener("blur", () => this.showCompletions([]));
     this.field.addEventListener("keydown", (event) => this.press(event));
     this.list.addEventListener("pointerdown", (event) => {
-      const option = event.target.closest("[role=option]");
+      const option = findAt(event, "[role=option]");
       event.preventDefault(); // the prompt keeps the focus
       if (option) this.accept(Number(option.dataset.at));
     });
-    document.getElementById("file").addEventListener("change", (event) => {
-      this.attachAll(event.target.files);
-      event.target.value = "";
+    $("file").addEventListener("change", (event) => {
+      this.attachAll(getTarget(event).files);
+      getTarget(event).value = "";
     });
-    document.getElementById("attach-button").addEventListener("click", () => {
-      document.getElementById("file").click();
+    $("attach-button").addEventListener("click", () => {
+      $("file").click();
     });
     document.addEventListener("paste", (event) => {
       if (!event.clipboardData?.files.length) return;
@@ -138,7 +141,7 @@ export class Prompt {
     this.field.setAttribute("aria-expanded", String(Boolean(id)));
     if (id) this.field.setAttribute("aria-activedescendant", id);
     else this.field.removeAttribute("aria-activedescendant");
-    document.getElementById(id)?.scrollIntoView({ block: "nearest" });
+    $(id)?.scrollIntoView({ block: "nearest" });
   }
 
   accept(at) {
@@ -152,7 +155,7 @@ export class Prompt {
 
   submitAll() {
     const text = this.field.value.trim();
-    if (!text && !this.attachments.length) return;
+    if (!text && !this.attachments.length && !this.hasMore()) return;
     if (this.attachments.some((one) => !one.id)) {
       this.showProblem("An attachment is still on its way.");
       return;
@@ -208,7 +211,7 @@ export class Prompt {
   }
 
   drawAttachments() {
-    const list = document.getElementById("attach");
+    const list = $("attach");
     list.replaceChildren(...this.attachments.map((one) => this.makeAttachment(one)));
     list.hidden = !this.attachments.length;
   }

@@ -1,20 +1,22 @@
 // Replaces the content of an element. What the user opened or closed stays so, and what has the
 // focus keeps it.
+import { findAll } from "./dom.js";
+
 export function replaceContent(element, html) {
   const states = new Map(
-    [...element.querySelectorAll("details[data-panel]")].map((one) => [one.dataset.panel, one.open]),
+    findAll("details[data-panel]", element).map((one) => [one.dataset.panel, one.open]),
   );
   const focused = findFocus(element);
   element.innerHTML = html;
-  for (const one of element.querySelectorAll("details[data-panel]")) {
+  for (const one of findAll("details[data-panel]", element)) {
     one.open = states.get(one.dataset.panel) ?? one.open;
   }
-  if (focused) element.querySelectorAll(focused.selector)[focused.at]?.focus({ preventScroll: true });
+  if (focused) findAll(focused.selector, element)[focused.at]?.focus({ preventScroll: true });
 }
 
 function findFocus(element) {
-  const active = document.activeElement;
+  const active = /** @type {import("./dom.js").PageElement} */ (document.activeElement);
   if (!element.contains(active) || active === element) return null;
   const selector = active.tagName.toLowerCase();
-  return { selector, at: [...element.querySelectorAll(selector)].indexOf(active) };
+  return { selector, at: findAll(selector, element).indexOf(active) };
 }

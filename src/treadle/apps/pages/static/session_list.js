@@ -1,7 +1,6 @@
 // The list of sessions: filters by state and words, search in the text of all sessions.
+import { $, find, findAll } from "./dom.js";
 import { replaceContent } from "./regions.js";
-
-const $ = (id) => document.getElementById(id);
 
 export class SessionList {
   constructor(search) {
@@ -26,11 +25,11 @@ export class SessionList {
     $("waiting").textContent = message.waiting || "";
     const title = document.title.replace(/^\(\d+\) /, "");
     document.title = message.waiting ? `(${message.waiting}) ${title}` : title;
-    const rows = [...$("list").querySelectorAll("li[data-state]")];
-    for (const button of document.querySelectorAll("[data-filter]")) {
+    const rows = findAll("li[data-state]", $("list"));
+    for (const button of findAll("[data-filter]")) {
       const state = button.dataset.filter;
       const count = rows.filter((row) => !state || row.dataset.state === state).length;
-      button.querySelector("span").textContent = count || "";
+      find("span", button).textContent = String(count || "");
     }
     this.apply();
   }
@@ -43,7 +42,7 @@ export class SessionList {
 
   choose(filter) {
     this.filter = filter;
-    for (const button of document.querySelectorAll("[data-filter]")) {
+    for (const button of findAll("[data-filter]")) {
       button.setAttribute("aria-pressed", String(button.dataset.filter === filter));
     }
     this.apply();
@@ -52,15 +51,15 @@ export class SessionList {
   apply() {
     const words = $("search").value.toLowerCase();
     let shown = 0;
-    for (const row of $("list").querySelectorAll("li[data-state]")) {
+    for (const row of findAll("li[data-state]", $("list"))) {
       const fits = !this.filter || row.dataset.state === this.filter;
       row.hidden = !(fits && row.textContent.toLowerCase().includes(words));
       shown += row.hidden ? 0 : 1;
     }
     const isNarrowed = words || this.filter;
-    for (const rest of $("list").querySelectorAll(".rest")) if (isNarrowed) rest.open = true;
-    for (const folder of $("list").querySelectorAll(".folder")) {
-      folder.hidden = !folder.querySelector("li[data-state]:not([hidden])");
+    for (const rest of findAll(".rest", $("list"))) if (isNarrowed) rest.open = true;
+    for (const folder of findAll(".folder", $("list"))) {
+      folder.hidden = !find("li[data-state]:not([hidden])", folder);
     }
     $("search-button").hidden = !words || Boolean($("found").textContent);
     $("no-match").hidden = shown > 0 || !isNarrowed;

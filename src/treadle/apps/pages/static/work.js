@@ -1,16 +1,20 @@
 // The work page: shows what the server sends, sends what the user does.
 import { Blocks } from "./blocks.js";
+import { Comments } from "./comments.js";
 import { Connection } from "./connection.js";
 import { showDiff } from "./diffs.js";
+import { $, find, findAll, findAt, getTarget } from "./dom.js";
+import { TextFinder } from "./find.js";
+import { listenToKeys } from "./keys.js";
 import { Outbox } from "./outbox.js";
+import { Panes } from "./panes.js";
 import { Prompt } from "./prompt.js";
 import { replaceContent } from "./regions.js";
+import { Review } from "./review.js";
 import { SessionList } from "./session_list.js";
+import { SettingsPanes } from "./settings.js";
 
 const session = document.body.dataset.session;
-const $ = (id) => document.getElementById(id);
-const READ_MS = 500; // a question takes keys so long after it became their target
-const TYPING_MS = 350; // keys that follow each other faster may be a word
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
@@ -26,6 +30,7 @@ function start() {
     onState: (state, left) => {
       showConnection(state, left);
       if (state !== "connected") outbox.disconnect();
+      else if (!panes.isOpen) panes.load();
     },
     getPosition: () => position,
   });
@@ -41,26 +46,42 @@ function start() {
     if (!isSent) showToast("Not connected; try again in a moment.");
     return isSent;
   };
+  const comments = new Comments(session, $("comments"));
+  const review = new Review(session, $("pane"), { send, comments });
+  const settings = new SettingsPanes($("pane"), send);
+  const panes = new Panes({
+    send: (message) => connection.send(message),
+    shown: (name) => (name === "review" ? review : settings).complete(),
+    onClose: () => {
+      if (matchMedia("(pointer: fine)").matches) prompt.field.focus();
+    },
+  });
   const prompt = new Prompt(session, {
     send: (message) => connection.send(message),
     submit,
+    hasMore: () => comments.all.length > 0,
     showProblem: showToast,
   });
+  const finder = new TextFinder($("blocks"), (first) => send({ do: "earlier", first }), showToast);
   const list = new SessionList((text) => send({ do: "search", text }));
 
   function submit(text, attached) {
     $("scroll").scrollTop = 0;
     if (COMMAND.test(text) && !attached.length) return send({ do: "command", line: text });
-    outbox.add(text, attached);
+    outbox.add(text.startsWith("!") ? text : comments.addTo(text), attached);
+    panes.close();
     return true;
   }
 
   function receive(message) {
     const handlers = {
       update: () => {
+        const wasBusy = Boolean($("now").textContent);
         applyUpdate(message, blocks);
+        if (wasBusy && !$("now").textContent) panes.refresh(); // a turn has ended
         const [feed] = message.position;
-        if (feed !== PREVIEW && !$("access").textContent) outbox.connect(feed);
+        if (feed !== PREVIEW) finder.look(blocks.first);
+        if (feed !== PREVIEW && takesMessages($("access").textContent)) outbox.connect(feed);
       },
       list: () => {
         const before = Number($("waiting").textContent);
@@ -70,6 +91,10 @@ function start() {
       },
       found: () => list.showFound(message),
       dialog: () => showDialog(message.html),
+      pane: () => {
+        panes.show(message);
+        if (message.note) showToast(message.note);
+      },
       message: () => showToast(message.text),
       problem: () => {
         if (message.request === "send") outbox.hold(message.id);
@@ -78,7 +103,10 @@ function start() {
       prompt: () => prompt.giveBack(message.text),
       completions: () => prompt.receiveCompletions(message),
       received: () => outbox.confirm(message.id),
-      earlier: () => showEarlier(message, blocks),
+      earlier: () => {
+        showEarlier(message, blocks);
+        finder.look(blocks.first);
+      },
       download: () => location.assign(message.address),
       go: () => goTo(message),
     };
@@ -94,7 +122,7 @@ function start() {
 
   // --- clicks
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("button, [data-copy]");
+    const button = findAt(event, "button, [data-copy]");
     if (!button) return;
     const data = button.dataset;
     if (data.answer) answer(button.closest(".ask"), data.answer);
@@ -127,12 +155,12 @@ function start() {
   }
 
   function findLimit(data) {
-    return "off" in data ? "off" : $("dialog").querySelector(`[data-limit=${data.kind}]`).value.trim();
+    return "off" in data ? "off" : find(`[data-limit=${data.kind}]`, $("dialog")).value.trim();
   }
 
   $("dialog").addEventListener("keydown", (event) => {
-    const limit = event.key === "Enter" && event.target.dataset.limit;
-    if (limit) $("dialog").querySelector(`[data-kind=${limit}]`).click();
+    const limit = event.key === "Enter" && getTarget(event).dataset.limit;
+    if (limit) find(`[data-kind=${limit}]`, $("dialog")).click();
   });
   $("stop-button").addEventListener("click", () => send({ do: "interrupt" }));
   $("end-button").addEventListener("click", () => {
@@ -155,19 +183,20 @@ function start() {
   // --- answers
   function answer(card, kind) {
     const question = Number(card.dataset.question);
-    const value = (selector) => card.querySelector(selector)?.value ?? "";
-    if (card.querySelector(`[data-answer="${kind}"]`).disabled) return;
+    const value = (selector) => find(selector, card)?.value ?? "";
+    if (find(`[data-answer="${kind}"]`, card).disabled) return;
     if (kind === "edit") return toggleEditor(card);
     const of = card.closest("[data-of]")?.dataset.of; // in the inbox: a question of any session
+    /** @type {Record<string, any>} */
     const message = { do: "answer", question, answer: kind, ...(of ? { session: of } : {}) };
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
       message.answer = "edit";
-      const field = card.querySelector("[data-argument]");
+      const field = find("[data-argument]", card);
       message.arguments = { [field.dataset.argument]: field.value };
     }
     if (kind === "answer") {
-      const chosen = [...card.querySelectorAll("[name=choice]:checked")].map((box) => box.value);
+      const chosen = findAll("[name=choice]:checked", card).map((box) => box.value);
       const own = value("[data-own]").trim();
       if (own) chosen.push(own);
       if (!chosen.length) return showToast("Choose an answer, or write one.");
@@ -178,87 +207,16 @@ function start() {
 
   // The other buttons would allow the call as the model wrote it.
   function toggleEditor(card) {
-    const editor = card.querySelector(".edit");
+    const editor = find(".edit", card);
     editor.hidden = !editor.hidden;
     for (const kind of ["once", "network", "session", "always"]) {
-      const button = card.querySelector(`[data-answer="${kind}"]`);
+      const button = find(`[data-answer="${kind}"]`, card);
       if (button) button.disabled = !editor.hidden;
     }
     card.querySelector(editor.hidden ? "[data-answer=edit]" : ".edit textarea").focus();
   }
 
-  // --- keys: each works in the innermost scope that has the focus, never behind a dialog.
-  const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
-  let target = null; // the question that has the focus
-  let targetSince = 0;
-  document.addEventListener("focusin", (event) => {
-    const card = event.target.closest(".ask");
-    if (card !== target) targetSince = performance.now();
-    target = card;
-  });
-  document.addEventListener("focusout", (event) => {
-    if (!event.relatedTarget) target = null;
-  });
-
-  // A key marks an answer, Enter takes it, as on any button. What is typed before the question can
-  // have been read belongs to the prompt, and so does a word that begins like an answer.
-  let word = "";
-  let wordAt = 0;
-  function pressInQuestion(card, event) {
-    const isSameWord = performance.now() - wordAt < TYPING_MS;
-    if (event.key.length === 1) {
-      word = (isSameWord ? word : "") + event.key;
-      wordAt = performance.now();
-    }
-    const kind = ANSWER_KEYS[event.key.toLowerCase()];
-    const button = kind && card.querySelector(`[data-answer="${kind}"]`);
-    if (!button || button.disabled) {
-      if (event.key.length !== 1 || word.length === 1) return false;
-      event.preventDefault();
-      prompt.type(word);
-      return true;
-    }
-    event.preventDefault();
-    const isRead = performance.now() - targetSince > READ_MS && !document.hidden;
-    if (isRead) button.focus();
-    else prompt.type(event.key);
-    return true;
-  }
-
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if ($("dialog").open && !event.target.closest("dialog .ask")) return;
-    const field = event.target.closest("input, textarea, select");
-    if (event.key === "Escape") {
-      if ($("dialog").open) return;
-      if (field && field !== prompt.field) return field.blur();
-      return send({ do: "interrupt" });
-    }
-    if (event.key === "Tab" && event.shiftKey && event.target === prompt.field) {
-      event.preventDefault();
-      return send({ do: "command", line: "/mode" });
-    }
-    if (field) return;
-    const card = event.target.closest(".ask");
-    if (card && pressInQuestion(card, event)) return;
-    if ($("dialog").open) return;
-    const keys = {
-      "/": () => $("search").focus(),
-      n: createSession,
-      j: () => moveFocus(1),
-      k: () => moveFocus(-1),
-      "[": () => document.body.classList.toggle("no-rail"),
-      "]": () => document.body.classList.toggle("no-side"),
-      "?": showKeys,
-    };
-    const run = keys[event.key] ?? keys[event.key.toLowerCase()];
-    if (run) {
-      event.preventDefault();
-      run();
-    } else if (event.key.length === 1) {
-      prompt.field.focus();
-    }
-  });
+  listenToKeys({ send, prompt, panes, createSession, showKeys, moveFocus });
 }
 
 // --- what the server sends ------------------------------------------------------------------
@@ -279,8 +237,8 @@ function applyUpdate(update, blocks) {
   position = [update.position[0], update.position[1], blocks.first];
   for (const [name, html] of Object.entries(update.regions ?? {})) setRegion(name, html);
   $("earlier").hidden = blocks.first === 0;
-  const isNew = blocks.first === 0 && !$("blocks").querySelector(".you, .prose, .call");
-  document.body.classList.toggle("is-new", isNew);
+  const isNew = blocks.first === 0 && !find(".you, .prose, .call", $("blocks"));
+  document.body.classList.toggle("is-new", isNew && !document.body.classList.contains("has-pane"));
   document.body.classList.toggle("no-panels", !$("panels").firstElementChild);
   if (!update.is_reset && isScrolledUp()) newCount += Math.max(0, blocks.count - before);
   showEndButton();
@@ -288,7 +246,7 @@ function applyUpdate(update, blocks) {
 
 // What a user who writes a message has read last.
 function describeEnd() {
-  const last = (selector) => [...$("blocks").querySelectorAll(selector)].pop()?.textContent ?? "";
+  const last = (selector) => findAll(selector, $("blocks")).pop()?.textContent ?? "";
   return `${last(".you .said")}\n${last(".prose")}`;
 }
 
@@ -308,15 +266,22 @@ function setRegion(name, html) {
   if (!element) return;
   if (name === "questions") return setQuestions(element, html);
   replaceContent(element, html);
-  if (name === "access") setReadOnly(Boolean(html));
+  if (name === "access") setAccess(html);
   if (name === "now") $("stop-button").hidden = !html;
   if (name === "pocket") element.hidden = !html;
-  if (name === "head") document.title = `${element.querySelector("h1").textContent} · Treadle`;
+  if (name === "head") document.title = `${find("h1", element).textContent} · Treadle`;
 }
 
-function setReadOnly(isReadOnly) {
-  document.body.classList.toggle("read-only", isReadOnly);
-  for (const one of $("form").querySelectorAll("textarea, button, input")) one.disabled = isReadOnly;
+// "" (all can be done), "read-only", "agent" (at work: it takes messages only), "ended-agent".
+function setAccess(access) {
+  document.body.classList.toggle("read-only", Boolean(access));
+  document.body.classList.toggle("is-agent", access.endsWith("agent"));
+  const fields = findAll("textarea, button, input", $("form"));
+  for (const one of fields) one.disabled = !takesMessages(access);
+}
+
+function takesMessages(access) {
+  return access === "" || access === "agent";
 }
 
 // A card that is shown already stays as it is, with what the user typed into it.
@@ -372,7 +337,7 @@ function showRefusal(text) {
 // --- what waits for the user ------------------------------------------------------------------
 
 function isInboxOpen() {
-  return $("dialog").open && Boolean($("dialog").querySelector("[data-inbox]"));
+  return $("dialog").open && Boolean(find("[data-inbox]", $("dialog")));
 }
 
 function notify(count) {
@@ -384,7 +349,7 @@ function notify(count) {
 
 // The time of calls that run.
 function tickClocks() {
-  for (const clock of document.querySelectorAll("[data-since]")) {
+  for (const clock of findAll("[data-since]")) {
     const seconds = Math.max(0, Math.floor(Date.now() / 1000 - Number(clock.dataset.since)));
     const minutes = Math.floor(seconds / 60);
     clock.textContent = minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
@@ -396,11 +361,11 @@ function tickClocks() {
 function showDialog(html) {
   const dialog = $("dialog");
   dialog.innerHTML = html;
-  for (const card of dialog.querySelectorAll(".ask")) card.tabIndex = -1;
+  for (const card of findAll(".ask", dialog)) card.tabIndex = -1;
   if (!dialog.open) dialog.showModal();
   // Enter changes nothing: the focus is at the current value, or at the button that closes.
-  const start = ["[data-inbox] .ask", "[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
-  start.map((one) => dialog.querySelector(one)).find(Boolean)?.focus();
+  const places = ["[data-inbox] .ask", "[aria-current]", "[data-limit]", ".btn.first", "[data-close]"];
+  places.map((one) => find(one, dialog)).find(Boolean)?.focus();
 }
 
 function showKeys() {
@@ -427,11 +392,12 @@ function showToast(text) {
 }
 
 function moveFocus(step) {
-  const items = [...document.querySelectorAll("#blocks .item, #questions .item")];
-  const at = items.indexOf(document.activeElement.closest?.(".item"));
+  const kind = $("pane").hidden ? "#blocks .item, #questions .item" : "#pane .hunk-card";
+  const items = findAll(kind);
+  const at = items.indexOf(document.activeElement.closest?.(".item, .hunk-card"));
   const next = items[at < 0 ? items.length - 1 : Math.max(0, Math.min(items.length - 1, at + step))];
   if (!next) return;
-  const target = next.querySelector("summary, button, a") ?? next;
+  const target = find("summary, button, a", next) ?? next;
   if (target === next) next.tabIndex = -1;
   target.focus();
   next.scrollIntoView({ block: "nearest" });

@@ -18,6 +18,7 @@ from treadle.apps.conversation.commands.change_review import (
     ReviewFile,
     build_review,
     drop_hunk,
+    make_hunk_key,
 )
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.screen import FullScreen
@@ -41,12 +42,12 @@ class ReviewList(Choices):
 
 
 class ReviewView:
-    """Shows a review until the user closes it. `kept` are the hunks that were looked at and kept,
-    by path and text: they keep their sign while the screen is open."""
+    """Shows a review until the user closes it. `kept` are the keys of the hunks that were looked
+    at and kept: they keep their sign while the screen is open."""
 
     def __init__(self, screen: FullScreen) -> None:
         self._screen = screen
-        self._kept: set[tuple[str, str]] = set()
+        self._kept: set[str] = set()
 
     async def show(self, scope_name: str) -> None:
         place, current = SCOPES.index(next(one for one in SCOPES if one == scope_name)), ""
@@ -94,7 +95,7 @@ class ReviewView:
                 first = next((row.new or row.old for row in rows), 0)
                 added = sum(row.kind == "add" for row in rows)
                 removed = sum(row.kind == "del" for row in rows)
-                kept = "  kept" if (file.path, text) in self._kept else ""
+                kept = "  kept" if make_hunk_key(file.path, rows) in self._kept else ""
                 label = f"hunk {number + 1} of {len(hunks)}"
                 detail = f"line {first}  +{added} −{removed}{kept}"
                 options.append(ChoiceOption(str(number), label, detail))
@@ -117,10 +118,9 @@ class ReviewView:
             if chosen is None:
                 return
             place = int(chosen)
-            text = "\n".join(_SIGNS[row.kind] + row.text for row in hunks[place])
             match await self._ask_about(file, place, bodies[chosen]):
                 case "keep":
-                    self._kept.add((file.path, text))
+                    self._kept.add(make_hunk_key(file.path, hunks[place]))
                     place = min(place + 1, len(hunks) - 1)
                 case "drop":
                     try:
@@ -149,10 +149,7 @@ class ReviewView:
 
     def _describe(self, file: ReviewFile) -> str:
         hunks = file.list_hunks()
-        kept = sum(
-            (file.path, "\n".join(_SIGNS[row.kind] + row.text for row in rows)) in self._kept
-            for rows in hunks
-        )
+        kept = sum(make_hunk_key(file.path, rows) in self._kept for rows in hunks)
         done = f"  {kept} of {plural(len(hunks), 'hunk')} kept" if kept else ""
         return f"{file.counts}{done}"
 

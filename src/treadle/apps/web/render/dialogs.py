@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.session.session_limits import LimitLine
 from treadle.apps.conversation.undo import FileChange
-from treadle.apps.pages.elements import escape_html
+from treadle.apps.pages.elements import escape_html, mark_current
 from treadle.lib.text.sanitize import escape_invisible
 
 
@@ -15,7 +15,7 @@ def render_choices(number: int, question: Question) -> str:
     """The options; choosing one answers the question with this number."""
     rows = [
         f'<li><button type="button" class="option" data-do="choose" data-question="{number}" '
-        f'data-value="{escape_html(one.value)}"{_mark(one.value == question.current)}>'
+        f'data-value="{escape_html(one.value)}"{mark_current(one.value == question.current)}>'
         f'<b>{escape_html(one.label)}</b><span class="soft">{escape_html(one.description)}</span>'
         "</button></li>"
         for one in question.options
@@ -100,7 +100,3 @@ def _render_dialog(title: str, body: str) -> str:
 def _button(action: str, label: str, data: str, style: str = "") -> str:
     classes = f"btn {style}".rstrip()
     return f'<button class="{classes}" type="button" data-do="{action}"{data}>{label}</button>'
-
-
-def _mark(is_current: bool) -> str:
-    return ' aria-current="true"' if is_current else ""

@@ -22,6 +22,7 @@ from treadle.apps.pages.elements import CALL_SIGNS, TODO_ICONS, escape_html, ren
 from treadle.apps.web.call_index import CallIndex
 from treadle.apps.web.render.questions import render_question
 from treadle.lib.text.text import format_cost, format_count, format_dollars, plural
+from treadle.sessions.children import ChildSession, make_child_session_id
 
 _CHEVRON = render_icon("chev", style="chev sm")
 _FILE_KINDS = {"added": "new", "removed": "deleted"}
@@ -41,6 +42,9 @@ class SessionFacts(msgspec.Struct, frozen=True):
     is_trusted: bool = True
     is_unfinished: bool = False
     is_read_only: bool = False  # another program has it open
+    is_agent: bool = False  # a child agent at work, which takes messages
+    parent: str = ""  # of a child agent
+    agents: Mapping[str, ChildSession] = {}  # those of child agents on disk, by their ids
     changed_files: Mapping[str, str] = {}  # what the turns did to them: added, removed, changed
 
 
@@ -54,7 +58,7 @@ def render_regions(
     return {
         "head": _render_head(facts),
         "banner": _render_banner(facts),
-        "access": "read-only" if facts.is_read_only else "",
+        "access": _describe_access(facts),
         "questions": "".join(render_question(number, one) for number, one in questions),
         "now": _render_now(view, bool(questions)),
         "queue": "".join(map(_render_queued, enumerate(view.queued_messages))),
@@ -66,6 +70,13 @@ def render_regions(
     }
 
 
+def _describe_access(facts: SessionFacts) -> str:
+    """What can be done: all (""), nothing, only messages (an agent at work)."""
+    if facts.parent:
+        return "agent" if facts.is_agent else "ended-agent"
+    return "read-only" if facts.is_read_only else ""
+
+
 def _render_head(facts: SessionFacts) -> str:
     title = escape_html(facts.title or "New session")
     where = escape_html(f"{facts.folder} · {facts.session_id}")
@@ -75,7 +86,10 @@ def _render_head(facts: SessionFacts) -> str:
 def _render_banner(facts: SessionFacts) -> str:
     parts: list[str] = []
     if facts.banner:
-        look = f'<a class="btn" href="/inspect/{escape_html(facts.session_id)}">Inspect</a>'
+        address, label = f"/inspect/{facts.session_id}", "Inspect"
+        if facts.parent:
+            address, label = f"/session/{facts.parent}", "Open its parent"
+        look = f'<a class="btn" href="{escape_html(address)}">{label}</a>'
         link = look if facts.is_read_only else ""
         parts.append(f"<p>{escape_html(facts.banner)}{link}</p>")
     if not facts.is_trusted:
@@ -161,7 +175,7 @@ def _render_panels(view: ViewState, facts: SessionFacts, calls: CallIndex) -> st
         parts.append(_render_panel("Background", plural(len(rows), "task"), "".join(rows)))
     children = list(calls.children.values())
     if children:
-        rows = [_render_child(call) for call in children]
+        rows = [_render_child(call, facts) for call in children]
         working = sum(not call.is_finished for call in children)
         count = f"{working} of {len(children)} at work"
         parts.append(_render_panel("Agents", count, f'<ul class="tree">{"".join(rows)}</ul>'))
@@ -231,28 +245,61 @@ def _render_task(task: TaskLine) -> str:
     )
 
 
-def _render_child(call: ToolCallBlock) -> str:
-    assert call.child is not None, "only calls of child agents are listed"
-    child = msgspec.structs.replace(call.child, title=format_call_title(call))
-    return _render_agent(call.call_id, child, call.state)
+def _render_child(call: ToolCallBlock, facts: SessionFacts) -> str:
+    session_id = make_child_session_id(facts.session_id, call.call_id)
+    return _render_agent(session_id, format_call_title(call), call.state, call.child, facts)
 
 
-def _render_agent(call_id: str, child: ChildProgress, state: str) -> str:
-    """One agent: its line, which opens to its last calls, and its own child agents below."""
+def _render_agent(
+    session_id: str, title: str, state: str, child: ChildProgress | None, facts: SessionFacts
+) -> str:
+    """One agent: its line, which opens to its last calls, a link to its session, and its own child
+    agents below, as far as they are known of this process or from disk."""
     icon, colour, label = CALL_SIGNS[state]
-    doing = "" if state != "running" else f", {format_activity(child.activity)}"
-    detail = f"{plural(child.calls, 'call')}, {format_count(child.tokens)} tokens{doing}"
-    calls = "\n".join(child.recent_calls)
+    stored = facts.agents.get(session_id)
+    parts = list[str]()
+    if child is not None:
+        parts = [plural(child.calls, "call"), f"{format_count(child.tokens)} tokens"]
+        parts += [format_activity(child.activity)] if state == "running" else []
+    elif stored is not None:
+        parts = [f"{format_count(stored.summary.usage.total)} tokens"]
+    if stored is not None and stored.summary.usage.known_cost:
+        usage = stored.summary.usage
+        parts.append(format_cost(usage.cost, usage.known_cost))
+    calls = "\n".join(child.recent_calls) if child is not None else ""
     opened = f'<pre class="args said" tabindex="0">{escape_html(calls)}</pre>' if calls else ""
+    shown = {
+        make_child_session_id(session_id, call_id): one
+        for call_id, one in (child.children if child is not None else {}).items()
+    }
     inner = "".join(
-        _render_agent(inner_id, one, "running" if one.activity is not IDLE else "done")
-        for inner_id, one in child.children.items()
+        _render_agent(name, one.title, "done" if one.activity is IDLE else "running", one, facts)
+        for name, one in shown.items()
+    )
+    inner += "".join(
+        _render_agent(name, one.summary.title, _find_state(one), None, facts)
+        for name, one in facts.agents.items()
+        if one.parent == session_id and name not in shown
+    )
+    name = escape_html(title)
+    link = (
+        f'<a href="/session/{escape_html(session_id)}">Open'
+        f'<span class="hidden"> the session of {name}</span></a>'
     )
     return (
-        f'<li><details data-panel="agent-{escape_html(call_id)}" class="agent"><summary '
-        f'class="task">{render_icon(icon, label=label, style=colour)}'
-        f'<span class="t">{escape_html(child.title)}</span>{_CHEVRON}'
-        f'<span class="m">{escape_html(detail)}</span></summary>{opened}</details>'
+        f'<li><div class="agent-row"><details data-panel="agent-{escape_html(session_id)}" '
+        f'class="agent"><summary class="task">{render_icon(icon, label=label, style=colour)}'
+        f'<span class="t">{name}</span>{_CHEVRON}'
+        f'<span class="m">{escape_html(", ".join(parts))}</span></summary>{opened}</details>'
+        + link * (stored is not None or child is not None)
+        + "</div>"
         + (f"<ul>{inner}</ul>" if inner else "")
         + "</li>"
+    )
+
+
+def _find_state(child: ChildSession) -> str:
+    """How a child agent ended that another process ran."""
+    return {"done": "done", "end_turn": "done", "aborted": "stopped", "open": "interrupted"}.get(
+        child.summary.state, "failed"
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
-from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, mark_current, render_icon
 from treadle.lib.text.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.search import SearchHit
 
@@ -59,8 +60,10 @@ def render_search_result(text: str, hits: Sequence[SearchHit], titles: Mapping[s
     sessions: dict[str, list[str]] = {}
     for hit in hits:
         sessions.setdefault(hit.session, []).append(hit.text)
+    found = {hit.session: hit.child or hit.session for hit in reversed(hits)}
+    query = quote(text, safe="")
     rows = [
-        f'<li><a class="session" href="/session/{escape_html(name)}">'
+        f'<li><a class="session" href="/session/{escape_html(found[name])}?find={query}">'
         f"{render_icon('search', style='dim')}"
         f'<span class="t">{escape_html(titles.get(name, name))}</span>'
         f'<span class="m">{plural(len(places), "hit")}</span>'
@@ -122,7 +125,7 @@ def _render_rows(rows: Sequence[SessionRow], current: str, now: float) -> str:
 def _render_row(row: SessionRow, current: str, now: float, *, is_fork: bool) -> str:
     icon, colour = _STATES.get(row.state, _FAILED)
     label = _LABELS.get(row.state, row.state)
-    mark = ' aria-current="true"' if row.id == current else ""
+    mark = mark_current(row.id == current)
     detail = "" if colour == "ok" else f"<span>{escape_html(label)}</span>"
     cost = f'<span class="c">{format_dollars(row.cost)}</span>' if row.cost else ""
     style = "session fork" if is_fork else "session"

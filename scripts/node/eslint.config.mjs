@@ -1,0 +1,31 @@
+// The rules for the scripts of the pages: faults, not taste. Names that are not defined are found by tsc.
+export default [
+  {
+    files: ["**/*.js"],
+    linterOptions: { reportUnusedDisableDirectives: "error" },
+    rules: {
+      "array-callback-return": "error",
+      "consistent-this": "error",
+      "default-case-last": "error",
+      eqeqeq: "error",
+      "no-constant-condition": "error",
+      "no-dupe-keys": "error",
+      "no-eval": "error",
+      "no-fallthrough": "error",
+      "no-implied-eval": "error",
+      "no-loop-func": "error",
+      "no-new-func": "error",
+      "no-self-assign": "error",
+      "no-shadow": "error",
+      "no-unreachable": "error",
+      "no-unused-expressions": "error",
+      "no-unused-vars": "error",
+      "no-use-before-define": ["error", { functions: false, variables: false }],
+      "no-useless-return": "error",
+      "no-var": "error",
+      "object-shorthand": "error",
+      "prefer-const": "error",
+      radix: "error",
+    },
+  },
+];
