@@ -54,6 +54,13 @@ OPTIONS: tuple[CliOption, ...] = (
         is_value_optional=True,
     ),
     CliOption(
+        "worktree",
+        "NAME",
+        "work in a git worktree of this folder, on the branch treadle/NAME",
+        short="w",
+        is_value_optional=True,
+    ),
+    CliOption(
         "suspend",
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
     ),

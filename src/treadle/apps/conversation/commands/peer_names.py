@@ -122,7 +122,6 @@ PEER_OPTIONS = _make_table(
     ("session-id", (), "each session gets an ID, which --output-format json prints"),
     ("setting-sources settings", (), _VARIABLES),
     ("tools", ("--deny",), "once for each rule"),
-    ("w worktree", (), "child agents have worktrees"),
 )
 # `treadle NAME`, where theirs is `claude NAME` or `codex NAME`.
 PEER_SUBCOMMANDS = _make_table(
