@@ -4,6 +4,7 @@
     library     all sessions of this machine: find, list, remove; search finds text in them
     history     fork and rewind        suspend   a turn that waits on disk
     replay      runs a session again, and finds the first difference of two sessions
+    imports/    transcripts of Claude Code and Codex become sessions
     summaries   for lists              cost      costs of past sessions
 
 Uses the Store contract of the core; used by the agents and the hosts. Changes that a session made
