@@ -117,6 +117,7 @@ def _list_claude_values(claude: ClaudeSettings, env: Mapping[str, str]) -> Setti
         "permission_mode": claude.permission_mode,
         "model": claude.model if has_key else "",
         "add_dir": claude.added_folders,
+        "status_line": claude.status_line,
     }
     return {name: (value, str(claude.file)) for name, value in found.items() if value}
 
@@ -128,8 +129,8 @@ def _narrow_by_claude_files(
     is_trusted: Callable[[], bool],
     env: Mapping[str, str],
 ) -> None:
-    """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders and
-    the environment need an approval: see extensions.py."""
+    """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders, the
+    environment and the status line need an approval: see extensions.py."""
     if symlink_boundary(folder) is None:
         return  # in the home folder these are the user's files
     files = [file for file in project_settings_files(folder) if file.exists()]
@@ -145,7 +146,8 @@ def _narrow_by_claude_files(
             continue
         notes += claude.notes
         found = _list_claude_values(claude, env)
-        found.pop("add_dir", None)
+        for name in ("add_dir", "status_line"):  # they need an approval
+            found.pop(name, None)
         if values.get("model", (None, str(files[0])))[1] == str(files[0]):
             values |= {name: one for name, one in found.items() if name == "model"}
         mode = {name: one for name, one in found.items() if name == "permission_mode"}

@@ -142,6 +142,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "nothing moves or blinks in the terminal UI; auto: as the desktop says")] = "auto"
     screen: Annotated[Literal["full", "inline"], Setting(
         "full, or inline: the conversation stays in the terminal's scrollback")] = "full"
+    status_line: Annotated[str, Setting(
+        "a command whose output is the status line of the terminal UI; it reads JSON; "
+        "off: none, also not that of Claude Code's settings")] = ""
     vim_keys: Annotated[bool, Setting("vim keys in the prompt of the terminal UI")] = False
     aliases: Annotated[dict[str, Any], Setting("your own names for models")] = {}
     checkers: Annotated[dict[str, Any], Setting(

@@ -68,7 +68,7 @@ ANSWERS = {
     "/hlep": "did you mean /help?",
 }
 # Each changes the screen, opens a list or starts a turn; tests of the hosts have them.
-NOT_HERE = {"sessions", "clear", "quit", "tour", "vim", "init", "doctor"}
+NOT_HERE = {"sessions", "clear", "quit", "statusline", "tour", "vim", "init", "doctor"}
 
 Run = Callable[[str, str], Awaitable[str]]
 

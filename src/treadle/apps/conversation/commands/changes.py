@@ -11,6 +11,7 @@ from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTI
 from treadle.apps.settings import folder_rules as rules
 from treadle.apps.settings import rule_changes
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
+from treadle.core.errors import TreadleError
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -121,3 +122,22 @@ async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
     file = choose_memory_file(session.folder)
     append_memory(file, arguments)
     return CommandAnswer(f"added to {file}")
+
+
+async def run_status_line(session: HostedSession, arguments: str) -> CommandAnswer:
+    """Show the command of the status line and what it prints, change it, or switch it off."""
+    from treadle.apps.assembly.status_line import run_status_line as run_once
+    from treadle.apps.conversation.status_input import make_status_input
+
+    if arguments:
+        return CommandAnswer(await session.settings.change(f"status_line {arguments}"))
+    settings = session.agent_session.parts.settings
+    lines = [f"status_line = {settings.format('status_line')}"]
+    lines[0] += f"   set by: {settings.origin('status_line')}"
+    try:
+        line = await run_once(session.agent_session.parts, make_status_input(session))
+        lines.append(f"it prints: {line}" if line else "the status line is that of the program")
+    except (TreadleError, OSError) as error:
+        lines.append(f"it fails: {error}")
+    lines.append("/statusline COMMAND changes it, /statusline off switches it off")
+    return CommandAnswer("\n".join(lines))

@@ -80,7 +80,6 @@ PEER_COMMANDS = _make_table(
     ("security-review", ("/review",), "text after it is the focus"),
     ("stats", ("/cost", "treadle cost"), "treadle cost sums by day, model, project, session"),
     ("status", ("/config", "/cost", "/context"), "the line at the bottom shows the rest"),
-    ("statusline", (), "the line at the bottom shows what fits, the most important first"),
     ("stop", ("/tasks",), "/tasks ID stops one"),
     ("terminal-setup", (), "not needed"),
 )
