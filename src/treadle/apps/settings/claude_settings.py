@@ -34,7 +34,7 @@ PERMISSION_MODES = {
 }
 BYPASS_OF_CLAUDE_CODE = "bypassPermissions"  # not translated: bypass is written as it is
 _USED_KEYS = frozenset(
-    {"$schema", "permissions", "hooks", "env", "model", "mcpServers", "statusLine"}
+    {"$schema", "permissions", "hooks", "env", "model", "mcpServers", "statusLine", "outputStyle"}
 )
 _USED_PERMISSIONS = frozenset({"allow", "ask", "deny", "defaultMode", "additionalDirectories"})
 _MODEL = re.compile(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
@@ -54,6 +54,7 @@ class ClaudeSettings(msgspec.Struct, frozen=True):
     added_folders: tuple[str, ...] = ()
     env: dict[str, str] = {}
     status_line: str = ""
+    output_style: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -88,6 +89,7 @@ def read_claude_settings(file: Path, within: Path | None) -> ClaudeSettings | No
         _read_folders(permissions.get("additionalDirectories"), notes),
         _read_environment(settings.get("env"), notes),
         _read_status_line(settings.get("statusLine"), notes),
+        str(settings.get("outputStyle") or ""),
         tuple(f"{file}: {note}" for note in notes),
     )
 

@@ -47,6 +47,7 @@ EXTENSION_FILES = (
     *(".claude/rules", ".mcp.json", ".treadle/config.toml", ".treadle/settings.json"),
     *(".claude/settings.json", ".claude/settings.local.json", ".treadle/commands"),
     *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
+    *(".treadle/output-styles", ".claude/output-styles"),
     *(".claude/skills", ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
 CHANGED_SINCE_APPROVAL = (

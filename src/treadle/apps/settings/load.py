@@ -118,6 +118,7 @@ def _list_claude_values(claude: ClaudeSettings, env: Mapping[str, str]) -> Setti
         "model": claude.model if has_key else "",
         "add_dir": claude.added_folders,
         "status_line": claude.status_line,
+        "output_style": claude.output_style,
     }
     return {name: (value, str(claude.file)) for name, value in found.items() if value}
 
@@ -129,8 +130,8 @@ def _narrow_by_claude_files(
     is_trusted: Callable[[], bool],
     env: Mapping[str, str],
 ) -> None:
-    """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders, the
-    environment and the status line need an approval: see extensions.py."""
+    """Apply the mode, if it narrows; the model and the style, if the user has chosen none. The
+    folders, the environment and the status line need an approval: see extensions.py."""
     if symlink_boundary(folder) is None:
         return  # in the home folder these are the user's files
     files = [file for file in project_settings_files(folder) if file.exists()]
@@ -148,8 +149,9 @@ def _narrow_by_claude_files(
         found = _list_claude_values(claude, env)
         for name in ("add_dir", "status_line"):  # they need an approval
             found.pop(name, None)
-        if values.get("model", (None, str(files[0])))[1] == str(files[0]):
-            values |= {name: one for name, one in found.items() if name == "model"}
+        for name in ("model", "output_style"):
+            is_free = values.get(name, (None, str(files[0])))[1] == str(files[0])
+            values |= {name: found[name]} if is_free and name in found else {}
         mode = {name: one for name, one in found.items() if name == "permission_mode"}
         if _narrow(values, mode):
             notes.append(f"{file}: defaultMode is ignored: a project may only narrow settings")

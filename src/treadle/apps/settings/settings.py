@@ -129,8 +129,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cursor_gemini_files: Annotated[bool, Setting(
         "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
         "off")] = False
+    system_prompt: Annotated[str, Setting(
+        "text instead of the instructions of the agent; @PATH: that of a file", flag="TEXT")] = ""
     append_system_prompt: Annotated[str, Setting(
-        "text added to the system prompt", flag="TEXT")] = ""
+        "text added to the system prompt; @PATH: that of a file", flag="TEXT")] = ""
+    output_style: Annotated[str, Setting(
+        "how the agent speaks: the name of an output style (/output-style)", flag="NAME")] = ""
     add_dir: Annotated[tuple[str, ...], Setting(
         "more folders the agent may work in", flag="PATH")] = ()
     theme: Annotated[Literal["", "dark", "light", "dark-contrast", "light-contrast", "none"],

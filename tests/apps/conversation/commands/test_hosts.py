@@ -63,6 +63,8 @@ ANSWERS = {
     "/review": "this folder is not in a git repository",
     "/mode sideways": "unknown mode 'sideways'",
     "/model nothing/none": "no model or provider is called",
+    "/output-style loud": "there is no output style 'loud'; there are: default",
+    "/output-style default": "output_style = default is written",
     "/theme pink": "unknown theme 'pink'",
     "/help": "list commands and keys",
     "/hlep": "did you mean /help?",

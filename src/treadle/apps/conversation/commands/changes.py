@@ -10,6 +10,11 @@ from treadle.apps.conversation.session.session_limits import format_limits, pars
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.settings import folder_rules as rules
 from treadle.apps.settings import rule_changes
+from treadle.apps.settings.output_styles import (
+    DEFAULT_STYLE,
+    describe_missing_style,
+    find_output_styles,
+)
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.core.errors import TreadleError
 
@@ -112,6 +117,26 @@ async def run_theme(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(
         f"theme {arguments}: {saved}", "faint", screen=ScreenChange("theme", arguments)
     )
+
+
+async def run_output_style(session: HostedSession, arguments: str) -> CommandAnswer:
+    """Choose how the agent speaks; saved for later sessions, too."""
+    styles, problems = find_output_styles(session.folder, trusted=session.trust.is_given)
+    if not arguments:
+        options = [ChoiceOption(DEFAULT_STYLE, DEFAULT_STYLE, "the agent's own way")]
+        options += [ChoiceOption(name, name, one.summary) for name, one in styles.items()]
+        current = session.load_settings().output_style or DEFAULT_STYLE
+        question = Question(
+            "Output style",
+            options,
+            lambda name: run_output_style(session, name),
+            message="\n".join(problems),
+            current=current,
+        )
+        return CommandAnswer(question=question)
+    if arguments not in (DEFAULT_STYLE, *styles):
+        return CommandAnswer(describe_missing_style(arguments, styles), "warning")
+    return CommandAnswer(await session.settings.change(f"output_style {arguments}"))
 
 
 async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:

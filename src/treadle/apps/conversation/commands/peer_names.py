@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-_PROMPT = "a text of yours"
 _THINKING = "/config changes this session and is saved for later ones; the flag is for one run"
 _NO_KEYS = "treadle login keeps a key, or the variables of the environment have it"
 _NO_ACCOUNT = "there is no account, and nothing is sent"
@@ -72,7 +71,7 @@ PEER_COMMANDS = _make_table(
     ("login logout", (), _NO_KEYS),
     ("memory", ("/remember",), "adds a line to AGENTS.md or CLAUDE.md; for more, edit the file"),
     ("mention", ("@",), ""),
-    ("output-style personality", ("--append-system-prompt",), _PROMPT),
+    ("personality", ("/output-style",), "a style is a file of yours"),
     ("plugin", (), "not read: a plugin is code of others that would run as you"),
     ("reset", ("/clear",), ""),
     ("sandbox", ("/config sandbox", "--sandbox"), "on by default"),
@@ -120,6 +119,8 @@ PEER_OPTIONS = _make_table(
     ("search", ("treadle config",), "the setting web_search"),
     ("session-id", (), "each session gets an ID, which --output-format json prints"),
     ("setting-sources settings", (), _VARIABLES),
+    ("append-system-prompt-file", ("--append-system-prompt",), "@PATH is the text of a file"),
+    ("system-prompt-file", ("--system-prompt",), "@PATH is the text of a file"),
     ("tools", ("--deny",), "once for each rule"),
 )
 # `treadle NAME`, where theirs is `claude NAME` or `codex NAME`.

@@ -195,6 +195,13 @@ COMMANDS: tuple[SlashCommand, ...] = (
         "theme",
     ),
     SlashCommand(
+        "output-style",
+        "choose how the agent speaks, by a file of yours",
+        changes.run_output_style,
+        "style",
+        False,
+    ),
+    SlashCommand(
         "statusline",
         "let a command write the status line; off: not any more",
         changes.run_status_line,
