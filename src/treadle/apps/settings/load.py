@@ -23,6 +23,7 @@ from treadle.apps.settings.claude_settings import (
     read_claude_settings,
     user_settings_file,
 )
+from treadle.apps.settings.key_actions import check_keys
 from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import (
     SETTINGS,
@@ -102,6 +103,8 @@ def read_config_file(file: Path, within: Path | None = None) -> SettingValues:
         if setting is None:
             raise ConfigError(f"{where}: {format_unknown_setting(name)}")
         values[name] = check_value(setting, value, where, by_flag=False), where
+    if "keys" in parsed:
+        check_keys(parsed["keys"], lambda name: f"{file}:{find_key_line(text, name)}")
     for alias, target in parsed.get("aliases", {}).items():
         if not isinstance(target, str | dict):
             where = f"{file}:{find_key_line(text, alias)}"

@@ -150,6 +150,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "a command whose output is the status line of the terminal UI; it reads JSON; "
         "off: none, also not that of Claude Code's settings")] = ""
     vim_keys: Annotated[bool, Setting("vim keys in the prompt of the terminal UI")] = False
+    keys: Annotated[dict[str, Any], Setting("keys of the terminal UI, by action")] = {}
     aliases: Annotated[dict[str, Any], Setting("your own names for models")] = {}
     checkers: Annotated[dict[str, Any], Setting(
         "commands that check changed files, by file name")] = {}

@@ -56,6 +56,7 @@ def start(
         is_inline=settings.screen == "inline",
         notify=settings.notify,
         reduced_motion=settings.reduced_motion,
+        keys=settings.keys,
     )
     return run(session, options)
 

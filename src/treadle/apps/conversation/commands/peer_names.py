@@ -61,7 +61,7 @@ PEER_COMMANDS = _make_table(
     ("desktop mobile remote-control teleport", ("treadle web",),
      "the page in a browser, also over an SSH tunnel"),
     ("install-github-app", ("-p",), "a job of yours runs it: see ci.md"),
-    ("keybindings", ("/vim",), "other keys cannot be changed"),
+    ("keybindings", ("/config keys", "/vim"), "keys are in the table [keys] of config.toml"),
     ("loop", (), "cron, or a loop of the shell, can start treadle -p"),
     ("pr-comments", ("!",), "!gh pr view --comments: the model gets the output with your message"),
     ("release-notes", (), "CHANGELOG.md of the project has them"),
