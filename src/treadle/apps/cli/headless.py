@@ -215,7 +215,7 @@ class HeadlessRun:
         for writer in (stream_json, self._text_stream):
             if writer is not None:
                 observers.append(writer)
-        observers.append(self._progress or WarningPrinter())
+        observers.append(self._progress or WarningPrinter(is_quiet=line.has("quiet")))
         resume = line.text("resume") if line.has("resume") else None
         options = SessionOptions(
             resume="" if line.has("continue") else resume,

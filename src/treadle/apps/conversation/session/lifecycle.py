@@ -27,7 +27,7 @@ from treadle.apps.settings.command_files import CustomCommand, find_custom_comma
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.managed_policy import apply_policy
-from treadle.apps.settings.settings import Settings
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
@@ -37,6 +37,9 @@ from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.recover import recover
 from treadle.permissions.modes import PermissionMode
 from treadle.sessions.library import Library
+
+# Which command changes a setting for the session; the others are limits.
+_COMMANDS = {"model": "/model", "thinking": "/config thinking", "permission_mode": "/mode"}
 
 
 class SessionChoices(msgspec.Struct, frozen=True):
@@ -70,7 +73,8 @@ class SessionLifecycle:
     ) -> None:
         self.folder = folder.resolve()
         self.options = options or SessionOptions()
-        self.choices = SessionChoices(dict(flags or {}), goal=self.options.until)
+        self._given_flags = dict(flags or {})
+        self.choices = SessionChoices(self._given_flags, goal=self.options.until)
         self.library = Library()
         self.callbacks = HostCallbacks()
         self.notes: tuple[str, ...] = ()
@@ -116,12 +120,21 @@ class SessionLifecycle:
 
     def load_settings(self) -> Settings:
         settings = load_settings(
-            self.folder, self.choices.flags, is_trusted=lambda: is_trusted(self.folder)
+            self.folder,
+            self.choices.flags,
+            is_trusted=lambda: is_trusted(self.folder),
+            format_flag=self._format_origin,
         )
         if not self.choices.removed_limits:
             return settings
         removed = dict.fromkeys(self.choices.removed_limits)
         return apply_policy(msgspec.structs.replace(settings, **removed))
+
+    def _format_origin(self, name: str) -> str:
+        """Where a choice of the session comes from: an option, or a command that changed it."""
+        if self.choices.flags[name] == self._given_flags.get(name):
+            return SETTINGS_BY_NAME[name].option
+        return _COMMANDS.get(name, "/budget")
 
     def list_added_folders(self) -> tuple[Path, ...]:
         """Other folders that the agent may work in."""
