@@ -6,14 +6,14 @@ from tests.apps.program import run
 from treadle.testing.provider import FakeReply, ProviderServer
 from treadle.testing.provider.answers import ProviderFault
 
-QUICK = {"TREADLE_RETRY_MAX_WAIT": "0.01"}
+QUICK = "0.01"
 
 
 async def test_a_retry_is_one_line_and_quiet_has_none():
     for words, count in ((("--model", "sonnet"), 1), (("--model", "sonnet", "--quiet"), 0)):
         faults = [ProviderFault("overloaded")]
         async with ProviderServer([FakeReply("Hi.")], faults=faults) as server:
-            ran = await run(server, "-p", "hi", *words, **QUICK)
+            ran = await run(server, "-p", "hi", *words, TREADLE_RETRY_MAX_WAIT=QUICK)
         assert (ran.code, ran.out) == (0, "Hi.\n")
         lines = [line for line in ran.err.splitlines() if "attempt 1 failed" in line]
         assert len(lines) == count
@@ -26,7 +26,13 @@ async def test_the_last_error_says_how_often_it_was_tried():
     faults = [ProviderFault("overloaded", times=9)]
     async with ProviderServer([FakeReply("Hi.")], faults=faults) as server:
         ran = await run(
-            server, "-p", "hi", "--model", "sonnet", TREADLE_RETRY_ATTEMPTS="3", **QUICK
+            server,
+            "-p",
+            "hi",
+            "--model",
+            "sonnet",
+            TREADLE_RETRY_ATTEMPTS="3",
+            TREADLE_RETRY_MAX_WAIT=QUICK,
         )
     assert ran.code == 69
     assert [line.split(" failed")[0] for line in ran.err.splitlines()[:2]] == [
