@@ -11,6 +11,7 @@ import pytest
 
 from tests.apps.program import run
 from tests.apps.test_child_worktrees import FREELY, bash, git, make_repository, reply
+from treadle.sessions.library import Library
 from treadle.testing.provider import ProviderServer
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -30,6 +31,7 @@ async def test_a_session_works_in_a_worktree_that_stays_and_is_continued():
         assert "the worktree fix stays, with 1 uncommitted or ignored path" in ran.err
         assert Path("one.txt").read_text() == "one\n"
         assert (find_worktree("fix") / "one.txt").read_text() == "done\n"
+        assert "`treadle --worktree fix --continue` continues" in ran.err
         ran = await run(server, "-p", "go on", "-w", "fix", "--continue", *FREELY)
         assert (ran.code, ran.out) == (0, "Again.\n")
         words = str(server.requests[-1].json)
@@ -61,6 +63,19 @@ async def test_the_worktree_is_trusted_as_the_folder_is():
         assert ran.out == "Oui.\n"
         assert "Speak French." in str(server.requests[0].json)
     assert "session-worktrees" not in (Path.home() / ".treadle/trust.json").read_text()
+
+
+async def test_a_suspended_turn_keeps_its_worktree_and_is_resumed_there():
+    await make_repository()
+    replies = (reply("", bash("echo done > one.txt")), reply("Done."))
+    async with ProviderServer(replies) as server:
+        words = ("--sandbox", "off", "--model", "sonnet", "--suspend")
+        ran = await run(server, "-p", "change one", "--worktree", "fix", *words)
+        assert ran.code == 75
+        [session] = Library().list_summaries()
+        ran = await run(server, "resume", session.id, "--approve")
+        assert (ran.code, ran.out) == (0, "Done.\n"), ran.err
+    assert (find_worktree("fix") / "one.txt").read_text() == "done\n"
 
 
 @pytest.mark.parametrize(

@@ -427,7 +427,8 @@ class HeadlessRun:
         if report.exit_code != exit_codes.SUCCESS:
             flags = self._command_line.settings()
             until = self._command_line.text("until")
-            message = explain_exit(report, self._suspended, self._settings, flags, until)
+            program = self._command_line.program
+            message = explain_exit(report, self._suspended, self._settings, flags, until, program)
             if message:
                 print_error(f"treadle: {message}")
         if self._progress is not None:

@@ -104,6 +104,11 @@ class CommandLine(NamedTuple):
         assert isinstance(value, list)
         return tuple(value)
 
+    @property
+    def program(self) -> str:
+        """How the program is started again for the same place."""
+        return f"treadle --worktree {self.text('worktree')}" if self.has("worktree") else "treadle"
+
     def has(self, key: str) -> bool:
         return key in self.options
 

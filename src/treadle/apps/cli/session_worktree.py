@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.cli.options import CommandLine
-from treadle.apps.console.console import UsageError, get_current_folder, print_error
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, get_current_folder, print_error, wrap_line
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.lib.files.private_files import find_state_dir
 
@@ -30,38 +31,47 @@ WORKTREES_DIR = "session-worktrees"
 PATH_OPTIONS = ("file", "add_dir", "output_schema")  # meant as seen from where the user typed them
 
 
-@contextmanager
-def enter_worktree(line: CommandLine) -> Iterator[None]:
-    """Work in the worktree that the command line names, if it names one."""
+def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
+    """Do the work, whose exit code is returned, in the worktree that the command line names, if it
+    names one. A suspended turn needs its folder: that stays."""
     if not line.has("worktree"):
-        yield
-        return
+        return work()
     folder = get_current_folder()
     if not is_trusted(folder):
         raise UsageError(
             "--worktree lets git run here, and a repository can name programs that git starts; "
             "trust the folder first (`treadle trust`)"
         )
-    from treadle.workspace.worktrees.session_worktrees import (
-        SessionWorktrees,
-        describe_session_end,
-    )
+    from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
 
     worktrees = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR)
     name = line.text("worktree") or _make_name(line, worktrees)
+    line.options["worktree"] = name
     worktree = asyncio.run(_enter(worktrees, name, is_quiet=line.has("quiet")))
     open_trust_store().copy_decision(folder, worktree.root)
     _resolve_paths(line, folder)
     os.chdir(worktree.root)
+    code = exit_codes.ERROR
     try:
-        yield
+        code = work()
     finally:
         os.chdir(folder)
-        end = asyncio.run(worktrees.leave(worktree))
-        if end.status == "unchanged":
-            open_trust_store().distrust(worktree.root)
-        if end.status == "left" or not line.has("quiet"):
-            print_error(f"treadle: {describe_session_end(name, end)}")
+        if code == exit_codes.SUSPENDED:
+            worktree.release()
+        else:
+            _leave(worktrees, worktree, is_quiet=line.has("quiet"))
+    return code
+
+
+def _leave(worktrees: SessionWorktrees, worktree: Worktree, *, is_quiet: bool) -> None:
+    from treadle.workspace.worktrees.session_worktrees import describe_session_end
+
+    end = asyncio.run(worktrees.leave(worktree))
+    if end.status == "unchanged":
+        open_trust_store().distrust(worktree.root)
+    if end.status == "left" or not is_quiet:
+        lines = f"treadle: {describe_session_end(worktree.name, end)}".splitlines()
+        print_error("\n".join(wrap_line(line, 2, sys.stderr) for line in lines))
 
 
 async def _enter(worktrees: SessionWorktrees, name: str, *, is_quiet: bool) -> Worktree:

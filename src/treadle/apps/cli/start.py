@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
 from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
-from treadle.apps.cli.session_worktree import enter_worktree
+from treadle.apps.cli.session_worktree import run_in_worktree
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, report_errors
@@ -44,8 +44,7 @@ def _run(
 
         print(main.format_help(main.COMMANDS))
         return exit_codes.SUCCESS
-    with enter_worktree(line):
-        return _run_line(line, resume_input, reads_input, has_output)
+    return run_in_worktree(line, lambda: _run_line(line, resume_input, reads_input, has_output))
 
 
 def _run_line(
@@ -107,6 +106,7 @@ def start_tui(command_line: CommandLine) -> int:
         until=command_line.text("until"),
         plain=command_line.has("plain"),
         picks_session=picks_session,
+        program=command_line.program,
     )
     return exit_code
 

@@ -14,7 +14,7 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     first message. `history_file` keeps the typed messages across sessions, `drafts_dir` what was
     typed and not sent. `picks_session`: the user chooses the session to resume. `is_inline`: in
     the scrollback, not on the full screen. `notify`, `reduced_motion` and
-    `keys` are the settings."""
+    `keys` are the settings. `program`: how it is started again here."""
 
     resume: str | None = None
     prompt: str = ""
@@ -28,3 +28,4 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     drafts_dir: Path | None = None
     has_vim_keys: bool = False
     keys: Mapping[str, Any] = {}
+    program: str = "treadle"

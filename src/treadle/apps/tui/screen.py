@@ -184,7 +184,7 @@ class FullScreen(TerminalScreen):
     async def _close(self, code: int, message: str = "") -> None:
         """Interrupt the turn, write the log, exit; takes at most CLOSE_TIMEOUT."""
         conversation = self.session.detach()
-        self.resume_hint = format_resume_hint(conversation)
+        self.resume_hint = format_resume_hint(conversation, self.options.program)
         try:
             await self._close_session(conversation)
         finally:

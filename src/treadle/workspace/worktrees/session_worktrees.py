@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import WorkspaceError
-from treadle.lib.text.text import plural
+from treadle.lib.text.text import plural, shorten_home
 from treadle.workspace.worktrees.worktree_end import WorktreeEnd
 from treadle.workspace.worktrees.worktree_files import (
     RECORD_FILE,
@@ -133,9 +133,10 @@ def describe_session_end(name: str, end: WorktreeEnd) -> str:
         return f"the worktree {name} has no changes; it is removed"
     has = plural(len(end.files), "uncommitted or ignored path") if end.files else "its commits"
     where = f"on the branch {end.branch}" if end.branch != "HEAD" else "on no branch"
+    path = shlex.quote(end.path)
+    path = shorten_home(path) if path == end.path else path  # a quoted ~ is no home
     return (
-        f"the worktree {name} stays, with {has}, {where}: {shlex.quote(end.path)}\n"
-        f"  `treadle --worktree {name} --continue` continues, `git merge {BRANCH_FOLDER}/{name}` "
-        "takes its commits over,\n"
-        f"  `git worktree remove {shlex.quote(end.path)}` deletes it"
+        f"the worktree {name} stays, with {has}, {where}: {path}\n"
+        f"`treadle --worktree {name} --continue` continues, `git merge {BRANCH_FOLDER}/{name}` "
+        f"takes its commits over, `git worktree remove {path}` deletes it"
     )
