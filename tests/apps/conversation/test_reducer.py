@@ -199,7 +199,29 @@ def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
     )
     assert blocks(view) == [
         UserMessageBlock("hi"),
-        NoteBlock("overloaded · retry in 2 s", "warning"),
+        NoteBlock("overloaded · retry in 2 s", "warning", attempt=1),
+        MarkdownBlock("Whole."),
+    ]
+
+
+def test_all_retries_of_a_call_are_one_line():
+    view = after(
+        (TurnStarted,),
+        (InputAccepted, to_user_item("hi")),
+        (RequestStarted, "m"),
+        (RetryScheduled, 1, 2.0, "overloaded"),
+        (ReplyDiscarded, 0),
+        (RequestStarted, "m"),
+        (TextDelta, "Half a"),
+        (RetryScheduled, 2, 4.0, "the stream broke"),
+        (ReplyDiscarded, 6),
+        (RequestStarted, "m"),
+        (TextDelta, "Whole."),
+    )
+    note = "the stream broke · attempt 2 failed · retry in 4 s"
+    assert blocks(view) == [
+        UserMessageBlock("hi"),
+        NoteBlock(note, "warning", attempt=2),
         MarkdownBlock("Whole."),
     ]
 

@@ -17,6 +17,7 @@ from treadle.apps.settings.output_styles import (
 )
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.core.errors import TreadleError
+from treadle.lib.text.sanitize import strip_escapes
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -161,7 +162,8 @@ async def run_status_line(session: HostedSession, arguments: str) -> CommandAnsw
     lines[0] += f"   set by: {settings.origin('status_line')}"
     try:
         line = await run_once(session.agent_session.parts, make_status_input(session))
-        lines.append(f"it prints: {line}" if line else "the status line is that of the program")
+        shown = f"it prints: {strip_escapes(line)}"
+        lines.append(shown if line else "the status line is that of the program")
     except (TreadleError, OSError) as error:
         lines.append(f"it fails: {error}")
     lines.append("/statusline COMMAND changes it, /statusline off switches it off")

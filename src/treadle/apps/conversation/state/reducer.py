@@ -284,8 +284,16 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
 
 
 def _retry_scheduled(view: ViewState, event: events.RetryScheduled) -> ViewState:
-    note = NoteBlock(f"{event.reason} · retry in {event.delay:.0f} s", "warning")
-    return _replace(add_block(view, note), activity=Activity("retrying"))
+    """All retries of a call are one line: that of the last one."""
+    tried = f"attempt {event.attempt} failed · " if event.attempt > 1 else ""
+    text = f"{event.reason} · {tried}retry in {event.delay:.0f} s"
+    note, before = NoteBlock(text, "warning", event.attempt), view.reply_start - 1
+    last = view.blocks[before] if 0 <= before < len(view.blocks) else None
+    if tried and isinstance(last, NoteBlock) and last.attempt:
+        view = replace_block(view, before, note)
+    else:
+        view = add_block(view, note)
+    return _replace(view, activity=Activity("retrying"))
 
 
 def _reply_discarded(view: ViewState, event: events.ReplyDiscarded) -> ViewState:
