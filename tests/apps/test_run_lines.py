@@ -1,4 +1,4 @@
-"""`treadle -p` without a terminal: a line for each retry, and the last error says how often."""
+"""Lines of `treadle -p`: one for each retry, and none that says nothing in stream-json."""
 
 from __future__ import annotations
 
@@ -40,3 +40,12 @@ async def test_the_last_error_says_how_often_it_was_tried():
         "treadle: attempt 2",
     ]
     assert ran.err.splitlines()[-1].endswith(" Tried 3 times.")
+
+
+async def test_a_mutator_that_changed_nothing_has_no_lines_in_stream_json():
+    async with ProviderServer([FakeReply("Hi.")]) as server:
+        ran = await run(server, "-p", "hi", "--model", "sonnet", "--output-format", "stream-json")
+    kinds = [line["type"] for line in ran.lines]
+    assert kinds.count("mutation_started") == kinds.count("mutation_finished") > 0
+    assert all(line["dirty"] for line in ran.lines if line["type"] == "mutation_finished")
+    assert "turn_finished" in kinds
