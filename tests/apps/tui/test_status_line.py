@@ -9,7 +9,7 @@ import pytest
 
 from tests.apps.tui.harness import SIZES, RunningApp, exists, read_file, running_app, write_file
 from treadle.apps.settings.extensions import approve_extensions
-from treadle.apps.tui.status_command import parse_colours
+from treadle.apps.tui.render.status_command import parse_colours
 
 SCRIPT = """cat > seen.json; printf 'my line \\033[31mred\\033[0m\\n'"""
 

@@ -36,7 +36,7 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import Palette, build_themes, select_palette
 from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea
-from treadle.apps.tui.status_command import StatusCommand
+from treadle.apps.tui.render.status_command import StatusCommand
 from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
 from treadle.apps.tui.terminal.painter import FramePainter, PaintedFrame
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen

@@ -150,10 +150,9 @@ async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(f"added to {file}")
 
 
-async def run_status_line(session: HostedSession, arguments: str) -> CommandAnswer:
+async def change_status_line(session: HostedSession, arguments: str) -> CommandAnswer:
     """Show the command of the status line and what it prints, change it, or switch it off."""
-    from treadle.apps.assembly.status_line import run_status_line as run_once
-    from treadle.apps.conversation.status_input import make_status_input
+    from treadle.apps.conversation.session.status_line import make_status_input, run_status_line
 
     if arguments:
         return CommandAnswer(await session.settings.change(f"status_line {arguments}"))
@@ -161,7 +160,7 @@ async def run_status_line(session: HostedSession, arguments: str) -> CommandAnsw
     lines = [f"status_line = {settings.format('status_line')}"]
     lines[0] += f"   set by: {settings.origin('status_line')}"
     try:
-        line = await run_once(session.agent_session.parts, make_status_input(session))
+        line = await run_status_line(session, make_status_input(session))
         shown = f"it prints: {strip_escapes(line)}"
         lines.append(shown if line else "the status line is that of the program")
     except (TreadleError, OSError) as error:

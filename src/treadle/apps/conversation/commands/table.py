@@ -204,7 +204,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "statusline",
         "let a command write the status line; off: not any more",
-        changes.run_status_line,
+        changes.change_status_line,
         "command, or off",
     ),
     SlashCommand("tour", "learn the terminal in two minutes", _run_tour, while_busy=False),

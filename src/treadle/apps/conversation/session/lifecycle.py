@@ -123,18 +123,12 @@ class SessionLifecycle:
             self.folder,
             self.choices.flags,
             is_trusted=lambda: is_trusted(self.folder),
-            format_flag=self._format_origin,
+            format_flag=lambda name: _format_origin(self._given_flags, self.choices, name),
         )
         if not self.choices.removed_limits:
             return settings
         removed = dict.fromkeys(self.choices.removed_limits)
         return apply_policy(msgspec.structs.replace(settings, **removed))
-
-    def _format_origin(self, name: str) -> str:
-        """Where a choice of the session comes from: an option, or a command that changed it."""
-        if self.choices.flags[name] == self._given_flags.get(name):
-            return SETTINGS_BY_NAME[name].option
-        return _COMMANDS.get(name, "/budget")
 
     def list_added_folders(self) -> tuple[Path, ...]:
         """Other folders that the agent may work in."""
@@ -355,6 +349,12 @@ class SessionLifecycle:
         if self.conversation is None:
             return None
         return await self.callbacks.ask_approval(self.conversation, approval)
+
+
+def _format_origin(given: Mapping[str, object], choices: SessionChoices, name: str) -> str:
+    """Where a choice of the session comes from: an option, or a command that changed it."""
+    is_option = choices.flags[name] == given.get(name)
+    return SETTINGS_BY_NAME[name].option if is_option else _COMMANDS.get(name, "/budget")
 
 
 def _find_name(library: Library, folder: Path, resume: str) -> str:

@@ -1,7 +1,7 @@
 """The status line of the user: the output of a command, which runs beside the screen.
 
 It runs again when what it reads has changed, at most once a second; the screen never waits for it.
-If it fails, or prints nothing, the line of the program is shown (render/status_area.py). Colours of
+If it fails, or prints nothing, the line of the program is shown (status_area.py). Colours of
 the output are kept, every other escape sequence is removed. Used by screen.py.
 """
 
@@ -14,9 +14,8 @@ from typing import Any
 
 from rich.text import Text
 
-from treadle.apps.assembly.status_line import run_status_line
 from treadle.apps.conversation.session.hosted_session import HostedSession
-from treadle.apps.conversation.status_input import make_status_input
+from treadle.apps.conversation.session.status_line import make_status_input, run_status_line
 from treadle.core.errors import TreadleError
 from treadle.lib.text.sanitize import strip_escapes
 
@@ -60,7 +59,7 @@ class StatusCommand:
     async def _run(self, status: dict[str, Any]) -> None:
         problem, line = "", ""
         try:
-            line = await run_status_line(self._session.agent_session.parts, status)
+            line = await run_status_line(self._session, status)
         except (TreadleError, OSError) as error:
             problem = str(error)
         finally:
