@@ -410,3 +410,14 @@ def test_a_call_without_a_result_of_an_earlier_process_is_interrupted():
     [call] = build_view([reply]).blocks
     assert isinstance(call, ToolCallBlock)
     assert call.state == "interrupted"
+
+
+def test_the_output_of_an_interrupted_call_is_the_same_after_a_reload():
+    result = ToolResultItem(
+        CALL.id, CALL.name, (Text("interrupted"),), is_error=True, outcome="interrupted",
+        display="line 1\nline 2\n",
+    )  # fmt: skip
+    live = after((TurnStarted,), *CALLED, (ToolProgress, CALL.id, "line 1\nline 2\n"))
+    for view in (apply_tool_result(live, result), build_view([AssistantItem((CALL,)), result])):
+        assert (call_of(view).state, call_of(view).progress) == ("stopped", "line 1\nline 2\n")
+        assert call_of(view).display == ""

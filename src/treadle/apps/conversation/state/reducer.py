@@ -75,6 +75,9 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
         if not call.is_finished and state != "background":
             state = _final_state(item.outcome, item.is_error)
         text, edited = redact_for_display(item.user_text), item.edited_arguments
+        display, progress = redact_for_display(item.display), ""
+        if state == "stopped":  # what it has written is all that is left of it
+            display, progress = "", call.progress or display[-MAX_PROGRESS_CHARS:]
         return _replace(
             call,
             raw=call.raw if edited is None else redact_for_display(edited),
@@ -82,10 +85,10 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
             state=state,
             reason=text if state == "denied" else call.reason,
             result=text,
-            display=redact_for_display(item.display),
+            display=display,
             full_output=item.full_output,
             pictures=tuple(part for part in item.content if isinstance(part, Image)),
-            progress=call.progress if state == "stopped" else "",
+            progress=progress,
         )
 
     view = update_call(view, item.call_id, settle)
@@ -220,6 +223,7 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         result, display = redact_for_display(event.result), redact_for_display(event.display)
         state = "denied" if call.state == "denied" else state
         progress = call.progress if state == "stopped" else ""  # all that is left of its output
+        display = "" if state == "stopped" else display
         return _replace(call, state=state, result=result, display=display, progress=progress)
 
     view = finish_todos(view, event.call_id, is_error=event.is_error)

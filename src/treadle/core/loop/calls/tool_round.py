@@ -128,7 +128,8 @@ class ToolRound:
         is_old = call.id in self._session.old_intents
         if not is_old and not self._executor.has_started(call.id):
             return make_interrupted_result(call, CANCELLED_CALL)
-        return make_interrupted_result(call, INTERRUPTED_CALL)
+        interrupted = make_interrupted_result(call, INTERRUPTED_CALL)
+        return msgspec.structs.replace(interrupted, display=self._executor.get_progress(call.id))
 
     async def find_child_requests(
         self, prepared: Sequence[PreparedCall]
