@@ -73,10 +73,12 @@ class ModelError(TreadleError):
     """A provider did not answer.
 
     `retry_after` is the wait that it announced, in seconds. `max_wait` is set by the loop if that
-    is longer than the agent waits; then the message names both.
+    is longer than the agent waits; then the message names both. `attempts`: how often the loop
+    tried; more than one are in the message.
     """
 
     max_wait: float | None = None
+    attempts: int = 1
 
     def __init__(
         self,
@@ -95,6 +97,8 @@ class ModelError(TreadleError):
 
     def __str__(self) -> str:
         message = super().__str__()
+        if self.attempts > 1:
+            message += f" Tried {self.attempts} times."
         if self.max_wait is None or self.retry_after is None:
             return message
         return (

@@ -163,7 +163,7 @@ def filter_approved_definitions(
 ) -> tuple[list[str], list[UnapprovedExtension]]:
     """The names of settings files or commands of a project that take effect, and those that wait.
 
-    Settings have `env`, `folders` and `network`, a command has `run` and `allow`.
+    Settings have `env`, `folders`, `network` and `run`, a command has `run` and `allow`.
     """
     checker = _ApprovalChecker(store, folder, kind)
     allowed, waiting = list[str](), list[UnapprovedExtension]()

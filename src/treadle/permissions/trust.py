@@ -57,6 +57,20 @@ class TrustStore:
 
             self._change(trust)
 
+    def copy_decision(self, folder: str | Path, worktree: str | Path) -> None:
+        """Trust a worktree of a trusted folder: what is approved in the folder is approved in it,
+        beside what the user approved there."""
+        real, copy = os.path.realpath(folder), os.path.realpath(worktree)
+
+        def decide(data: _TrustFile) -> None:
+            _forget(data, copy)
+            data.folders.append(copy)
+            for key, definition in list(data.approvals.items()):
+                if key.startswith(f"{real}\n"):
+                    data.approvals.setdefault(copy + key.removeprefix(real), definition)
+
+        self._change(decide)
+
     def is_declined(self, folder: str | Path) -> bool:
         """Whether the user declined trust for this folder or a parent of it."""
         return _is_within(folder, self._data.declined)

@@ -5,6 +5,7 @@
     session_place  those of a folder or a database of a program; export makes texts of them
     history     fork and rewind        suspend   a turn that waits on disk
     replay      runs a session again, and finds the first difference of two sessions
+    imports/    transcripts of Claude Code and Codex become sessions
     summaries   for lists              cost      costs of past sessions
 
 Uses the Store contract of the core; used by the agents and the hosts. Changes that a session made

@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,7 @@ class Library:
         parent: ForkPoint | None = None,
         session_id: str = "",
         origin: str = "",
+        clock: Callable[[], float] = time.time,
     ) -> Journal:
         """A new session of this project; with `session_id`, unless a session has it."""
         from treadle.sessions.log.journal import Journal
@@ -77,7 +78,9 @@ class Library:
             session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
             is_free = not (project / session_id).exists()
         path, project_folder = project / session_id, str(folder.resolve())
-        return Journal.create(path, folder=project_folder, parent=parent, origin=origin)
+        return Journal.create(
+            path, folder=project_folder, parent=parent, origin=origin, clock=clock
+        )
 
     def find(self, name: str, *, folder: Path | None = None, by_words: bool = False) -> Path:
         """The folder of a session, by its id or the beginning of its id if that is unique.

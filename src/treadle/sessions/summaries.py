@@ -31,6 +31,16 @@ INDEX_NAME = "index.jsonl"
 NAME_FILE = "name"  # in the folder of a session that the user named
 TITLE_CHARS = 80
 UNREADABLE = "unreadable"  # the log cannot be opened
+# What lists call a state, if that is not its name.
+STATE_LABELS = {
+    "open": "open elsewhere",
+    "aborted": "interrupted",
+    "error": "failed",
+    "max_turns": "stopped at a limit",
+    "budget_exceeded": "stopped at a limit",
+    "repetition": "stopped, it repeated itself",
+    "goal_not_met": "goal not met",
+}
 _KIND_PATTERN = re.compile(
     rb'\{"c":"[0-9a-f]{8}","n":(\d+),"e":\d+,"t":(-?[\d.]+),[^{]{0,120}?"kind":"(\w+)"'
 )

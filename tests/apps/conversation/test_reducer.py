@@ -199,7 +199,29 @@ def test_an_attempt_that_failed_half_way_is_void_and_its_reason_stays():
     )
     assert blocks(view) == [
         UserMessageBlock("hi"),
-        NoteBlock("overloaded · retry in 2 s", "warning"),
+        NoteBlock("overloaded · retry in 2 s", "warning", attempt=1),
+        MarkdownBlock("Whole."),
+    ]
+
+
+def test_all_retries_of_a_call_are_one_line():
+    view = after(
+        (TurnStarted,),
+        (InputAccepted, to_user_item("hi")),
+        (RequestStarted, "m"),
+        (RetryScheduled, 1, 2.0, "overloaded"),
+        (ReplyDiscarded, 0),
+        (RequestStarted, "m"),
+        (TextDelta, "Half a"),
+        (RetryScheduled, 2, 4.0, "the stream broke"),
+        (ReplyDiscarded, 6),
+        (RequestStarted, "m"),
+        (TextDelta, "Whole."),
+    )
+    note = "the stream broke · attempt 2 failed · retry in 4 s"
+    assert blocks(view) == [
+        UserMessageBlock("hi"),
+        NoteBlock(note, "warning", attempt=2),
         MarkdownBlock("Whole."),
     ]
 
@@ -388,3 +410,14 @@ def test_a_call_without_a_result_of_an_earlier_process_is_interrupted():
     [call] = build_view([reply]).blocks
     assert isinstance(call, ToolCallBlock)
     assert call.state == "interrupted"
+
+
+def test_the_output_of_an_interrupted_call_is_the_same_after_a_reload():
+    result = ToolResultItem(
+        CALL.id, CALL.name, (Text("interrupted"),), is_error=True, outcome="interrupted",
+        display="line 1\nline 2\n",
+    )  # fmt: skip
+    live = after((TurnStarted,), *CALLED, (ToolProgress, CALL.id, "line 1\nline 2\n"))
+    for view in (apply_tool_result(live, result), build_view([AssistantItem((CALL,)), result])):
+        assert (call_of(view).state, call_of(view).progress) == ("stopped", "line 1\nline 2\n")
+        assert call_of(view).display == ""

@@ -222,7 +222,6 @@ def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
     extensions = discover_extensions(project)
     notes = [*settings.notes, *extensions.notes, *extensions.unsupported]
     for words in (
-        "statusLine",
         "alwaysThinkingEnabled",
         "GITHUB_TOKEN",
         "SubagentStart",

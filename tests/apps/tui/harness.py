@@ -157,6 +157,7 @@ async def running_app(
     picks_session: bool = False,
     drafts_dir: Path | None = None,
     has_vim_keys: bool = False,
+    keys: dict[str, object] | None = None,
 ) -> AsyncIterator[RunningApp]:
     """The app in the current folder, which is trusted unless a test says otherwise."""
     folder = Path.cwd()
@@ -171,6 +172,7 @@ async def running_app(
         history_file=history_file,
         drafts_dir=drafts_dir,
         has_vim_keys=has_vim_keys,
+        keys=keys or {},
         picks_session=picks_session,
     )
     app = TerminalApp(session, options, clock or PatientClock())

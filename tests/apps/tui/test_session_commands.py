@@ -273,3 +273,15 @@ async def test_init_shows_what_it_writes_also_where_edits_are_accepted(monkeypat
         await on.press("y", "enter")
         await on.sees("Written.")  # b.txt needed no approval
         assert read_file("AGENTS.md") == "Use make.\n"
+
+
+async def test_a_model_that_a_command_chose_is_not_said_to_be_an_option(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    async with running_app(monkeypatch, flags={"max_turns": 9}) as on:
+        await on.send("/model sonnet")
+        await on.until(lambda: on.app.session.choices.flags.get("model") == "sonnet")
+        await on.idle()
+        await on.send("/config model")
+        await on.sees("set by: /model")
+        await on.send("/config max_turns")
+        await on.sees("set by: --max-turns")

@@ -112,7 +112,7 @@ def test_a_web_page_is_recognised_by_its_looks():
         (502, b"<html><title>Bad Gateway</title></html>", Overloaded, "Bad Gateway"),
         (529, b'{"error":{"type":"overloaded_error"}}', Overloaded, ""),
         (403, b"<!doctype html><title>Blocked</title>", Unreachable, "proxy"),
-        (200, b"<!doctype html><title>Sign in</title>", Unreachable, "base URL"),
+        (200, b"<!doctype html><title>Sign in</title>", Unreachable, "login page"),
     ],
 )
 def test_every_answer_has_its_error_with_the_next_thing_to_do(

@@ -22,6 +22,7 @@ import msgspec
 from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.settings.folder_rules import make_read_check
+from treadle.apps.settings.output_styles import choose_output_style
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
     PROJECT_FILES,
@@ -37,9 +38,10 @@ from treadle.context.prompt import (
     read_section,
 )
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.errors import WorkspaceError
+from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.core.transcript.items import NoticeItem, UserItem
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.untrusted_files import read_text
 from treadle.lib.git.repository import find_own_repository, find_repository, read_head
 from treadle.lib.text.redaction import redact
 from treadle.lib.text.text import plural
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from treadle.context.memory import Memory
 
 MAX_CHANGES = 20
+MAX_PROMPT_BYTES = 1 << 20
 NO_COMMITS = "No commits yet on "  # what `git status` says instead of a branch
 MAX_COMMITS = 5
 MAX_LINE_CHARS = 120
@@ -63,7 +66,11 @@ def write_prompt(parts: AgentParts) -> None:
     parts.memory = None if is_small else _load_memory(parts)
     # Other models get the mode as a notice, so that a change of it keeps the prompt as it is.
     plan = read_section("plan") if settings.permission_mode == "plan" and is_small else ""
-    appended = (plan, settings.append_system_prompt, parts.given.instructions)
+    added = _read_text_setting(parts, "append_system_prompt")
+    appended = (plan, added, parts.given.instructions)
+    style = choose_output_style(
+        settings.output_style, parts.folder, trusted=parts.trust.is_trusted, notes=parts.notes
+    )
     prompt = build_prompt(
         family=find_family(parts.model.card),
         environment=describe_environment(
@@ -76,10 +83,25 @@ def write_prompt(parts: AgentParts) -> None:
         skills=parts.skills_section,
         user_text="\n\n".join(text for text in appended if text.strip()),
         for_small_model=is_small,
+        own_text=_read_text_setting(parts, "system_prompt"),
+        style=f"# Output style: {style.name}\n{style.body}" if style is not None else "",
     )
     replace, secrets = msgspec.structs.replace, parts.secrets
     sections = [replace(one, text=redact(secrets, one.text)) for one in prompt.sections]
     parts.prompt = SystemPrompt(tuple(sections))
+
+
+def _read_text_setting(parts: AgentParts, name: str) -> str:
+    """A text of the settings, or that of the file which it names: `@PATH`."""
+    text: str = getattr(parts.settings, name)
+    if not text.startswith("@"):
+        return text
+    file = Path(parts.folder, Path(text[1:]).expanduser())
+    try:
+        return read_text(file, MAX_PROMPT_BYTES, within=None)
+    except OSError as error:
+        origin = parts.settings.origin(name)
+        raise ConfigError(f"{origin}: {file}: {error.strerror or error}") from error
 
 
 def _load_memory(parts: AgentParts) -> Memory | None:

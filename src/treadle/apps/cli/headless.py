@@ -215,7 +215,7 @@ class HeadlessRun:
         for writer in (stream_json, self._text_stream):
             if writer is not None:
                 observers.append(writer)
-        observers.append(self._progress or WarningPrinter())
+        observers.append(self._progress or WarningPrinter(is_quiet=line.has("quiet")))
         resume = line.text("resume") if line.has("resume") else None
         options = SessionOptions(
             resume="" if line.has("continue") else resume,
@@ -427,7 +427,8 @@ class HeadlessRun:
         if report.exit_code != exit_codes.SUCCESS:
             flags = self._command_line.settings()
             until = self._command_line.text("until")
-            message = explain_exit(report, self._suspended, self._settings, flags, until)
+            program = self._command_line.program
+            message = explain_exit(report, self._suspended, self._settings, flags, until, program)
             if message:
                 print_error(f"treadle: {message}")
         if self._progress is not None:

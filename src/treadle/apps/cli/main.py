@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "sessions": (
         f"{_HERE}.sessions",
-        "list, search, show, fork, rewind, prune; also `replay`, `diff`",
+        "list, search, show, fork, rewind, import, prune; also `replay`, `diff`",
     ),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
@@ -49,7 +49,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
 }
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
-SESSION_COMMANDS = ("list", "search", "show", "turns", "export", "fork", "rewind", "prune")
+SESSION_COMMANDS = (
+    "list",
+    "search",
+    "show",
+    "turns",
+    "export",
+    "fork",
+    "rewind",
+    "import",
+    "prune",
+)
 AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = ("redo", "replay", "diff", "prompt", "tour", "completions")

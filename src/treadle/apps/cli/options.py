@@ -54,6 +54,13 @@ OPTIONS: tuple[CliOption, ...] = (
         is_value_optional=True,
     ),
     CliOption(
+        "worktree",
+        "NAME",
+        "work in a git worktree of this folder, on the branch treadle/NAME",
+        short="w",
+        is_value_optional=True,
+    ),
+    CliOption(
         "suspend",
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
     ),
@@ -96,6 +103,11 @@ class CommandLine(NamedTuple):
         value = self.options.get(key, [])
         assert isinstance(value, list)
         return tuple(value)
+
+    @property
+    def program(self) -> str:
+        """How the program is started again for the same place."""
+        return f"treadle --worktree {self.text('worktree')}" if self.has("worktree") else "treadle"
 
     def has(self, key: str) -> bool:
         return key in self.options

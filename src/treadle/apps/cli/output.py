@@ -146,11 +146,20 @@ def redact_report(report: RunReport) -> RunReport:
 
 
 class WarningPrinter:
-    """An observer that prints warnings on stderr, for runs that show no progress."""
+    """An observer that prints warnings on stderr, for runs that show no progress; a line for each
+    retry, too, unless it `is_quiet`."""
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self._is_quiet = is_quiet
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, events.WarningRaised):
-            print_error(escape_invisible(strip_escapes(redact_for_display(event.text))))
+            self._print(event.text)
+        elif isinstance(event, events.RetryScheduled) and not self._is_quiet:
+            self._print(f"treadle: {format_retry(event)}")
+
+    def _print(self, text: str) -> None:
+        print_error(escape_invisible(strip_escapes(redact_for_display(text))))
 
     def on_item(self, position: int, item: Item) -> None:
         pass
@@ -176,8 +185,8 @@ class ProgressPrinter:
                 self.print_line(f"  {name} failed: {result}")
             case events.ApprovalResolved(decision="deny", reason=reason):
                 self.print_line(f"  denied: {reason}")
-            case events.RetryScheduled(delay=delay, reason=reason):
-                self.print_line(f"  retry in {delay:.0f} s: {reason}")
+            case events.RetryScheduled():
+                self.print_line(f"  {format_retry(event)}")
             case events.ModelChanged(old=old, new=new, reason=reason):
                 self.print_line(f"  switched from {old} to {new}: {reason}")
             case events.WarningRaised(text=text) | events.Notified(text=text):
@@ -193,6 +202,11 @@ class ProgressPrinter:
         # The last reply has no calls: it is the answer, which stdout shows.
         if self._verbose and isinstance(item, AssistantItem) and item.calls and item.text.strip():
             self.print_line(item.text.strip().splitlines()[0][:200])
+
+
+def format_retry(event: events.RetryScheduled) -> str:
+    reason = " ".join(event.reason.split())
+    return f"attempt {event.attempt} failed, the next one is in {event.delay:.0f} s: {reason}"
 
 
 def format_usage(usage: Usage) -> str:

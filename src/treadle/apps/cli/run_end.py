@@ -81,12 +81,13 @@ def explain_exit(
     settings: Settings,
     flags: Mapping[str, object],
     until: str = "",
+    program: str = "treadle",
 ) -> str:
     """`flags` are the settings of the command line: those that limit a session are not stored.
-    `until` is the command of the goal."""
+    `until` is the command of the goal, `program` how the program is started again."""
     given = "".join(f" {_format_flag(name)} {flags[name]}" for name in _LIMITS if name in flags)
     given += f" --until {shlex.quote(until)}" if until else ""
-    command = f"treadle -p --resume {report.session_id}"
+    command = f"{program} -p --resume {report.session_id}"
     resume = f"; to continue: {command}{given}" if report.session_id else ""
     match report.exit_code:
         case exit_codes.APPROVAL_NEEDED:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
 from treadle.apps.cli.prompt_input import is_stdin_piped, read_prompt
+from treadle.apps.cli.session_worktree import run_in_worktree
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, report_errors
@@ -43,6 +44,12 @@ def _run(
 
         print(main.format_help(main.COMMANDS))
         return exit_codes.SUCCESS
+    return run_in_worktree(line, lambda: _run_line(line, resume_input, reads_input, has_output))
+
+
+def _run_line(
+    line: CommandLine, resume_input: ResumeInput | None, reads_input: bool, has_output: bool
+) -> int:
     at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
     if at_terminal and not line.has("print"):
         return start_tui(line)
@@ -99,6 +106,7 @@ def start_tui(command_line: CommandLine) -> int:
         until=command_line.text("until"),
         plain=command_line.has("plain"),
         picks_session=picks_session,
+        program=command_line.program,
     )
     return exit_code
 

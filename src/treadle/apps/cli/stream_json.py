@@ -1,7 +1,7 @@
 """stream-json: every event and item of a run as one JSON line on stdout, without secrets.
 
-The lines are those of observe/jsonlines (docs/events.md). A slow reader gets no deltas. Loaded only
-for a run that prints them.
+The lines are those of observe/jsonlines (docs/events.md). A slow reader gets no deltas. A mutator
+that changed nothing has no lines. Loaded only for a run that prints them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,20 @@ class StreamJsonWriter:
         self._stdout = stdout
         self._secrets = find_environment_secrets()
         self.session_id = ""
+        self._begun: events.MutationStarted | None = None  # not printed yet
 
     def on_event(self, event: Event) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None and isinstance(event, events.MutationFinished) and not event.changed:
+            return
+        if begun is not None:
+            self._print_event(begun)
+        if isinstance(event, events.MutationStarted):
+            self._begun = event
+        else:
+            self._print_event(event)
+
+    def _print_event(self, event: Event) -> None:
         if self._stdout.is_lagging and isinstance(event, DELTA_EVENTS):
             return
         line = encode_line(without_items(event)).decode()
@@ -34,5 +46,8 @@ class StreamJsonWriter:
         self._stdout.write_json(line)
 
     def on_item(self, position: int, item: Item) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._print_event(begun)
         line = encode_line(ItemLine(self.session_id, position, item)).decode()
         self._stdout.write_json(redact_for_display(line))

@@ -2,6 +2,7 @@
 
     print_line      a line on stdout
     print_error     a line on stderr; a closed stderr is ignored
+    wrap_line       a line for the width of the terminal
     report_errors   runs a command: an error is printed, and becomes the exit code
 
 Names, rules and other foreign text inside a line also need `escape_invisible` (lib/text/sanitize),
@@ -12,7 +13,9 @@ every command of apps/cli and apps/fleet.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -37,6 +40,22 @@ def print_error(text: str, style: str = "") -> None:
         print(add_style(strip_escapes(text), style, sys.stderr), file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass
+
+
+def get_width(out: TextIO) -> int:
+    """The columns for a line: those of the terminal; a file or a pipe has any number."""
+    return shutil.get_terminal_size().columns if out.isatty() else 10_000
+
+
+def wrap_line(text: str, indent: int, out: TextIO) -> str:
+    """A line that breaks between words; the lines after the first are indented."""
+    return textwrap.fill(
+        text,
+        max(get_width(out), indent + 20),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def add_style(text: str, style: str, out: TextIO) -> str:

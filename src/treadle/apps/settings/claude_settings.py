@@ -4,10 +4,10 @@
     .claude/settings.json              of a project
     .claude/settings.local.json        of a project, of this user
 
-This module reads the mode, the model, the added folders and the environment. The rules of the same
-files are read by settings/rules.py, the hooks by settings/extensions.py. A key that means nothing
-here is named in a note, and is never an error; a file that is not JSON is one, as it may hold deny
-rules.
+This module reads the mode, the model, the added folders, the environment and the status line. The
+rules of the same files are read by settings/rules.py, the hooks by settings/extensions.py. A key
+that means nothing here is named in a note, and is never an error; a file that is not JSON is one,
+as it may hold deny rules.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ PERMISSION_MODES = {
     "auto": "auto",
 }
 BYPASS_OF_CLAUDE_CODE = "bypassPermissions"  # not translated: bypass is written as it is
-_USED_KEYS = frozenset({"$schema", "permissions", "hooks", "env", "model", "mcpServers"})
+_USED_KEYS = frozenset(
+    {"$schema", "permissions", "hooks", "env", "model", "mcpServers", "statusLine", "outputStyle"}
+)
 _USED_PERMISSIONS = frozenset({"allow", "ask", "deny", "defaultMode", "additionalDirectories"})
 _MODEL = re.compile(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
 # They change which program runs, or what is loaded into it.
@@ -51,6 +53,8 @@ class ClaudeSettings(msgspec.Struct, frozen=True):
     model: str = ""
     added_folders: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    status_line: str = ""
+    output_style: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -84,6 +88,8 @@ def read_claude_settings(file: Path, within: Path | None) -> ClaudeSettings | No
         _read_model(settings.get("model"), notes),
         _read_folders(permissions.get("additionalDirectories"), notes),
         _read_environment(settings.get("env"), notes),
+        _read_status_line(settings.get("statusLine"), notes),
+        str(settings.get("outputStyle") or ""),
         tuple(f"{file}: {note}" for note in notes),
     )
 
@@ -121,6 +127,16 @@ def _read_folders(value: object, notes: list[str]) -> tuple[str, ...]:
         notes.append("permissions.additionalDirectories is not used: it must be a list of folders")
         return ()
     return tuple(value)
+
+
+def _read_status_line(value: object, notes: list[str]) -> str:
+    if value is None:
+        return ""
+    command = value.get("command") if isinstance(value, Mapping) else None
+    if not isinstance(command, str) or not command.strip():
+        notes.append("statusLine is not used: it must be an object with a command")
+        return ""
+    return command
 
 
 def _read_environment(value: object, notes: list[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@
         "hooks" and "mcpServers"                .mcp.json    "mcpServers"
     .treadle/config.toml    hosts in "network"
     ~/.claude/settings.json, .claude/settings.json, .claude/settings.local.json
-        "hooks"; of a project also "env" and "additionalDirectories"
+        "hooks"; of a project also "env", "additionalDirectories" and "statusLine"
     ~/.treadle/skills, ~/.claude/skills, .treadle/skills, .claude/skills
 
 Those of the user are always used. Hooks, servers, environment and folders of a project are used if
@@ -47,6 +47,7 @@ EXTENSION_FILES = (
     *(".claude/rules", ".mcp.json", ".treadle/config.toml", ".treadle/settings.json"),
     *(".claude/settings.json", ".claude/settings.local.json", ".treadle/commands"),
     *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
+    *(".treadle/output-styles", ".claude/output-styles"),
     *(".claude/skills", ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
 CHANGED_SINCE_APPROVAL = (
@@ -180,6 +181,21 @@ def approve_extensions(
     return [*(command.name for command in commands), *servers, *settings, *slash_commands]
 
 
+def find_project_status_line(
+    folder: Path, open_store: Callable[[], TrustStore] = open_trust_store
+) -> str:
+    """The command of the project's status line, if it is approved as it is now; else ""."""
+    definitions = {
+        name: one for name, one in _read_project_settings(folder).items() if "run" in one
+    }
+    if not definitions:
+        return ""
+    from treadle.hooks.approval import filter_approved_definitions
+
+    names = filter_approved_definitions(open_store(), folder, "settings", definitions)[0]
+    return str(definitions[names[-1]]["run"][0]) if names else ""
+
+
 def is_command_approved(
     folder: Path, command: CustomCommand, open_store: Callable[[], TrustStore] = open_trust_store
 ) -> bool:
@@ -259,8 +275,10 @@ def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
         found[f"{config.parent.name}/{config.name}"] = {"network": list(network)}
     for file in project_settings_files(folder):
         claude = read_claude_settings(file, folder)
-        if claude is not None and (claude.env or claude.added_folders):
-            added = {"env": claude.env, "folders": list(claude.added_folders)}
+        if claude is not None and (claude.env or claude.added_folders or claude.status_line):
+            added: dict[str, Any] = {"env": claude.env, "folders": list(claude.added_folders)}
+            if claude.status_line:
+                added["run"] = [claude.status_line]
             found[f"{file.parent.name}/{file.name}"] = added
     return found
 

@@ -23,6 +23,7 @@ from treadle.apps.settings.claude_settings import (
     read_claude_settings,
     user_settings_file,
 )
+from treadle.apps.settings.key_actions import check_keys
 from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import (
     SETTINGS,
@@ -102,6 +103,8 @@ def read_config_file(file: Path, within: Path | None = None) -> SettingValues:
         if setting is None:
             raise ConfigError(f"{where}: {format_unknown_setting(name)}")
         values[name] = check_value(setting, value, where, by_flag=False), where
+    if "keys" in parsed:
+        check_keys(parsed["keys"], lambda name: f"{file}:{find_key_line(text, name)}")
     for alias, target in parsed.get("aliases", {}).items():
         if not isinstance(target, str | dict):
             where = f"{file}:{find_key_line(text, alias)}"
@@ -117,6 +120,8 @@ def _list_claude_values(claude: ClaudeSettings, env: Mapping[str, str]) -> Setti
         "permission_mode": claude.permission_mode,
         "model": claude.model if has_key else "",
         "add_dir": claude.added_folders,
+        "status_line": claude.status_line,
+        "output_style": claude.output_style,
     }
     return {name: (value, str(claude.file)) for name, value in found.items() if value}
 
@@ -128,8 +133,8 @@ def _narrow_by_claude_files(
     is_trusted: Callable[[], bool],
     env: Mapping[str, str],
 ) -> None:
-    """Apply the mode, if it narrows, and the model, if the user has chosen none. The folders and
-    the environment need an approval: see extensions.py."""
+    """Apply the mode, if it narrows; the model and the style, if the user has chosen none. The
+    folders, the environment and the status line need an approval: see extensions.py."""
     if symlink_boundary(folder) is None:
         return  # in the home folder these are the user's files
     files = [file for file in project_settings_files(folder) if file.exists()]
@@ -145,9 +150,11 @@ def _narrow_by_claude_files(
             continue
         notes += claude.notes
         found = _list_claude_values(claude, env)
-        found.pop("add_dir", None)
-        if values.get("model", (None, str(files[0])))[1] == str(files[0]):
-            values |= {name: one for name, one in found.items() if name == "model"}
+        for name in ("add_dir", "status_line"):  # they need an approval
+            found.pop(name, None)
+        for name in ("model", "output_style"):
+            is_free = values.get(name, (None, str(files[0])))[1] == str(files[0])
+            values |= {name: found[name]} if is_free and name in found else {}
         mode = {name: one for name, one in found.items() if name == "permission_mode"}
         if _narrow(values, mode):
             notes.append(f"{file}: defaultMode is ignored: a project may only narrow settings")

@@ -129,8 +129,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cursor_gemini_files: Annotated[bool, Setting(
         "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
         "off")] = False
+    system_prompt: Annotated[str, Setting(
+        "text instead of the instructions of the agent; @PATH: that of a file", flag="TEXT")] = ""
     append_system_prompt: Annotated[str, Setting(
-        "text added to the system prompt", flag="TEXT")] = ""
+        "text added to the system prompt; @PATH: that of a file", flag="TEXT")] = ""
+    output_style: Annotated[str, Setting(
+        "how the agent speaks: the name of an output style (/output-style)", flag="NAME")] = ""
     add_dir: Annotated[tuple[str, ...], Setting(
         "more folders the agent may work in", flag="PATH")] = ()
     theme: Annotated[Literal["", "dark", "light", "dark-contrast", "light-contrast", "none"],
@@ -142,7 +146,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "nothing moves or blinks in the terminal UI; auto: as the desktop says")] = "auto"
     screen: Annotated[Literal["full", "inline"], Setting(
         "full, or inline: the conversation stays in the terminal's scrollback")] = "full"
+    status_line: Annotated[str, Setting(
+        "a command whose output is the status line of the terminal UI; it reads JSON; "
+        "off: none, also not that of Claude Code's settings")] = ""
     vim_keys: Annotated[bool, Setting("vim keys in the prompt of the terminal UI")] = False
+    keys: Annotated[dict[str, Any], Setting("keys of the terminal UI, by action")] = {}
     aliases: Annotated[dict[str, Any], Setting("your own names for models")] = {}
     checkers: Annotated[dict[str, Any], Setting(
         "commands that check changed files, by file name")] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 
 from textual import events, on
 from textual.binding import Binding
@@ -15,6 +16,9 @@ from textual.widget import Widget
 
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question
+from treadle.apps.conversation.session.hosted_session import HostedSession
+from treadle.apps.tui.input.key_map import KeyMap
+from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
@@ -52,7 +56,6 @@ KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
 class TerminalApp(PromptScreen):
     """The screen with its keys."""
 
-    key_descriptions = KEY_DESCRIPTIONS
     BINDINGS = [  # noqa: RUF012 - textual's form
         Binding(MODE_KEY, "next_mode", "mode", priority=True, show=False),
         Binding("escape", "escape", "stop", show=False),
@@ -77,6 +80,16 @@ class TerminalApp(PromptScreen):
 
     _last_key = _previous_key = ""
 
+    def __init__(
+        self,
+        session: HostedSession,
+        options: TerminalOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(session, options, clock)
+        self._key_map = KeyMap(self.options.keys)
+        self.key_descriptions = self._key_map.show(KEY_DESCRIPTIONS)
+
     async def hide_dialog(self, *widgets: Widget) -> None:
         """A key that closed a dialog is not the first of two."""
         await super().hide_dialog(*widgets)
@@ -86,6 +99,10 @@ class TerminalApp(PromptScreen):
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
+            known = self._key_map.translate(event)
+            if known is None:
+                return
+            event = known
             if self.focused is None and self.footer.dialog is None:
                 self.screen.set_focus(self.prompt)  # typed before the screen was there
             await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile

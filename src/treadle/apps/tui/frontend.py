@@ -43,11 +43,11 @@ COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no mess
 NO_SESSION = "there is no session in this folder yet; this is a new one"
 
 
-def format_resume_hint(conversation: Conversation | None) -> str:
+def format_resume_hint(conversation: Conversation | None, program: str) -> str:
     """How to continue the session after the program has ended; "" if it is empty."""
     if conversation is None or not len(conversation.driver.history):
         return ""
-    return f"to continue this session: treadle --resume {conversation.driver.session_id}"
+    return f"to continue this session: {program} --resume {conversation.driver.session_id}"
 
 
 class Frontend(HostCallbacks):

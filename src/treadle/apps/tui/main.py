@@ -36,6 +36,7 @@ def start(
     until: str = "",
     plain: bool = False,
     picks_session: bool = False,
+    program: str = "treadle",
 ) -> int:
     """Open the terminal in a folder. `flags` are settings by name; invalid ones raise."""
     from treadle.apps.assembly import SessionOptions
@@ -56,6 +57,8 @@ def start(
         is_inline=settings.screen == "inline",
         notify=settings.notify,
         reduced_motion=settings.reduced_motion,
+        keys=settings.keys,
+        program=program,
     )
     return run(session, options)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -11,7 +13,8 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     """`resume`: a session id, "" for the newest session here, None for a new one. `prompt` is the
     first message. `history_file` keeps the typed messages across sessions, `drafts_dir` what was
     typed and not sent. `picks_session`: the user chooses the session to resume. `is_inline`: in
-    the scrollback, not on the full screen. `notify` and `reduced_motion` are the settings."""
+    the scrollback, not on the full screen. `notify`, `reduced_motion` and
+    `keys` are the settings. `program`: how it is started again here."""
 
     resume: str | None = None
     prompt: str = ""
@@ -24,3 +27,5 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     reduced_motion: str = "off"
     drafts_dir: Path | None = None
     has_vim_keys: bool = False
+    keys: Mapping[str, Any] = {}
+    program: str = "treadle"

@@ -112,7 +112,7 @@ class PlainFrontend(Frontend):
             await self._close_session(conversation)
             self._transcript.print_messages()
             if self._out.isatty():
-                hint = format_resume_hint(conversation)
+                hint = format_resume_hint(conversation, self.options.program)
                 self.write(f"{hint}\n" if hint else "\n")
         return self._exit_code
 

@@ -36,6 +36,7 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import Palette, build_themes, select_palette
 from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea
+from treadle.apps.tui.render.status_command import StatusCommand
 from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
 from treadle.apps.tui.terminal.painter import FramePainter, PaintedFrame
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
@@ -85,6 +86,9 @@ class FullScreen(TerminalScreen):
         self._is_frame_due = False
         self._seen_work: tuple[object, ...] = ()  # when the branch was read
         self.status_area = StatusArea(session)
+        self._status_command = StatusCommand(
+            session, self.start_task, self._show_own_status, self.show_hint
+        )
         self.footer = Footer(self, self.dialogs, self.status_area, clock)
         self.reserved_rows = 0  # that a subclass shows above the prompt
         self._find_watched: Callable[[], ViewState] | None = None
@@ -180,7 +184,7 @@ class FullScreen(TerminalScreen):
     async def _close(self, code: int, message: str = "") -> None:
         """Interrupt the turn, write the log, exit; takes at most CLOSE_TIMEOUT."""
         conversation = self.session.detach()
-        self.resume_hint = format_resume_hint(conversation)
+        self.resume_hint = format_resume_hint(conversation, self.options.program)
         try:
             await self._close_session(conversation)
         finally:
@@ -226,6 +230,10 @@ class FullScreen(TerminalScreen):
         self.terminal_status.update(name, is_busy=view.is_busy, is_waiting=is_waiting)
         self.footer.draw(self._conversation.view)
 
+    def _show_own_status(self) -> None:
+        self.status_area.own_line = self._status_command.line
+        self.schedule_frame()
+
     def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:
         """Show another view in place of the session's, such as a child agent's; None: no more."""
         self._find_watched = find_view
@@ -237,6 +245,7 @@ class FullScreen(TerminalScreen):
     def _tick(self) -> None:
         self.status_area.tick += not self.is_motion_reduced
         self.footer.update_focus()
+        self._status_command.update()
         if self._conversation is not None and self._conversation.view.is_busy:
             self.status_area.update_clock(True)
             self.footer.draw(self._conversation.view)

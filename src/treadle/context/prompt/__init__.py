@@ -1,7 +1,7 @@
 """The system prompt: sections in a stable order, byte for byte the same from turn to turn.
 
     identity · how to work · for this family of models · instructions of the tools · environment ·
-    memory files · skills · the user's additions
+    memory files · skills · output style · the user's additions
 
 Built-in sections are Markdown files beside this one. Changes during a session are not written
 here: they are appended to the conversation as notices, so that the cached prefix of the request
@@ -84,20 +84,29 @@ def build_prompt(
     skills: str = "",
     user_text: str = "",
     for_small_model: bool = False,
+    own_text: str = "",
+    style: str = "",
 ) -> SystemPrompt:
     """The prompt of a session; `for_small_model` gives one of a few sentences. `family`: see
-    `find_family`."""
+    `find_family`. `own_text` stands in place of the agent's identity and ways; `style` says how
+    it speaks."""
+    own = {"own text": own_text} if own_text else {}
     if for_small_model:
-        sections = {"identity": read_section("small"), "added": user_text}
+        sections = own or {"identity": read_section("small")}
+        sections = {**sections, "style": style, "added": user_text}
     else:
-        sections = {
+        default = {
             "identity": read_section("identity"),
             "working": read_section("working"),
             "family": read_section(family) if family else "",
+        }
+        sections = {
+            **(own or default),
             "tools": tools,
             "environment": environment,
             "memory": memory,
             "skills": skills,
+            "style": style,
             "added": user_text,
         }
     return SystemPrompt(tuple(PromptSection(name, text) for name, text in sections.items()))

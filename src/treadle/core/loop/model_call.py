@@ -187,7 +187,7 @@ class ModelCaller:
                 self._failures.clear()
                 return RetryWithBudget("fallback")
             case RaiseError(max_wait=limit):
-                error.max_wait = limit
+                error.max_wait, error.attempts = limit, self._attempts
                 raise error
 
     @property

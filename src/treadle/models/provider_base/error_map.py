@@ -314,7 +314,8 @@ def _map_html_page(
         return Overloaded(message, provider=name, status=status, retry_after=retry_after)
     message = (
         f"a web page came back instead of {name}'s API (HTTP {status}){title}: "
-        "a proxy or login page intercepts the request, or the base URL is wrong."
+        "a proxy or login page intercepts the request"
+        f"{', or the base URL is wrong' if provider.has_own_url else ''}."
     )
     return Unreachable(message, provider=name, status=status)
 

@@ -27,6 +27,7 @@ from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.lib.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
 from treadle.models.provider_base.error_map import (
+    ProviderInfo,
     find_refused_tool,
     has_field,
     map_stream_error,
@@ -220,7 +221,7 @@ class HTTPModel:
         else:
             parts = self._codec.split_reply(body)
             if not parts:
-                raise _not_a_reply_error(self._codec.provider.name)
+                raise _not_a_reply_error(self._codec.provider)
         events, failure = _decode(decoder, parts)
         if failure is not None:
             raise failure
@@ -239,9 +240,10 @@ def _decode(
         return [], error
 
 
-def _not_a_reply_error(provider: str) -> StreamBroken:
-    message = f"{provider} sent JSON that is not a reply: check the base URL and the proxy."
-    return StreamBroken(message, provider=provider, status=200)
+def _not_a_reply_error(provider: ProviderInfo) -> StreamBroken:
+    what = "the base URL and the proxy" if provider.has_own_url else "the proxy"
+    message = f"{provider.name} sent JSON that is not a reply: check {what}."
+    return StreamBroken(message, provider=provider.name, status=200)
 
 
 async def _drain(response: Response) -> None:

@@ -139,7 +139,7 @@ class Worktrees:
         git_dir = find_git_dir(repository, path)
         if git_dir is not None and path.is_dir() and read_record(git_dir) is not None:
             return True
-        return bool(await repository.find_commit(_format_ref(name)))
+        return bool(await repository.find_commit(format_ref(name)))
 
     async def aclose(self) -> None:
         """Keep the changes of all agents that were interrupted, also of killed processes, as
@@ -237,25 +237,32 @@ class Worktrees:
         if record is None or not path.is_dir():  # it was being made, or removed
             await self._remove(path, git_dir)
             return None
-        tip = await repository.find_commit(_format_ref(name))
+        tip = await repository.find_commit(format_ref(name))
         if tip and await self._read_base(repository, tip) == record.base:
             record = msgspec.structs.replace(record, tip=tip)  # it was about to be removed
         return Worktree(self, repository, name, git_dir, record)
 
     async def _make(self, repository: Repository, name: str, *, with_changes: bool) -> Worktree:
-        path = self.get_path(name)
-        tip = await repository.find_commit(_format_ref(name))
+        path = str(self.get_path(name))
+        tip = await repository.find_commit(format_ref(name))
         if tip:
             record = WorktreeRecord(await self._read_base(repository, tip), tip)
         elif with_changes:
             record = WorktreeRecord(await self._snapshot(repository))
         else:
             record = WorktreeRecord(repository.head)
-        await self._check_size(repository, tip or record.base)
+        start = tip or record.base
+        return await self._add(repository, name, record, start, "--detach", "--lock", path, start)
+
+    async def _add(
+        self, repository: Repository, name: str, record: WorktreeRecord, start: str, *how: str
+    ) -> Worktree:
+        """Make a worktree of the commit `start`, by these words of `git worktree add`."""
+        path = self.get_path(name)
+        await self._check_size(repository, start)
         make_private_folder(path.parent)
-        add = ("worktree", "add", "--detach", "--lock", "--quiet")
         try:
-            await repository.run(*add, str(path), tip or record.base)
+            await repository.run("worktree", "add", "--quiet", *how)
             git_dir = find_git_dir(repository, path)
             if git_dir is None:
                 raise WorkspaceError(f"git made no worktree at {path}")
@@ -360,7 +367,7 @@ class Worktrees:
         parents = [word for one in dict.fromkeys(commits or [record.base]) for word in ("-p", one)]
         text = f"Changes of the agent {worktree.name}\n\n{BASE_TRAILER}: {record.base}\n"
         made = (await repository.run("commit-tree", tree, *parents, "-m", text)).strip()
-        ref = _format_ref(worktree.name)
+        ref = format_ref(worktree.name)
         # An empty old value means that the branch must not exist.
         await repository.run("update-ref", ref, made, record.tip or "0" * len(made))
         return ref.removeprefix("refs/heads/")
@@ -368,7 +375,7 @@ class Worktrees:
     async def _delete_branch(self, worktree: Worktree) -> None:
         """Delete our branch, whose changes are in the folder, unless the user changed it."""
         if worktree.record.tip:
-            delete = ("update-ref", "-d", _format_ref(worktree.name), worktree.record.tip)
+            delete = ("update-ref", "-d", format_ref(worktree.name), worktree.record.tip)
             with contextlib.suppress(WorkspaceError):
                 await worktree.repository.run(*delete)
 
@@ -419,5 +426,5 @@ def _find_top(repository: Repository) -> str:
     return "" if is_top else os.path.relpath(repository.top, repository.folder)
 
 
-def _format_ref(name: str) -> str:
+def format_ref(name: str) -> str:
     return f"refs/heads/{BRANCH_FOLDER}/{name}"

@@ -63,12 +63,14 @@ ANSWERS = {
     "/review": "this folder is not in a git repository",
     "/mode sideways": "unknown mode 'sideways'",
     "/model nothing/none": "no model or provider is called",
+    "/output-style loud": "there is no output style 'loud'; there are: default",
+    "/output-style default": "output_style = default is written",
     "/theme pink": "unknown theme 'pink'",
     "/help": "list commands and keys",
     "/hlep": "did you mean /help?",
 }
 # Each changes the screen, opens a list or starts a turn; tests of the hosts have them.
-NOT_HERE = {"sessions", "clear", "quit", "tour", "vim", "init", "doctor"}
+NOT_HERE = {"sessions", "clear", "quit", "statusline", "tour", "vim", "init", "doctor"}
 
 Run = Callable[[str, str], Awaitable[str]]
 

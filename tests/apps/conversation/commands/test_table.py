@@ -100,11 +100,11 @@ def test_every_command_says_what_it_does_and_an_exception_names_a_command_and_a_
 
 def test_what_a_host_does_not_have_is_listed_here():
     assert {kind: sorted(missing) for kind, missing in EXCEPTIONS.items()} == {
-        "plain": ["vim"],
-        "page": ["quit", "theme", "tour", "vim"],
+        "plain": ["statusline", "vim"],
+        "page": ["quit", "statusline", "theme", "tour", "vim"],
         "editor": [
             *("clear", "fork", "queue", "quit", "resume"),
-            *("rewind", "sessions", "theme", "tour", "vim"),
+            *("rewind", "sessions", "statusline", "theme", "tour", "vim"),
         ],
     }
     assert {FullScreen.kind, PlainFrontend.kind, LiveSession.kind, EditorSession.kind} == {*HOSTS}

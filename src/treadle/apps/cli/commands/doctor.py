@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import get_current_folder, print_line, report_errors
+from treadle.apps.console.console import (
+    get_current_folder,
+    print_line,
+    report_errors,
+    wrap_line,
+)
 from treadle.apps.console.help_option import wants_help
 from treadle.core.errors import TreadleError
 from treadle.lib.text.sanitize import escape_invisible
@@ -61,9 +66,11 @@ async def _run_checks() -> int:
     for name, check in CHECKS.items():
         result = await _run_check(check)
         marks = _MARKS if (sys.stdout.encoding or "").lower().startswith("utf") else _ASCII_MARKS
-        print_line(f"{marks[result.status]} {name:{width}}  {escape_invisible(result.fact)}")
+        start = f"{marks[result.status]} {name:{width}}  "
+        print_line(wrap_line(start + escape_invisible(result.fact), len(start), sys.stdout))
         if result.advice:
-            print_line(f"  {'':{width}}  -> {escape_invisible(result.advice)}")
+            advice = f"{'':{len(start)}}-> {escape_invisible(result.advice)}"
+            print_line(wrap_line(advice, len(start) + 3, sys.stdout))
         if result.status == "bad":
             worst = exit_codes.ERROR
     return worst

@@ -18,7 +18,15 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import BOLD, DIM, add_style, print_line, report_errors
+from treadle.apps.console.console import (
+    BOLD,
+    DIM,
+    add_style,
+    get_width,
+    print_line,
+    report_errors,
+    wrap_line,
+)
 from treadle.apps.console.help_option import wants_help
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
@@ -162,18 +170,28 @@ def format_price(card: ModelCard) -> str:
 
 
 def print_table(rows: list[ModelRow], default: DefaultModel, out: TextIO) -> None:
-    """Usable models first; the default model is marked."""
+    """Usable models first; the default model is marked. Where the columns do not fit, a model has
+    two lines."""
     head = ModelRow("MODEL", "FROM", "WINDOW", "$ IN / OUT PER MILLION", usable=True)
     lines = [head, *rows]
     widths = [max(len(str(row[column])) for row in lines) for column in range(3)]
-    for row in lines:
+    is_narrow = sum(widths) + 8 + max(len(row.price) for row in lines) > get_width(out)
+    for row in rows if is_narrow else lines:
         mark = "*" if row.name == default.model else " "
         start = f"{mark} {row.name:{widths[0]}}  {row.source:{widths[1]}}"
         line = f"{start}  {row.window:>{widths[2]}}  {row.price}"
+        if is_narrow:
+            price = {"free": "free", "unknown": "price unknown"}.get(
+                row.price, f"{row.price} per million"
+            )
+            facts = (row.source, row.window and f"window {row.window}", price)
+            line = f"{mark} {row.name}\n" + wrap_line(
+                "      " + ", ".join(filter(None, facts)), 6, out
+            )
         style = BOLD if row is head or mark == "*" else "" if row.usable else DIM
-        print(add_style(escape_invisible(line), style, out), file=out)
+        print(add_style(escape_invisible(line, "\n"), style, out), file=out)
     print(file=out)
-    print(f"* default model: {escape_invisible(default.summary)}", file=out)
+    print(wrap_line(f"* default model: {escape_invisible(default.summary)}", 2, out), file=out)
 
 
 # ------------------------------------------------------------------ download

@@ -29,6 +29,8 @@ from treadle.sessions.log.journal import Journal
 
 HELP = """\
 usage: treadle prompt [--model NAME] [--permission-mode MODE] [-p] [--tools]
+                      [--system-prompt TEXT] [--append-system-prompt TEXT]
+                      [--output-style NAME]
 
 Prints the system prompt on stdout, and the size of each section on stderr.
   -p, --print    as in a run with -p (the prompt is the same)
@@ -54,7 +56,9 @@ def run(arguments: list[str]) -> int:
 
 def _print_prompt(arguments: list[str]) -> int:
     words = ["--print" if word == "-p" else word for word in arguments]
-    valued = ("model", "permission-mode")
+    valued = (
+        *("model", "permission-mode", "system-prompt", "append-system-prompt", "output-style"),
+    )
     flags = parse_flags("prompt", words, switches=("tools", "print"), valued=valued)
     folder = get_current_folder()
     values = {name.replace("-", "_"): value for name, value in flags.items() if value}

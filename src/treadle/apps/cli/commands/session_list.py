@@ -19,6 +19,7 @@ from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.library import Library
+from treadle.sessions.summaries import STATE_LABELS
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
@@ -98,6 +99,10 @@ def format_table(rows: list[dict[str, object]], width: int | None = None) -> lis
     ]
 
 
+def _label_state(row: dict[str, object]) -> str:
+    return STATE_LABELS.get(str(row["state"]), str(row["state"]))
+
+
 RUNS = "runs of treadle -p:"
 MIN_TITLE_CHARS = 30
 _COLUMNS: dict[str, Callable[[dict[str, object]], str]] = {
@@ -105,7 +110,7 @@ _COLUMNS: dict[str, Callable[[dict[str, object]], str]] = {
     "age": lambda row: format_age(time.time() - float(str(row["updated"]))),
     "turns": lambda row: plural(int(str(row["turns"])), "turn"),
     "cost": lambda row: "?" if row["cost"] is None else format_dollars(float(str(row["cost"]))),
-    "state": lambda row: f"{row['state']}, damaged" if row["damaged"] else str(row["state"]),
+    "state": lambda row: _label_state(row) + (", damaged" if row["damaged"] else ""),
     "folder": lambda row: shorten_home(str(row["folder"])),
 }
 _OPTIONAL_COLUMNS = ("folder", "turns", "cost")  # the first gives way first

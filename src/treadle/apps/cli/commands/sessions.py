@@ -14,6 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.apps.cli.commands import undo
+from treadle.apps.cli.commands.session_import import (
+    IMPORT,
+    add_import_arguments,
+    import_sessions,
+)
 from treadle.apps.cli.commands.session_list import (
     format_table,
     make_child_rows,
@@ -60,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--lines", action="store_true", help="also the lines that have the text")
     rename = command("rename", _rename, "give a session a name", "id")
     rename.add_argument("name", nargs="+")
+    add_import_arguments(command("import", import_sessions, IMPORT))
     command("show", _show, "print a session as text", "id")
     command("turns", _turns, "list the turns, for fork and rewind", "id")
     summary = "list the stored versions of a file, or print one: the agent's and yours"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps.conversation.block_text import plain_text
+from treadle.apps.conversation.block_text import format_table, plain_text
 from treadle.apps.conversation.child_views import ChildViews, ChildWork
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
 from treadle.apps.conversation.session.hosted_session import HostedSession
@@ -101,8 +101,7 @@ def _format_agents(children: ChildViews, session: HostedSession) -> str:
         indent = "  " * one.key.count("/")
         lines.append(f"{indent}{one.number} {one.title}  {one.describe(now)}")
     lines += [USAGE, ""] if lines else ["no agent is at work; these can be started:"]
-    lines += [f"{name:12}  {text}" for name, text in list_agents(session)]
-    return "\n".join(lines)
+    return "\n".join([*lines, format_table(list_agents(session))])
 
 
 def _find(children: ChildViews, number: str) -> ChildWork:

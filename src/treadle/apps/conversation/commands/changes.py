@@ -11,7 +11,14 @@ from treadle.apps.conversation.session.session_limits import format_limits, pars
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.settings import folder_rules as rules
 from treadle.apps.settings import rule_changes
+from treadle.apps.settings.output_styles import (
+    DEFAULT_STYLE,
+    describe_missing_style,
+    find_output_styles,
+)
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
+from treadle.core.errors import TreadleError
+from treadle.lib.text.sanitize import strip_escapes
 
 GOAL_OFF = "off"
 _NO_GOAL = """\
@@ -119,6 +126,26 @@ async def run_theme(session: HostedSession, arguments: str) -> CommandAnswer:
     )
 
 
+async def run_output_style(session: HostedSession, arguments: str) -> CommandAnswer:
+    """Choose how the agent speaks; saved for later sessions, too."""
+    styles, problems = find_output_styles(session.folder, trusted=session.trust.is_given)
+    if not arguments:
+        options = [ChoiceOption(DEFAULT_STYLE, DEFAULT_STYLE, "the agent's own way")]
+        options += [ChoiceOption(name, name, one.summary) for name, one in styles.items()]
+        current = session.load_settings().output_style or DEFAULT_STYLE
+        question = Question(
+            "Output style",
+            options,
+            lambda name: run_output_style(session, name),
+            message="\n".join(problems),
+            current=current,
+        )
+        return CommandAnswer(question=question)
+    if arguments not in (DEFAULT_STYLE, *styles):
+        return CommandAnswer(describe_missing_style(arguments, styles), "warning")
+    return CommandAnswer(await session.settings.change(f"output_style {arguments}"))
+
+
 async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
     from treadle.context.memory import append_memory, choose_memory_file
 
@@ -127,3 +154,22 @@ async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
     file = choose_memory_file(session.folder)
     append_memory(file, arguments)
     return CommandAnswer(f"added to {file}")
+
+
+async def change_status_line(session: HostedSession, arguments: str) -> CommandAnswer:
+    """Show the command of the status line and what it prints, change it, or switch it off."""
+    from treadle.apps.conversation.session.status_line import make_status_input, run_status_line
+
+    if arguments:
+        return CommandAnswer(await session.settings.change(f"status_line {arguments}"))
+    settings = session.agent_session.parts.settings
+    lines = [f"status_line = {settings.format('status_line')}"]
+    lines[0] += f"   set by: {settings.origin('status_line')}"
+    try:
+        line = await run_status_line(session, make_status_input(session))
+        shown = f"it prints: {strip_escapes(line)}"
+        lines.append(shown if line else "the status line is that of the program")
+    except (TreadleError, OSError) as error:
+        lines.append(f"it fails: {error}")
+    lines.append("/statusline COMMAND changes it, /statusline off switches it off")
+    return CommandAnswer("\n".join(lines))

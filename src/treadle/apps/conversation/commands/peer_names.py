@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-_PROMPT = "a text of yours"
 _THINKING = "/config changes this session and is saved for later ones; the flag is for one run"
 _NO_KEYS = "treadle login keeps a key, or the variables of the environment have it"
 _NO_ACCOUNT = "there is no account, and nothing is sent"
@@ -62,7 +61,7 @@ PEER_COMMANDS = _make_table(
     ("desktop mobile remote-control teleport", ("treadle web",),
      "the page in a browser, also over an SSH tunnel"),
     ("install-github-app", ("-p",), "a job of yours runs it: see ci.md"),
-    ("keybindings", ("/vim",), "other keys cannot be changed"),
+    ("keybindings", ("/config keys", "/vim"), "keys are in the table [keys] of config.toml"),
     ("loop", (), "cron, or a loop of the shell, can start treadle -p"),
     ("pr-comments", ("!",), "!gh pr view --comments: the model gets the output with your message"),
     ("release-notes", (), "CHANGELOG.md of the project has them"),
@@ -72,7 +71,7 @@ PEER_COMMANDS = _make_table(
     ("login logout", (), _NO_KEYS),
     ("memory", ("/remember",), "adds a line to AGENTS.md or CLAUDE.md; for more, edit the file"),
     ("mention", ("@",), ""),
-    ("output-style personality", ("--append-system-prompt",), _PROMPT),
+    ("personality", ("/output-style",), "a style is a file of yours"),
     ("plugin", (), "not read: a plugin is code of others that would run as you"),
     ("reset", ("/clear",), ""),
     ("sandbox", ("/config sandbox", "--sandbox"), "on by default"),
@@ -80,7 +79,6 @@ PEER_COMMANDS = _make_table(
     ("security-review", ("/review",), "text after it is the focus"),
     ("stats", ("/cost", "treadle cost"), "treadle cost sums by day, model, project, session"),
     ("status", ("/config", "/cost", "/context"), "the line at the bottom shows the rest"),
-    ("statusline", (), "the line at the bottom shows what fits, the most important first"),
     ("stop", ("/tasks",), "/tasks ID stops one"),
     ("terminal-setup", (), "not needed"),
 )
@@ -121,8 +119,9 @@ PEER_OPTIONS = _make_table(
     ("search", ("treadle config",), "the setting web_search"),
     ("session-id", (), "each session gets an ID, which --output-format json prints"),
     ("setting-sources settings", (), _VARIABLES),
+    ("append-system-prompt-file", ("--append-system-prompt",), "@PATH is the text of a file"),
+    ("system-prompt-file", ("--system-prompt",), "@PATH is the text of a file"),
     ("tools", ("--deny",), "once for each rule"),
-    ("w worktree", (), "child agents have worktrees"),
 )
 # `treadle NAME`, where theirs is `claude NAME` or `codex NAME`.
 PEER_SUBCOMMANDS = _make_table(

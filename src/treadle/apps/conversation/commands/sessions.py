@@ -13,6 +13,7 @@ from treadle.apps.conversation.undo import FileChange
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, TreadleError
 from treadle.core.transcript.items import UserItem
 from treadle.lib.text.text import format_age, plural
+from treadle.sessions.summaries import STATE_LABELS
 
 MAX_LABEL_CHARS = 300
 NO_OTHER = "there is no other session in this folder"
@@ -70,7 +71,8 @@ def ask_for_session(
         if one.id != without:
             age, turns = format_age(now - one.updated), plural(one.turns, "turn")
             kind = "treadle -p · " if one.is_run else ""
-            description = f"{kind}{age} · {turns} · {one.state} · {one.id}"
+            state = STATE_LABELS.get(one.state, one.state)
+            description = f"{kind}{age} · {turns} · {state} · {one.id}"
             options.append(ChoiceOption(one.id, one.title or "(no messages)", description))
 
     async def preview(session_id: str) -> Sequence[str | FileChange]:

@@ -194,6 +194,19 @@ COMMANDS: tuple[SlashCommand, ...] = (
         changes.run_theme,
         "theme",
     ),
+    SlashCommand(
+        "output-style",
+        "choose how the agent speaks, by a file of yours",
+        changes.run_output_style,
+        "style",
+        False,
+    ),
+    SlashCommand(
+        "statusline",
+        "let a command write the status line; off: not any more",
+        changes.change_status_line,
+        "command, or off",
+    ),
     SlashCommand("tour", "learn the terminal in two minutes", _run_tour, while_busy=False),
     SlashCommand("vim", "turn the vim keys of the prompt on or off", _run_vim),
     SlashCommand("clear", "start a new session", sessions.run_clear, "folder", False),
@@ -214,10 +227,12 @@ ALIASES = {
     "side": "btw",
 }
 
+_NO_STATUS_LINE = "only the terminal has a status line"
 # What a host does not have, and why.
 EXCEPTIONS: Mapping[HostKind, Mapping[str, str]] = {
-    "plain": {"vim": "plain mode reads whole lines"},
+    "plain": {"statusline": _NO_STATUS_LINE, "vim": "plain mode reads whole lines"},
     "page": {
+        "statusline": _NO_STATUS_LINE,
         "theme": "the page has a button for it",
         "tour": "it teaches the keys of the terminal",
         "vim": "the prompt is a field of the browser",
@@ -230,6 +245,7 @@ EXCEPTIONS: Mapping[HostKind, Mapping[str, str]] = {
         "clear": "the editor opens sessions",
         "rewind": "the editor shows the messages and cannot take them back",
         "queue": "the editor sends one prompt at a time",
+        "statusline": _NO_STATUS_LINE,
         "theme": "the colours are those of the editor",
         "tour": "it teaches the keys of the terminal",
         "vim": "the prompt is the editor's",

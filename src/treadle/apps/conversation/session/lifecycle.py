@@ -27,7 +27,7 @@ from treadle.apps.settings.command_files import CustomCommand, find_custom_comma
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.managed_policy import apply_policy
-from treadle.apps.settings.settings import Settings
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import ConfigError, StoreError, TreadleError
 from treadle.core.events import TurnResult
@@ -37,6 +37,9 @@ from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.recover import recover
 from treadle.permissions.modes import PermissionMode
 from treadle.sessions.library import Library
+
+# Which command changes a setting for the session; the others are limits.
+_COMMANDS = {"model": "/model", "thinking": "/config thinking", "permission_mode": "/mode"}
 
 
 class SessionChoices(msgspec.Struct, frozen=True):
@@ -70,7 +73,8 @@ class SessionLifecycle:
     ) -> None:
         self.folder = folder.resolve()
         self.options = options or SessionOptions()
-        self.choices = SessionChoices(dict(flags or {}), goal=self.options.until)
+        self._given_flags = dict(flags or {})
+        self.choices = SessionChoices(self._given_flags, goal=self.options.until)
         self.library = Library()
         self.callbacks = HostCallbacks()
         self.notes: tuple[str, ...] = ()
@@ -116,7 +120,10 @@ class SessionLifecycle:
 
     def load_settings(self) -> Settings:
         settings = load_settings(
-            self.folder, self.choices.flags, is_trusted=lambda: is_trusted(self.folder)
+            self.folder,
+            self.choices.flags,
+            is_trusted=lambda: is_trusted(self.folder),
+            format_flag=lambda name: _format_origin(self._given_flags, self.choices, name),
         )
         if not self.choices.removed_limits:
             return settings
@@ -342,6 +349,12 @@ class SessionLifecycle:
         if self.conversation is None:
             return None
         return await self.callbacks.ask_approval(self.conversation, approval)
+
+
+def _format_origin(given: Mapping[str, object], choices: SessionChoices, name: str) -> str:
+    """Where a choice of the session comes from: an option, or a command that changed it."""
+    is_option = choices.flags[name] == given.get(name)
+    return SETTINGS_BY_NAME[name].option if is_option else _COMMANDS.get(name, "/budget")
 
 
 def _find_name(library: Library, folder: Path, resume: str) -> str:

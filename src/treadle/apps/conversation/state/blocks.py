@@ -128,8 +128,11 @@ class ToolCallBlock(msgspec.Struct, frozen=True):
 
 
 class NoteBlock(msgspec.Struct, frozen=True):
+    """`attempt`: of a model call that failed; the note of the next one takes its place."""
+
     text: str
     tone: Tone = "faint"
+    attempt: int = 0
 
 
 class ShellBlock(msgspec.Struct, frozen=True):

@@ -75,6 +75,9 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
         if not call.is_finished and state != "background":
             state = _final_state(item.outcome, item.is_error)
         text, edited = redact_for_display(item.user_text), item.edited_arguments
+        display, progress = redact_for_display(item.display), ""
+        if state == "stopped":  # what it has written is all that is left of it
+            display, progress = "", call.progress or display[-MAX_PROGRESS_CHARS:]
         return _replace(
             call,
             raw=call.raw if edited is None else redact_for_display(edited),
@@ -82,10 +85,10 @@ def apply_tool_result(view: ViewState, item: ToolResultItem) -> ViewState:
             state=state,
             reason=text if state == "denied" else call.reason,
             result=text,
-            display=redact_for_display(item.display),
+            display=display,
             full_output=item.full_output,
             pictures=tuple(part for part in item.content if isinstance(part, Image)),
-            progress=call.progress if state == "stopped" else "",
+            progress=progress,
         )
 
     view = update_call(view, item.call_id, settle)
@@ -220,6 +223,7 @@ def _tool_finished(view: ViewState, event: events.ToolFinished) -> ViewState:
         result, display = redact_for_display(event.result), redact_for_display(event.display)
         state = "denied" if call.state == "denied" else state
         progress = call.progress if state == "stopped" else ""  # all that is left of its output
+        display = "" if state == "stopped" else display
         return _replace(call, state=state, result=result, display=display, progress=progress)
 
     view = finish_todos(view, event.call_id, is_error=event.is_error)
@@ -284,8 +288,16 @@ def _update_child(child: ChildProgress | None, event: Event) -> ChildProgress:
 
 
 def _retry_scheduled(view: ViewState, event: events.RetryScheduled) -> ViewState:
-    note = NoteBlock(f"{event.reason} · retry in {event.delay:.0f} s", "warning")
-    return _replace(add_block(view, note), activity=Activity("retrying"))
+    """All retries of a call are one line: that of the last one."""
+    tried = f"attempt {event.attempt} failed · " if event.attempt > 1 else ""
+    text = f"{event.reason} · {tried}retry in {event.delay:.0f} s"
+    note, before = NoteBlock(text, "warning", event.attempt), view.reply_start - 1
+    last = view.blocks[before] if 0 <= before < len(view.blocks) else None
+    if tried and isinstance(last, NoteBlock) and last.attempt:
+        view = replace_block(view, before, note)
+    else:
+        view = add_block(view, note)
+    return _replace(view, activity=Activity("retrying"))
 
 
 def _reply_discarded(view: ViewState, event: events.ReplyDiscarded) -> ViewState:

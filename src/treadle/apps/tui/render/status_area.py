@@ -47,6 +47,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     vim_mode: str = ""
     is_dialog_open: bool = False  # then esc is for the dialog
     starting_servers: tuple[str, ...] = ()
+    own_line: Text | None = None  # of the user's command, in place of the status line
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
@@ -113,6 +114,8 @@ def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -
 def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> Text:
     """One line; parts that do not fit are left out, the least important first. The folder is
     shortened before."""
+    if info.own_line is not None:
+        return _render_own_line(info, width, palette)
     where, *shorter = _list_places(info)
     mode = Text(info.mode, palette.warning if info.mode in ("auto", "bypass") else palette.faint)
     left = [
@@ -150,6 +153,18 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
     return Text()
 
 
+def _render_own_line(info: StatusInfo, width: int, palette: Palette) -> Text:
+    """The line of the user; beside it what is dangerous, and where the keys and the screen are."""
+    shown = [("↓ end", palette.accent)] if info.is_scrolled else []
+    shown += [(info.vim_mode.upper(), palette.accent)] if info.vim_mode else []
+    shown += [(info.mode, palette.warning)] if info.mode in ("auto", "bypass") else []
+    shown += [("no sandbox", palette.warning)] if info.has_sandbox_problem else []
+    right = Text(" · ").join([Text(*part) for part in shown])
+    line = info.own_line.copy() if info.own_line is not None else Text()
+    line.truncate(max(width - right.cell_len - 2 * bool(shown), 0), overflow="ellipsis")
+    return _justify([line], [right], width) or right
+
+
 def _justify(left: Sequence[Text], right: Sequence[Text], width: int) -> Text | None:
     first, last = Text(" · ").join(left), Text(" · ").join(right)
     gap = width - first.cell_len - last.cell_len
@@ -181,6 +196,7 @@ class StatusArea:
         self.hint = ""
         self.vim_mode = ""
         self.is_dialog_open = False
+        self.own_line: Text | None = None
         self.tick = 0
         self.turn_seconds = 0.0
         self._started: float | None = None
@@ -217,6 +233,7 @@ class StatusArea:
             vim_mode=self.vim_mode,
             is_dialog_open=self.is_dialog_open,
             starting_servers=self._session.servers.list_starting(),
+            own_line=self.own_line,
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
         return activity, render_status_line(view, info, width, palette)

@@ -11,6 +11,7 @@ import msgspec
 from treadle.apps.pages.elements import escape_html, mark_current, render_icon
 from treadle.lib.text.text import format_age, format_dollars, plural, shorten_home
 from treadle.sessions.search import SearchHit
+from treadle.sessions.summaries import STATE_LABELS
 
 SHOWN_PER_FOLDER = 5
 MAX_PLACES = 3  # that are shown of a session in which a text was found
@@ -25,7 +26,7 @@ _STATES = {
     "interrupted": ("stopped", "dim"),
     "aborted": ("stopped", "dim"),
 }
-_LABELS = {"waiting": "waits for you", "open": "open elsewhere", "aborted": "interrupted"}
+_LABELS = {**STATE_LABELS, "waiting": "waits for you"}
 _FAILED = ("fail", "error")
 _CHEVRON = render_icon("chev", style="chev sm")
 

@@ -37,6 +37,8 @@ from treadle.core.transcript.entries import Intent
 from treadle.core.transcript.items import NoticeItem
 from treadle.lib.json.strict_json import to_json_object
 
+MAX_PROGRESS_CHARS = 4_000
+
 
 def ignore_detach() -> None:
     """`ToolContext.detach` of a call that cannot continue in the background."""
@@ -55,10 +57,12 @@ class CallExecutor:
         self._tasks, self._session, self._inbox = parts.tasks, parts.session, parts.inbox
         self._runner = runner
         self._started: set[str] = set()  # ids of calls without an answer
+        self._progress: dict[str, str] = {}  # of these calls
 
     def forget_started(self) -> None:
         """Every call has its answer."""
         self._started.clear()
+        self._progress.clear()
 
     def has_started(self, call_id: str) -> bool:
         """Whether the tool of this open call was run."""
@@ -138,7 +142,12 @@ class CallExecutor:
     def _report_progress(self, call_id: str, text: str) -> None:
         if call_id not in self._runner.abandoned:
             self._emitter.emit(ToolProgress, call_id, text)
+            self._progress[call_id] = (self.get_progress(call_id) + text)[-MAX_PROGRESS_CHARS:]
             self._tasks.append_output(call_id, text)
+
+    def get_progress(self, call_id: str) -> str:
+        """The end of what a call has told of its progress: all that an interruption leaves."""
+        return self._progress.get(call_id, "")
 
     def _relay_event(self, call_id: str, event: Event) -> None:
         if isinstance(update := unwrap(event), UsageUpdated):

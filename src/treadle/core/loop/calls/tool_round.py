@@ -118,7 +118,13 @@ class ToolRound:
         return tuple(results)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
-        """The result of a call that the user interrupted."""
+        """The result of a call that the user interrupted; a person sees what it told so far."""
+        item = self._make_interrupted(call)
+        if item.outcome != "interrupted" or item.display:
+            return item
+        return msgspec.structs.replace(item, display=self._executor.get_progress(call.id))
+
+    def _make_interrupted(self, call: ToolCall) -> ToolResultItem:
         result = self._runner.take_late_result(call.id)
         if result is not None:
             return self._finalize(PreparedCall(call), result)
