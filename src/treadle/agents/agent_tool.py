@@ -15,19 +15,16 @@ from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.child_agents import ChildAgent
 from treadle.agents.child_settings import join_gates
+from treadle.agents.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
 from treadle.core.argument_checks import check, filled_text
 from treadle.core.contracts.tool import (
-    Access,
-    BaseTool,
-    ProbeResult,
     ToolContext,
     ToolOutput,
     ToolSpec,
 )
 from treadle.core.errors import ConfigError
 from treadle.core.loop.config import DriverConfig
-from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import Arguments
 from treadle.tools.function import summarize_call
 from treadle.tools.tool_options import check_name
@@ -41,7 +38,7 @@ _SCHEMA = {
 }
 
 
-class AgentTool(BaseTool):
+class AgentTool(ChildTool):
     """Runs an agent to its end for each call; the answer is the result. `replace` makes a copy of
     the agent with other settings."""
 
@@ -65,7 +62,7 @@ class AgentTool(BaseTool):
             _SCHEMA,
             effect="verifiable",
             concurrent=True,
-            timeout=24 * 3600.0,
+            timeout=CHILD_SECONDS,
             asks_host=True,
             kind="agent",
         )
@@ -83,35 +80,14 @@ class AgentTool(BaseTool):
     def summary(self, arguments: Arguments) -> str:
         return summarize_call(self._spec.name, arguments)
 
-    def access(self, arguments: Arguments, session_id: str) -> Access:
-        return Access(delegates=True)
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        return await self._make_runner(context)(self._make_task(arguments, context), context)
-
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {"is_stored": self._make_runner(context).has_place(context)}
-
-    async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> ProbeResult:
-        """An agent that has a session is continued: the call runs again, and takes it up."""
-        runner, task = self._make_runner(context), self._make_task(arguments, context)
-        if evidence.get("is_stored") or await runner.is_resumable(task, context):
-            return ProbeResult("not_done", f"{self._spec.name} continues where it was")
-        return ProbeResult("unknown", "the agent has no session that could be continued")
-
-    async def restore_approvals(
-        self, arguments: Arguments, context: ToolContext
-    ) -> list[ApprovalRequest]:
-        runner = self._make_runner(context)
-        return await runner.restore(self._make_task(arguments, context), context)
+        return await self._get_runner(context)(self._make_task(arguments, context), context)
 
     def _make_task(self, arguments: Arguments, context: ToolContext) -> ChildTask:
         name = self._spec.name
         return ChildTask(self._definition, name, str(arguments["prompt"]), context.call_id)
 
-    def _make_runner(self, context: ToolContext) -> SubagentRunner:
+    def _get_runner(self, context: ToolContext) -> SubagentRunner:
         return SubagentRunner(
             self._make_start,
             partial(self._make_child, context.children.inherited.parent_ids),

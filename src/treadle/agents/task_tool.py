@@ -19,17 +19,14 @@ from treadle.agents.agent_definition import (
 )
 from treadle.agents.agent_files import MODES
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
+from treadle.agents.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import (
-    Access,
-    BaseTool,
-    ProbeResult,
     ToolContext,
     ToolOutput,
     ToolSpec,
 )
 from treadle.core.errors import ConfigError, ToolError
-from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.lib.json.schema import find_mismatch
@@ -70,7 +67,7 @@ class StartedAgent(msgspec.Struct, frozen=True):
     worktree: WorktreeStart
 
 
-class TaskTool(BaseTool):
+class TaskTool(ChildTool):
     """The tool that starts children. `has_worktrees`: they can have git worktrees."""
 
     def __init__(
@@ -110,7 +107,7 @@ class TaskTool(BaseTool):
             },
             effect="verifiable",
             concurrent=True,
-            timeout=24 * 3600.0,
+            timeout=CHILD_SECONDS,
             detachable=True,
             asks_host=True,
             aliases=TASK_NAMES.aliases,
@@ -142,35 +139,16 @@ class TaskTool(BaseTool):
         text = f"{given}: {arguments.get('description', '')}"
         return summarize_call(TASK_TOOL, {"command": text})
 
-    def access(self, arguments: Arguments, session_id: str) -> Access:
-        return Access(delegates=True)
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         task = self._make_task(arguments, context)
         if arguments.get("run_in_background") or task.definition.background:
             context.detach()
         return await self._runner(task, context)
 
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        return {"is_stored": self._runner.has_place(context)}
-
-    async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
-    ) -> ProbeResult:
-        """A child that has a session is continued: the call runs again, and takes it up."""
-        task = self._make_task(arguments, context)
-        if evidence.get("is_stored") or await self._runner.is_resumable(task, context):
-            return ProbeResult("not_done", f"the agent {task.name} continues where it was")
-        return ProbeResult("unknown", "the child agent has no session that could be continued")
-
-    async def restore_approvals(
-        self, arguments: Arguments, context: ToolContext
-    ) -> list[ApprovalRequest]:
-        """What the child of an interrupted call waits for; the host can answer before it
-        continues."""
-        return await self._runner.restore(self._make_task(arguments, context), context)
-
     # --- details -------------------------------------------------------------------------
+
+    def _get_runner(self, context: ToolContext) -> SubagentRunner:
+        return self._runner
 
     def _find_kind(self, arguments: Arguments) -> AgentDefinition | None:
         kind = arguments.get("subagent_type") or GENERAL_AGENT.name
