@@ -1,9 +1,9 @@
 """The workers that a program or `treadle fleet run` starts on this machine: processes of their own.
 
-A worker that is killed is replaced; its runs are continued by the others. One that ends with an
-error is not: its last lines say why. What a worker reports while it goes on, such as a full disk,
-is reported here once. Workers end with the process that started them. Used by fleet.py and
-commands/run_tasks.py.
+A worker that is killed is replaced; its runs are continued by the others. So is, a few times, one
+that found no database. One that ends with another error is not: its last lines say why. What a
+worker reports while it goes on, such as a full disk, is reported here once. Workers end with the
+process that started them. Used by fleet.py and commands/run_tasks.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import treadle
-from treadle.apps.console.exit_codes import IO_ERROR, TERMINATED
+from treadle.apps.console.exit_codes import ERROR, IO_ERROR, TERMINATED
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.store_address import split_password
 from treadle.apps.fleet.worker_runs import make_worker_name
@@ -27,8 +27,10 @@ from treadle.lib.logger import logger
 
 STOP_SECONDS = 75.0  # a worker lets its runs end their steps
 MAX_REPLACED = 50
+MAX_WITHOUT_DATABASE = 5
 ERROR_LINES = 8
 READ_SECONDS = 5.0  # for the last lines of a worker that ended
+COMMAND = "treadle fleet: "  # begins the line of an error
 REPORT = "treadle fleet worker: "  # begins a line of a worker that its starter is to report
 
 
@@ -51,7 +53,7 @@ class WorkerProcesses:
         self._reported: set[str] = set()
         self._running: list[tuple[Process, _Output]] = []
         self._names: dict[int, str] = {}  # pid -> worker
-        self._replaced = 0
+        self._replaced = self._without_database = 0
 
     async def start(self) -> None:
         for _ in range(self._count):
@@ -66,8 +68,16 @@ class WorkerProcesses:
             self._running.remove((process, output))
             problem = await output.read_end()
             is_killed = process.returncode < 0 or process.returncode == TERMINATED
-            if is_killed and self._replaced < MAX_REPLACED:
+            has_no_database = process.returncode == ERROR  # the caller has just used it
+            if is_killed or has_no_database:
                 self._replaced += 1
+                self._without_database += has_no_database
+            is_hopeless = self._without_database > MAX_WITHOUT_DATABASE
+            if (
+                (is_killed or has_no_database)
+                and self._replaced <= MAX_REPLACED
+                and not is_hopeless
+            ):
                 await self._start_one()
             elif process.returncode > 0 and not self._running:
                 text = f"the workers ended with an error: {problem}"
@@ -160,7 +170,8 @@ class _Output:
         """The last lines of a worker that ended; a process that it started may still write."""
         await asyncio.wait([self._reading], timeout=READ_SECONDS)
         self.close()
-        return "\n".join(self._lines)
+        lines = [line.removeprefix(REPORT).removeprefix(COMMAND) for line in self._lines]
+        return "\n".join(dict.fromkeys(lines))
 
     def close(self) -> None:
         self._reading.cancel()
