@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from treadle.apps.fleet.tasks.task_files import TaskDefaults, load_tasks
+from treadle.apps.fleet.tasks.task_files import DEFAULT_FIELDS, TaskDefaults, load_tasks
 from treadle.core.errors import ConfigError
 
 SWE_BENCH = {
@@ -240,3 +241,14 @@ def test_what_is_no_file_of_tasks_says_what_to_give(tmp_path, name, message):
         (tmp_path / name).touch()
     with pytest.raises(ConfigError, match=message):
         load_tasks(tmp_path / name)
+
+
+def test_every_default_reaches_the_task(tmp_path):
+    given: dict[str, Any] = {
+        "model": "sonnet", "max_cost": 2.0, "max_turns": 7, "permission_mode": "plan",
+        "check": "make test", "timeout": 60.0, "container": "python:3.12",
+    }  # fmt: skip
+    assert set(given) == set(DEFAULT_FIELDS)
+    path = write_lines(tmp_path / "t.jsonl", {"prompt": "x"})
+    (task,) = load_tasks(path, TaskDefaults(**given)).tasks
+    assert {name: getattr(task, name) for name in DEFAULT_FIELDS} == given

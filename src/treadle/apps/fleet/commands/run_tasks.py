@@ -38,7 +38,12 @@ from treadle.apps.fleet.run_record import FleetLimits, FleetRun
 from treadle.apps.fleet.sql.run_rows import describe_newer, is_newer_version
 from treadle.apps.fleet.store_address import hide_password
 from treadle.apps.fleet.task import FleetTask
-from treadle.apps.fleet.tasks.task_files import LoadedTasks, TaskDefaults, load_tasks
+from treadle.apps.fleet.tasks.task_files import (
+    DEFAULT_FIELDS,
+    LoadedTasks,
+    TaskDefaults,
+    load_tasks,
+)
 from treadle.apps.fleet.worker_processes import WorkerProcesses
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
@@ -69,8 +74,7 @@ def _combine(code: int, loaded: LoadedTasks) -> int:
 
 
 def _make_defaults(options: argparse.Namespace) -> TaskDefaults:
-    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout", "container")
-    values = {name: getattr(options, name) for name in names}
+    values = {name: getattr(options, name) for name in DEFAULT_FIELDS}
     try:
         FleetTask(prompt="as good as any", **values)
     except ConfigError as error:

@@ -64,6 +64,10 @@ class TaskDefaults(msgspec.Struct, frozen=True):
     repositories: str = ""
 
 
+# The fields of a task that an option may give to all.
+DEFAULT_FIELDS = tuple(name for name in TaskDefaults.__struct_fields__ if name != "repositories")
+
+
 def load_tasks(path: Path, defaults: TaskDefaults | None = None) -> LoadedTasks:
     """All tasks of a file or folder. ConfigError if there is no such file or it has no known form;
     what is wrong with single lines is in `problems`."""
@@ -168,10 +172,9 @@ def _resolve_path(name: str, value: object, base: Path) -> object:
 
 
 def _apply_defaults(task: FleetTask, defaults: TaskDefaults) -> FleetTask:
-    names = ("model", "max_cost", "max_turns", "permission_mode", "check", "timeout")
     changes = {
         name: getattr(defaults, name)
-        for name in names
+        for name in DEFAULT_FIELDS
         if getattr(task, name) is None and getattr(defaults, name) is not None
     }
     return msgspec.structs.replace(task, **changes) if changes else task
