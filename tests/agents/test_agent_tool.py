@@ -10,11 +10,13 @@ import pytest
 
 from treadle import Agent, ChildEvent, PendingApproval, ToolContext, tool
 from treadle.budgets import CostBudget
-from treadle.core.contracts.model import ModelCard
+from treadle.core.contracts.hook import Block, HookAnswer, HookInput
+from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import ConfigError
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.usage import Usage
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
 from treadle.models.scripted import ScriptElement
 from treadle.testing.observers import RecordingObserver
@@ -155,3 +157,30 @@ def test_a_tool_needs_a_name_and_a_description():
         agent.as_tool("helper")
     with pytest.raises(ConfigError, match="not a name"):
         agent.as_tool("not a name", "Finds.")
+
+
+async def test_the_hooks_of_the_caller_run_for_it_and_a_host_can_limit_its_model():
+    seen: list[str] = []
+
+    @hook("pre_tool_use")
+    async def guard(given: HookInput) -> HookAnswer | None:
+        seen.append(str(given.data["tool_name"]))
+        return Block("not here") if given.data["tool_name"] == "pay" else None
+
+    wrapped: list[Model] = []
+
+    def wrap(model: Model) -> Model:
+        wrapped.append(model)
+        return model
+
+    inner_model = Scripted([Say(calls=[("pay", {"amount": 5})]), "I may not"])
+    inner = Agent(inner_model, [pay], approve=lambda approval: True)
+    helper = inner.as_tool("helper", "Pays.")
+    outer = Agent(Scripted([ask("pay"), "done"]), [helper], hooks=[guard])
+    driver = outer.start("x")
+    driver.children.wrap_model = wrap
+    await outer.finish_turn(driver)
+    assert seen == ["helper", "pay"]
+    assert wrapped == [inner_model]
+    assert read_result(driver.transcript) == "I may not"
+    await driver.aclose()

@@ -291,7 +291,9 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         elif history is not None:
             state = recovered(SessionState(transcript=make_history(history)))
         given, children = self._settings, ChildAgents() if children is None else children
-        children.inherited = ParentSettings(tuple(given.gates), given.parent_ids, given.depth)
+        children.inherited = ParentSettings(
+            tuple(given.gates), tuple(given.hooks), given.parent_ids, given.depth
+        )
         config = msgspec.structs.replace(
             self.config, deps=self.config.deps if deps is None else deps, children=children
         )

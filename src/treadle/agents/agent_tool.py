@@ -13,8 +13,8 @@ from typing import Any
 
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_settings import AgentSettings
-from treadle.agents.child_agents import ChildAgent
-from treadle.agents.child_settings import join_gates
+from treadle.agents.child_agents import ChildAgent, ChildAgents
+from treadle.agents.child_settings import join_once, make_child_hooks
 from treadle.agents.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
 from treadle.core.argument_checks import check, filled_text
@@ -90,7 +90,7 @@ class AgentTool(ChildTool):
     def _get_runner(self, context: ToolContext) -> SubagentRunner:
         return SubagentRunner(
             self._make_start,
-            partial(self._make_child, context.children.inherited.parent_ids),
+            partial(self._make_child, context.children),
             depth=context.children.inherited.depth,
             max_depth=MAX_TOOL_DEPTH,
         )
@@ -100,18 +100,19 @@ class AgentTool(ChildTool):
         return ChildStart(task, child_id, depth, config.model, config.source, config.policy)
 
     def _make_child(
-        self, parent_ids: tuple[str, ...], start: ChildStart, changes: Mapping[str, Any]
+        self, siblings: ChildAgents, start: ChildStart, changes: Mapping[str, Any]
     ) -> ChildAgent:
-        own = self._settings
+        own, inherited = self._settings, siblings.inherited
         changed: dict[str, Any] = {
-            "model": start.model,
+            "model": siblings.wrap_model(start.model),
             # Without a type of its own it gets whatever the run of the caller has.
             "deps_type": object if own.deps_type is NoneType else own.deps_type,
             "name": own.name or self._spec.name,
             "role": self._spec.name,
             "caller": "child",
             "depth": start.depth,
-            "gates": join_gates(own.gates, start.gates),
-            "parent_ids": (start.parent_id, *parent_ids),
+            "gates": join_once(own.gates, start.gates),
+            "hooks": join_once(own.hooks, make_child_hooks(inherited.hooks)),
+            "parent_ids": (start.parent_id, *inherited.parent_ids),
         }
         return self._replace(**changed)

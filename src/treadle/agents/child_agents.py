@@ -20,6 +20,8 @@ import msgspec
 
 from treadle.agents.run import DecideApprovals
 from treadle.core.contracts.gate import Gate
+from treadle.core.contracts.hook import Hook
+from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
@@ -154,10 +156,11 @@ class ChildStore(WrappedStore):
 
 
 class ParentSettings(msgspec.Struct, frozen=True):
-    """What children have of the agent that starts them, whatever they are: its limits, and whose
-    child it is itself."""
+    """What children have of the agent that starts them, whatever they are: its limits and hooks,
+    and whose child it is itself."""
 
     gates: tuple[Gate, ...] = ()
+    hooks: tuple[Hook, ...] = ()
     parent_ids: tuple[str, ...] = ()
     depth: int = 0
 
@@ -179,6 +182,8 @@ class ChildAgents:
         self._parent = parent
         self._kept: OrderedDict[str, KeptChild] = OrderedDict()
         self.inherited = ParentSettings()
+        # Around the model of a child that is an agent of its own: how a host limits all calls.
+        self.wrap_model: Callable[[Model], Model] = lambda model: model
         self._run_gates: tuple[Gate, ...] = ()
         self.running: dict[str, RunningChild] = {}
         # Of an earlier process: they wait for approvals until their calls continue.

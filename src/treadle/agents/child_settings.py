@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,7 +16,6 @@ from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.subagents import ChildStart
 from treadle.budgets import CostBudget
 from treadle.core.arguments.fit_names import fold_name
-from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
@@ -24,6 +23,8 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedSource
 from treadle.tools.federation import Federation
+
+_T = TypeVar("_T")
 
 EVERY_TOOL = "*"
 # An agent that may edit may do so with any of these tools: a model has the one that it knows.
@@ -120,7 +121,7 @@ def make_child_settings(
     source = changes.get("source", start.source)
     if definition.tools is not None or definition.excluded_tools:
         source, mutators = _narrow_tools(source, mutators, definition)
-    gates = join_gates(settings.gates, start.gates)
+    gates = join_once(settings.gates, start.gates)
     if definition.max_cost is not None:
         budget = CostBudget(definition.max_cost)
         budget.add_earlier(start.earlier_usage, start.model.card)
@@ -149,9 +150,9 @@ def make_child_settings(
     return {**child, **changed, "tools": [source], "mutators": mutators}
 
 
-def join_gates(own: Sequence[Gate], inherited: Sequence[Gate]) -> list[Gate]:
-    """Each gate once."""
-    return [*own, *(gate for gate in inherited if not any(gate is one for one in own))]
+def join_once(own: Sequence[_T], inherited: Sequence[_T]) -> list[_T]:
+    """Each object once."""
+    return [*own, *(other for other in inherited if not any(other is one for one in own))]
 
 
 def _lists_tools(mutator: Mutator) -> bool:

@@ -273,6 +273,7 @@ class SubagentRunner:
         siblings: ChildAgents = context.children
         running.store = store = await self._open_store_of(task, context)
         running.children = siblings.find_children(task.call_id, store)
+        running.children.wrap_model = siblings.wrap_model
         if store is None:
             kept = siblings.get_kept(task.call_id)
             return None if kept is None else kept.state

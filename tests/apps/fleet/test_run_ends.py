@@ -153,3 +153,14 @@ async def test_a_run_of_a_newer_version_is_named_and_nobody_waits_for_it(store: 
     assert run is not None
     assert run.state == "queued"
     assert [text.partition(";")[0] for text in said] == ["run r was begun by treadle 99.0.0"]
+
+
+async def test_an_agent_function_that_returns_no_agent_is_told(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="x")])
+    async with working(database, make_agent=lambda task, folder: 42):
+        await until_state(database, "r", "failed")
+    run = await database.run("r")
+    await database.aclose()
+    assert run is not None
+    assert "the agent function returned 42; it must return an Agent" in run.error

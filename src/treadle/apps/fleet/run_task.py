@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,7 +38,7 @@ from treadle.core.contracts.model import Model
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.contracts.wrapped import find_innermost
-from treadle.core.errors import SessionTooNew, WorkspaceError, error_message
+from treadle.core.errors import ConfigError, SessionTooNew, WorkspaceError, error_message
 from treadle.core.steps import (
     AfterToolResult,
     ApprovalRequest,
@@ -116,6 +117,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         store = control.guard(await parts.runs.open_session(run))
         async with agent.session(run.session, store=store) as session:
             _check_kinds(run.session, store)
+            session.driver.children.wrap_model = partial(_limit_model, run, parts)
             control.session, before = session, session.usage.requests
             attempt = _Attempt(run, parts, control, session)
             try:
@@ -323,21 +325,23 @@ async def _make_agent(
     run: FleetRun, folder: Path, parts: RunParts, control: RunControl
 ) -> tuple[Agent[Any, Any], Agent[Any, Any], Workspace | None]:
     """The agent of the run, the agent that was made for it, and its workspace."""
-    hook = FenceHook(control)
-
-    def limit(model: Model) -> Model:
-        return SuspendOnRateLimit(LimitedModel(model, parts.limiter, run.session), run.session)
-
+    hook, limit = FenceHook(control), partial(_limit_model, run, parts)
     if parts.make_agent is None:
         coder = await make_coding_agent(run.task, folder, hook, limit)
         await _check_price(coder, parts.limiter)
         return coder, coder, coder.config.workspace
     made = parts.make_agent(run.task, folder)
     agent = await made if inspect.isawaitable(made) else made
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"the agent function returned {agent!r:.80}; it must return an Agent")
     await _check_price(agent, parts.limiter)
     hooks = [*agent.config.hooks, hook]
     fenced = agent.replace(model=limit(agent.config.model), hooks=hooks)
     return fenced, agent, agent.config.workspace
+
+
+def _limit_model(run: FleetRun, parts: RunParts, model: Model) -> Model:
+    return SuspendOnRateLimit(LimitedModel(model, parts.limiter, run.session), run.session)
 
 
 async def _check_price(agent: Agent[Any, Any], limiter: CallLimiter) -> None:
