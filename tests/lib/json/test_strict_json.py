@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from treadle.lib.json.strict_json import NotStrict, decode_strictly
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 VALUES: st.SearchStrategy[Any] = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
 )

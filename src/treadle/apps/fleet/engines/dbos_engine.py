@@ -9,6 +9,7 @@ extra `fleet`; imports take about a second, so this module is imported at the fi
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
 
@@ -76,6 +77,8 @@ class DbosEngine:
         _started = self
         self._worker, self._deliver = worker, deliver
         self._loop = asyncio.get_running_loop()
+        # DBOS may drop a job that it takes up while it stops; `abandon` delivers it again.
+        warnings.filterwarnings("ignore", "coroutine 'execute_dequeued_workflow", RuntimeWarning)
 
         def launch(_: object, sql: sqlalchemy.Engine) -> None:
             DBOS(
