@@ -99,12 +99,12 @@ async def test_an_unknown_session_is_not_begun_by_looking(store: Store):
     agent = make_agent(store)
     await agent.run("hi", session="known")
     assert await agent.sessions.exists("known")
-    assert not await agent.sessions.exists("nobody")
+    assert not await agent.sessions.exists("unknown")
     for use in (agent.sessions.read, agent.sessions.delete, agent.sessions.export):
-        with pytest.raises(SessionNotFound, match="there is no session 'nobody'"):
-            await use("nobody")
-    with pytest.raises(SessionNotFound, match="nobody"):
-        async with agent.session("nobody", must_exist=True):
+        with pytest.raises(SessionNotFound, match="there is no session 'unknown'"):
+            await use("unknown")
+    with pytest.raises(SessionNotFound, match="unknown"):
+        async with agent.session("unknown", must_exist=True):
             pass
     async with agent.session("known", must_exist=True) as session:
         assert len(session.transcript) == 2
@@ -198,3 +198,13 @@ async def test_a_summary_of_a_database_is_that_of_a_journal(tmp_path: Path):
         [one] = await agent.sessions.list()
         found.append((one.title, one.state, one.turns, one.usage, one.is_open))
     assert found[0] == found[1]
+
+
+async def test_looking_at_a_session_takes_no_lock(tmp_path: Path):
+    agent = make_agent(tmp_path / "sessions.db")
+    await agent.run("hi", session="one")
+    lock = tmp_path / "sessions.db-lock"
+    before = lock.read_bytes()
+    [found] = await agent.sessions.list()
+    assert not found.is_open
+    assert lock.read_bytes() == before  # who takes it writes its name there

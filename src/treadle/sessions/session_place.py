@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.summaries import SessionIndex, SessionSummary
+from treadle.sessions.summaries import UNREADABLE, SessionIndex, SessionSummary
 
 FIRST_ENTRIES = 8  # one of them is the first message
 SUMMARY_KINDS = ("turn", "usag", 'end"', "park", "rewi")  # how the kinds begin
@@ -88,24 +89,27 @@ class FolderPlace(SessionPlace):
         chosen = [pair for pair in found if pair[0] >= query.since and pair < end]
         index, page = SessionIndex(self._root.parent), list[SessionSummary]()
         for updated, name in chosen:
-            summary = index.get(self._root / name)
-            if summary.entries:
+            try:
+                summary = index.get(self._root / name)
+            except (OSError, SessionNotFound):  # removed since
+                continue
+            if summary.entries or summary.state == UNREADABLE:
                 page.append(msgspec.structs.replace(summary, updated=updated))
             if len(page) == query.limit:
                 break
         return page
 
-    def _list_times(self, query: SessionQuery) -> list[tuple[float, str]]:
+    def _list_times(self, query: SessionQuery) -> Iterator[tuple[float, str]]:
         """When each session was written last."""
         from treadle.sessions.library import list_journals
         from treadle.sessions.log.reader import list_segments
 
-        paths = [Path(path) for path, _ in list_journals(str(self._root))]
-        return [
-            (list_segments(path)[-1].stat().st_mtime, path.name)
-            for path in paths
-            if path.name.startswith(query.prefix) and query.name in ("", path.name)
-        ]
+        for path in [Path(path) for path, _ in list_journals(str(self._root))]:
+            if path.name.startswith(query.prefix) and query.name in ("", path.name):
+                try:
+                    yield list_segments(path)[-1].stat().st_mtime, path.name
+                except (OSError, SessionNotFound):  # removed since
+                    continue
 
     def _remove(self, session_id: str) -> None:
         from treadle.sessions.library import list_journals, make_forked_error, remove_session_dir

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import msgspec
 
-from treadle.core.errors import SessionBusy
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.session_place import (
     FIRST_ENTRIES,
@@ -20,6 +19,7 @@ from treadle.sessions.session_place import (
 )
 from treadle.sessions.sqlite_store import (
     DELETE_SESSIONS,
+    is_session_locked,
     lock_session,
     read_entries,
     use_database,
@@ -77,13 +77,7 @@ class SqlitePlace(SessionPlace):
 
     def _is_open(self, session_id: str) -> bool:
         number = self._find_number(session_id)
-        if number is None:
-            return False
-        try:
-            os.close(lock_session(self._path, number, session_id))
-        except SessionBusy:
-            return True
-        return False
+        return number is not None and is_session_locked(self._path, number)
 
     def _remove(self, session_id: str) -> None:
         number = self._find_number(session_id)

@@ -24,6 +24,7 @@ from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
+from treadle.lib.files.locks import is_file_locked
 from treadle.lib.files.sqlite import SqliteFile, open_sqlite
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
@@ -31,6 +32,7 @@ BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
 
 _HOLDER = struct.Struct("<qd")  # pid and time, in the file DATABASE-lock
+_LOCK = struct.Struct("hhqqi4x")  # `struct flock` of Linux
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -182,8 +184,7 @@ def lock_session(path: Path, number: int, session_id: str) -> int:
     lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:  # also between two runs of one process
         if is_linux:
-            one_byte = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
-            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, one_byte)
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _pack_lock(number))
         else:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -194,6 +195,27 @@ def lock_session(path: Path, number: int, session_id: str) -> int:
         ) from error
     os.pwrite(lock, _HOLDER.pack(os.getpid(), time.time()), number * _HOLDER.size)
     return lock
+
+
+def is_session_locked(path: Path, number: int) -> bool:
+    """Whether a process has the session open. Nothing is locked by looking."""
+    if sys.platform != "linux":
+        return is_file_locked(Path(f"{path}-lock-{number}"))
+    try:
+        lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        asked = _pack_lock(number)
+        kind, *_ = _LOCK.unpack(fcntl.fcntl(lock, fcntl.F_OFD_GETLK, asked))
+    finally:
+        os.close(lock)
+    return bool(kind != fcntl.F_UNLCK)
+
+
+def _pack_lock(number: int) -> bytes:
+    """One byte of the file, as `fcntl` wants it."""
+    return _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
 
 
 def _read_holder(lock: int, number: int) -> str:
