@@ -241,3 +241,29 @@ async def test_wrong_input_is_named():
     assert "no transcripts of this folder (--all: of all folders)" in ran.err
     ran = await run(None, "sessions", "import", "notes.jsonl", "--all")
     assert ran.code == 2
+
+
+async def test_a_damaged_line_in_the_middle_costs_that_line_and_no_other():
+    file = ClaudeFile()
+    for number in range(0, 8, 2):
+        file.add("user", f"question {number}")
+        file.add("assistant", [{"type": "text", "text": f"answer {number}"}])
+    del file.lines[3]
+    file.write()
+    ran = await run(None, "sessions", "import")
+    assert ran.code == 0, ran.err
+    assert "rewind" not in ran.out
+    said = [one.text for one in read_items(ran) if isinstance(one, UserItem)]
+    assert said == [f"question {number}" for number in range(0, 8, 2)]
+
+
+async def test_a_transcript_that_cannot_be_imported_does_not_stop_the_others():
+    bad = ClaudeFile()
+    bad.add("assistant", [{"type": "text", "text": "Hello."}])
+    write(CLAUDE.with_name("bad.jsonl"), bad.lines)
+    good = Path.home() / CLAUDE
+    good.write_text("".join(json.dumps(line) + "\n" for line in make_claude_file().lines))
+    ran = await run(None, "sessions", "import")
+    assert ran.code == 1
+    assert "no message of the user can be read" in ran.err
+    assert "1 session imported" in ran.out

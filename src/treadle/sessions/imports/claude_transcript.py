@@ -81,11 +81,15 @@ def _read_messages(file: Path, session: ForeignSession) -> Iterator[dict[str, An
 
 
 def _choose_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those on the way from the last line to the root."""
-    parents = {
-        get_text(line, "uuid"): get_text(line, "parentUuid") or get_text(line, "logicalParentUuid")
-        for line in lines
-    }
+    """Those on the way from the last line to the root. If a line on it cannot be read, the way goes
+    on with the line before in the file."""
+    parents: dict[str, str] = {}
+    names, before = {get_text(line, "uuid") for line in lines}, ""
+    for line in lines:
+        parent = get_text(line, "parentUuid") or get_text(line, "logicalParentUuid")
+        name = get_text(line, "uuid")
+        parents[name] = parent if not parent or parent in names else before
+        before = name
     on_way: set[str] = {""}  # a line without an id is in no tree
     at = get_text(lines[-1], "uuid") if lines else ""
     while at not in on_way:

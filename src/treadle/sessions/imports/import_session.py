@@ -61,7 +61,9 @@ async def import_session(
 ) -> Path:
     """Write a transcript that was not imported yet; the folder of the session."""
     if not any(isinstance(step.value, UserItem) for step in foreign.steps):
-        raise StoreError(f"{foreign.file}: no message of a user is in it")
+        raise StoreError(
+            f"{foreign.file}: it cannot be imported: no message of the user can be read"
+        )
     times = [step.time or time.time() for step in foreign.steps]
     clock = _Clock(times[0])
     journal = library.create(folder, session_id=make_session_id(foreign), clock=clock.read)

@@ -39,9 +39,15 @@ def import_sessions(options: argparse.Namespace, library: Library) -> int:
         where = "on this machine" if options.all else "of this folder (--all: of all folders)"
         print_error(f"no transcripts {where}")
         return ERROR
-    count = sum([_import_one(library, one) for one in found])
+    count, code = 0, SUCCESS
+    for one in found:
+        try:
+            count += _import_one(library, one)
+        except StoreError as error:  # the others are imported
+            print_error(f"treadle: {escape_invisible(str(error))}")
+            code = ERROR
     print_line(f"{plural(count, 'session')} imported; `treadle --resume ID` continues one")
-    return SUCCESS
+    return code
 
 
 def _read_all(options: argparse.Namespace) -> Iterator[ForeignSession]:
