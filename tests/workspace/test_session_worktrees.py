@@ -61,6 +61,17 @@ async def test_one_with_commits_stays_until_the_folder_has_them(repository: Path
     assert (repository / "a.txt").read_text() == "mine\n"
 
 
+async def test_a_branch_that_was_there_before_is_continued_and_stays(repository: Path):
+    git(repository, "branch", "treadle/fix")
+    tip = git(repository, "rev-parse", "HEAD").strip()
+    git(repository, "commit", "-q", "--allow-empty", "-m", "later")
+    worktrees = open_all(repository)
+    worktree = await worktrees.enter("fix")
+    assert worktree.record.tip == tip
+    assert (await worktrees.leave(worktree)).status == "unchanged"
+    assert list_branches(repository) == ["treadle/fix"]
+
+
 async def test_a_commit_on_no_branch_stays(repository: Path):
     worktrees = open_all(repository)
     worktree = await worktrees.enter("fix")

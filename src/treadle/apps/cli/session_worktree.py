@@ -77,11 +77,12 @@ def _leave(worktrees: SessionWorktrees, worktree: Worktree, *, is_quiet: bool) -
 async def _enter(worktrees: SessionWorktrees, name: str, *, is_quiet: bool) -> Worktree:
     is_new = not worktrees.get_path(name).exists()
     worktree = await worktrees.enter(name)
-    if is_new and not is_quiet and await worktrees.has_changes():
-        print_error(
-            f"treadle: the worktree {name} begins with the last commit; the uncommitted changes "
-            "of the folder are not in it"
-        )
+    if is_new and not is_quiet:
+        tip, has_changes = worktree.record.tip, await worktrees.has_changes()
+        begin = f"continues its branch, at {tip[:8]}" if tip else "begins with the last commit"
+        missing = "; the uncommitted changes of the folder are not in it" if has_changes else ""
+        if tip or missing:
+            print_error(wrap_line(f"treadle: the worktree {name} {begin}{missing}", 2, sys.stderr))
     return worktree
 
 

@@ -97,7 +97,7 @@ class SessionWorktrees(Worktrees):
         branch = f"{BRANCH_FOLDER}/{name}"
         path = str(self.get_path(name))
         how = (path, branch) if tip else ("-b", branch, path, repository.head)
-        record = WorktreeRecord(repository.head)
+        record = WorktreeRecord(repository.head, tip or "")
         return await self._add(repository, name, record, tip or repository.head, *how)
 
     async def _examine(self, worktree: Worktree) -> WorktreeEnd:
@@ -120,6 +120,9 @@ class SessionWorktrees(Worktrees):
         return False
 
     async def _delete_merged_branch(self, worktree: Worktree) -> None:
+        """A branch that was there before is the user's, and stays."""
+        if worktree.record.tip:
+            return
         ref, repository = format_ref(worktree.name), worktree.repository
         tip = await repository.find_commit(ref)
         known = (worktree.record.base, await repository.find_commit("HEAD"))
