@@ -63,9 +63,9 @@ async def test_styles_of_the_user_and_of_a_trusted_folder_are_used():
     prompt, _ = await read_prompt("--output-style", "Why")
     assert "# Output style: Why\nGive reasons." in prompt
     assert "# How to work" in prompt
-    prompt, notes = await read_prompt("--output-style", "Pirate")
-    assert "pirate" not in prompt
-    assert "there is no output style 'Pirate'; there are: default, Why" in notes
+    refused = await run(None, "prompt", "--model", "sonnet", "--output-style", "Pirate")
+    assert refused.code == 2
+    assert "there is no output style 'Pirate'; there are: default, Why" in refused.err
     await run(None, "trust")
     assert "Speak as a pirate." in (await read_prompt("--output-style", "Pirate"))[0]
 
@@ -82,3 +82,9 @@ async def test_the_style_of_the_settings_is_used(name: str):
     prompt, notes = await read_prompt()
     assert "# Output style: why\nGive reasons." in prompt
     assert "broken.md: the style has no text" in notes
+
+
+async def test_an_output_style_that_does_not_exist_is_a_usage_error():
+    ran = await run(None, "-p", "hi", "--output-style", "unknown")
+    assert ran.code == 2
+    assert "there is no output style 'unknown'; there are: default" in ran.err

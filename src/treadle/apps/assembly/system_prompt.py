@@ -23,6 +23,7 @@ from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.settings.folder_rules import make_read_check
 from treadle.apps.settings.output_styles import choose_output_style
+from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
     PROJECT_FILES,
@@ -69,7 +70,11 @@ def write_prompt(parts: AgentParts) -> None:
     added = _read_text_setting(parts, "append_system_prompt")
     appended = (plan, added, parts.given.instructions)
     style = choose_output_style(
-        settings.output_style, parts.folder, trusted=parts.trust.is_trusted, notes=parts.notes
+        settings.output_style,
+        parts.folder,
+        trusted=parts.trust.is_trusted,
+        notes=parts.notes,
+        must_exist=settings.origin("output_style") == SETTINGS_BY_NAME["output_style"].option,
     )
     prompt = build_prompt(
         family=find_family(parts.model.card),

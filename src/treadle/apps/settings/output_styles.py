@@ -57,14 +57,16 @@ def find_output_styles(
 
 
 def choose_output_style(
-    name: str, folder: Path, *, trusted: bool, notes: list[str]
+    name: str, folder: Path, *, trusted: bool, notes: list[str], must_exist: bool = False
 ) -> OutputStyle | None:
-    """The style of this name; without it, None and a note."""
+    """The style of this name; without it, None and a note, or a ConfigError if it `must_exist`."""
     if name in ("", DEFAULT_STYLE):
         return None
     styles, problems = find_output_styles(folder, trusted=trusted)
     notes += problems
     if name not in styles:
+        if must_exist:
+            raise ConfigError(describe_missing_style(name, styles))
         notes.append(f"{describe_missing_style(name, styles)}; the default one is used")
     return styles.get(name)
 
