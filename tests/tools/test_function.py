@@ -270,8 +270,8 @@ def test_a_generator_is_refused_where_it_is_decorated():
 
 async def test_an_approver_sees_every_argument_and_what_the_call_would_do():
     async def describe(arguments: Arguments) -> str:
-        if arguments["to"] == "nobody":
-            raise ToolError("there is no account nobody")
+        if arguments["to"] == "closed":
+            raise ToolError("the account is closed")
         return f"{arguments['amount']} leave the account"
 
     @tool(approval=True, preview=describe)
@@ -288,7 +288,7 @@ async def test_an_approver_sees_every_argument_and_what_the_call_would_do():
     given = {"amount": 1, "to": "attacker" * 20, "currency": "BTC"}
     calls: list[ScriptElement] = [
         Say(calls=[("wire", given)]),
-        Say(calls=[("wire", {**given, "to": "nobody"})]),
+        Say(calls=[("wire", {**given, "to": "closed"})]),
         "k",
     ]
     result = await Agent(Scripted(calls), [wire], approve=approve).run("x")
@@ -298,4 +298,4 @@ async def test_an_approver_sees_every_argument_and_what_the_call_would_do():
     assert shown.preview == Preview("text", "1 leave the account")
     refused = results(result.transcript)[-1]
     assert refused.is_error
-    assert "there is no account nobody" in refused.text
+    assert "the account is closed" in refused.text

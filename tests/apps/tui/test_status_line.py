@@ -100,7 +100,7 @@ async def test_that_of_a_project_runs_only_as_it_was_approved(monkeypatch):
     approve_extensions(Path.cwd())
     async with running_app(monkeypatch) as on:
         await on.until(lambda: last_line(on).startswith("of the project"))
-        write_file("status.sh", "touch changed; echo of somebody else")
+        write_file("status.sh", "touch changed; echo changed text")
         await on.press("shift+tab")
         await on.until(lambda: "accept-edits · scripted" in last_line(on))
         assert not exists("changed")
