@@ -81,8 +81,8 @@ def _read_messages(file: Path, session: ForeignSession) -> Iterator[dict[str, An
 
 
 def _choose_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those on the way from the last line to the root. If a line on it cannot be read, the way goes
-    on with the line before in the file."""
+    """Those on the way from the last line to the root. If a line on it cannot be read, the line
+    before it in the file takes its place."""
     parents: dict[str, str] = {}
     names, before = {get_text(line, "uuid") for line in lines}, ""
     for line in lines:
