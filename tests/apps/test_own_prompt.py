@@ -62,6 +62,7 @@ async def test_styles_of_the_user_and_of_a_trusted_folder_are_used():
     write(".claude/output-styles/pirate.md", STYLE.format("Pirate", "Speak as a pirate."))
     prompt, _ = await read_prompt("--output-style", "Why")
     assert "# Output style: Why\nGive reasons." in prompt
+    assert prompt == (await read_prompt("--output-style", "why"))[0]
     assert "# How to work" in prompt
     refused = await run(None, "prompt", "--model", "sonnet", "--output-style", "Pirate")
     assert refused.code == 2

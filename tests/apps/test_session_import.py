@@ -113,6 +113,20 @@ async def test_a_session_of_claude_code_is_imported_once_and_continued():
         assert all(words in sent for words in ("fix the parser", "print()", "Fixed.", "and now?"))
 
 
+async def test_a_slash_command_is_imported_as_the_user_typed_it():
+    file = make_claude_file()
+    tags = "<command-message>review is running</command-message>"
+    file.add(
+        "user", f"<command-name>/review</command-name>\n{tags}\n<command-args>a.py</command-args>"
+    )
+    file.add("user", "<local-command-stdout></local-command-stdout>")
+    file.add("user", "what does <command-name>x</command-name> mean?")
+    file.write()
+    items = read_items(await run(None, "sessions", "import"))
+    texts = [one.text for one in items if isinstance(one, UserItem)]
+    assert texts[1:] == ["/review a.py", "what does <command-name>x</command-name> mean?"]
+
+
 async def test_a_rewound_branch_a_child_and_unknown_lines_are_left_out_and_named():
     file = make_claude_file()
     file.add("user", "a dead end")

@@ -39,6 +39,25 @@ async def test_a_session_works_in_a_worktree_that_stays_and_is_continued():
         assert "go on" in words
 
 
+async def test_a_session_of_a_worktree_is_resumed_from_the_folder():
+    await make_repository()
+    replies = (reply("", bash("echo done > one.txt")), reply("Done."), reply("Again."))
+    async with ProviderServer(replies) as server:
+        await run(server, "-p", "change one", "--worktree", "fix", *FREELY)
+        [session] = Library().list_summaries()
+        ran = await run(server, "-p", "go on", "--resume", session.id, *FREELY)
+        assert (ran.code, ran.out) == (0, "Again.\n"), ran.err
+        assert "the worktree fix stays" in ran.err
+        assert "change one" in str(server.requests[-1].json)
+
+
+async def test_an_empty_name_is_refused():
+    await make_repository()
+    ran = await run(None, "-p", "hi", "--worktree", "", *FREELY)
+    assert ran.code == 2
+    assert "--worktree needs a value: NAME" in ran.err
+
+
 async def test_a_worktree_without_changes_is_removed_and_continued_all_the_same():
     await make_repository()
     Path("mine.txt").write_text("uncommitted\n")

@@ -41,7 +41,9 @@ def test_keys_are_read_by_action():
         ('search = "cmd+f"', "the key of search cannot be 'cmd+f'"),
         ("search = 5", "the key of search cannot be 5"),
         ('search = ["f5", 6]', "the key of search cannot be 6"),
-        ('search = "ctrl+t"', "config.toml:3: ctrl+t is the key of search and of todos"),
+        ('search = "ctrl+t"', "config.toml:3: ctrl+t is the key of todos and of search"),
+        ('todos = "ctrl+f"', "config.toml:3: ctrl+f is the key of search and of todos"),
+        ('search = "ctrl+t"', "give one of them another key, or switch it off: todos = 'off'"),
         ('todos = "f9"\nsearch = "f9"', "f9 is the key of search and of todos; give one of them"),
     ],
 )

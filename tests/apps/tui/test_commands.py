@@ -523,6 +523,25 @@ async def test_ctrl_d_names_the_background_work_that_it_would_end(monkeypatch):
         await on.until(lambda: on.app.return_code is not None, "the end")
 
 
+async def test_quit_asks_before_it_ends_background_work(monkeypatch):
+    background = {"command": "sleep 600", "run_in_background": True}
+    flags: dict[str, object] = {"permission_mode": "bypass"}
+    model = scripted([Say(calls=[("bash", background)]), "It runs."])
+    async with running_app(monkeypatch, model, flags=flags) as on:
+        await on.send("go")
+        await on.sees("It runs.")
+        await on.idle()
+        await on.send("/quit")
+        await on.sees("Quit, and end 1 task: ")
+        await on.press("escape")
+        await on.until(lambda: not on.app.dialogs.is_open, "the dialog's end")
+        assert on.app.return_code is None
+        await on.send("/quit")
+        await on.until(lambda: on.app.dialogs.is_open, "the dialog")
+        await on.press("q", "enter")
+        await on.until(lambda: on.app.return_code is not None, "the end")
+
+
 async def test_exit_quit_and_help_alone_are_commands(monkeypatch):
     model = scripted(["No."])
     async with running_app(monkeypatch, model) as on:

@@ -48,7 +48,16 @@ async def test_it_runs_again_when_something_has_changed_and_shows_dangers(monkey
         for mode in ("accept-edits", "plan", "auto"):
             await on.press("shift+tab")
             await on.sees(f"mode={mode}")
-        assert last_line(on).rstrip().endswith("auto")
+            assert last_line(on).rstrip().endswith(mode)
+
+
+async def test_several_lines_are_shown_where_there_is_room(monkeypatch):
+    set_command("printf 'one\\ntwo\\nthree\\nfour\\n'")
+    async with running_app(monkeypatch, size=(80, 24)) as on:
+        await on.sees("three")
+        assert [line.rstrip() for line in on.screen().split("\n")[-3:]] == ["one", "two", "three"]
+    async with running_app(monkeypatch, size=(40, 15)) as on:
+        await on.until(lambda: last_line(on).rstrip() == "one")
 
 
 @pytest.mark.parametrize(

@@ -180,11 +180,12 @@ def _take_value(option: CliOption, name: str, value: str | None, rest: list[str]
         raise UsageError(f"{name} takes no value")
     if not option.metavar:
         return ""
-    if value is None and option.is_value_optional:
-        value = "" if not rest or _is_option(rest[0]) or rest[0] == "--" else None
+    has_next = bool(rest) and not _is_option(rest[0]) and rest[0] != "--"
+    if value is None and option.is_value_optional and not has_next:
+        return ""
     if value is None:
         value = rest.pop(0) if rest else ""
-    if not value.strip() and not option.is_value_optional:
+    if not value.strip():
         # A script with an unset variable must not run without its check or its limit.
         raise UsageError(f"{name} needs a value: {option.metavar}")
     return value

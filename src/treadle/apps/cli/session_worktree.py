@@ -21,6 +21,7 @@ from treadle.apps.cli.options import CommandLine
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, wrap_line
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
+from treadle.core.errors import SessionNotFound
 from treadle.lib.files.private_files import find_state_dir
 
 if TYPE_CHECKING:
@@ -32,11 +33,16 @@ PATH_OPTIONS = ("file", "add_dir", "output_schema")  # meant as seen from where 
 
 
 def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
-    """Do the work, whose exit code is returned, in the worktree that the command line names, if it
-    names one. A suspended turn needs its folder: that stays."""
-    if not line.has("worktree"):
+    """Do the work, whose exit code is returned, in the worktree that the command line names, or
+    that its session belongs to. A suspended turn needs its folder: that stays."""
+    if not line.has("worktree") and not line.text("resume"):
         return work()
     folder = get_current_folder()
+    if not line.has("worktree"):
+        name = _find_worktree(folder, line.text("resume"))
+        if not name:
+            return work()
+        line.options["worktree"] = name
     if not is_trusted(folder):
         raise UsageError(
             "--worktree lets git run here, and a repository can name programs that git starts; "
@@ -61,6 +67,20 @@ def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
         else:
             _leave(worktrees, worktree, is_quiet=line.has("quiet"))
     return code
+
+
+def _find_worktree(folder: Path, session: str) -> str:
+    """The worktree of this folder that a session belongs to; "" if it is another session."""
+    from treadle.sessions.library import Library
+    from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
+
+    try:
+        library = Library()
+        place = Path(library.get_summary(library.find(session, by_words=True)).folder)
+        top = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR).get_path("")
+        return place.relative_to(top.resolve()).parts[0]
+    except (SessionNotFound, ValueError, IndexError):
+        return ""
 
 
 def _leave(worktrees: SessionWorktrees, worktree: Worktree, *, is_quiet: bool) -> None:

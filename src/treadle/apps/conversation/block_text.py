@@ -14,12 +14,13 @@ from treadle.apps.conversation.state.blocks import (
     ActivityKind,
     CodeBlock,
     ShellBlock,
+    TaskLine,
     ToolCallBlock,
     ViewBlock,
 )
 from treadle.core.transcript.content import parse_arguments
 from treadle.lib.text.sanitize import INVISIBLE, escape_char
-from treadle.lib.text.text import find_title
+from treadle.lib.text.text import find_title, plural
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoStatus
@@ -35,6 +36,11 @@ _ACTIVITY_TEXTS: dict[ActivityKind, str] = {
     "question": "waiting for your answer",
     "mutating": "running",
 }
+
+
+def describe_tasks(tasks: Sequence[TaskLine]) -> str:
+    """How many run in the background, and which."""
+    return f"{plural(len(tasks), 'task')}: {', '.join(task.summary for task in tasks)}"
 
 
 def format_activity(activity: Activity) -> str:

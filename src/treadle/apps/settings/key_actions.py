@@ -68,10 +68,10 @@ def check_keys(table: Mapping[str, Any], find_place: Callable[[str], str]) -> No
         for key in keys:
             other = owners.setdefault(key, action)
             if other != action:
-                changed = action if action in table else other
+                changed, kept = (action, other) if action in table else (other, action)
                 raise ConfigError(
-                    f"{find_place(changed)}: {key} is the key of {other} and of {action}; give one "
-                    f"of them another key, or switch it off: {other} = {OFF!r}"
+                    f"{find_place(changed)}: {key} is the key of {kept} and of {changed}; give one "
+                    f"of them another key, or switch it off: {kept} = {OFF!r}"
                 )
 
 

@@ -64,11 +64,18 @@ def choose_output_style(
         return None
     styles, problems = find_output_styles(folder, trusted=trusted)
     notes += problems
-    if name not in styles:
+    style = find_style(name, styles)
+    if style is None:
         if must_exist:
             raise ConfigError(describe_missing_style(name, styles))
         notes.append(f"{describe_missing_style(name, styles)}; the default one is used")
-    return styles.get(name)
+    return style
+
+
+def find_style(name: str, styles: Mapping[str, OutputStyle]) -> OutputStyle | None:
+    """The style of this name; without one, that of the same letters in another case."""
+    other_case = (one for one in styles.values() if one.name.lower() == name.lower())
+    return styles.get(name) or next(other_case, None)
 
 
 def describe_missing_style(name: str, styles: Mapping[str, OutputStyle]) -> str:

@@ -14,10 +14,10 @@ from textual import events, on
 from textual.binding import Binding
 from textual.widget import Widget
 
+from treadle.apps.conversation.block_text import describe_tasks
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.session.hosted_session import HostedSession
-from treadle.apps.tui.input.key_map import KeyMap
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.widgets.choices import Choices
@@ -87,8 +87,7 @@ class TerminalApp(PromptScreen):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(session, options, clock)
-        self._key_map = KeyMap(self.options.keys)
-        self.key_descriptions = self._key_map.show(KEY_DESCRIPTIONS)
+        self.key_descriptions = self.key_map.show(KEY_DESCRIPTIONS)
 
     async def hide_dialog(self, *widgets: Widget) -> None:
         """A key that closed a dialog is not the first of two."""
@@ -99,7 +98,7 @@ class TerminalApp(PromptScreen):
         if isinstance(event, events.Paste) and not event.is_forwarded:
             self._route_paste()
         if isinstance(event, events.Key) and not event.is_forwarded:
-            known = self._key_map.translate(event)
+            known = self.key_map.translate(event)
             if known is None:
                 return
             event = known
@@ -241,8 +240,7 @@ class TerminalApp(PromptScreen):
         if not self.prompt.text and not self.dialogs.is_open:
             tasks = self._conversation.view.tasks if self._conversation is not None else ()
             if tasks and self._previous_key != "ctrl+d":
-                names = ", ".join(task.summary for task in tasks)
-                self.show_hint(f"ctrl+d again quits and ends {plural(len(tasks), 'task')}: {names}")
+                self.show_hint(f"ctrl+d again quits and ends {describe_tasks(tasks)}")
             else:
                 self.start_task(self._close(0))
         elif self.prompt.has_focus:

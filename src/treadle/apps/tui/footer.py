@@ -53,7 +53,7 @@ class Footer:
         self._app.query_one("#activity", LinesWidget).set_lines(activity)
         separator = Text("─" * width, self._app.palette.faint)
         self._app.query_one("#separator", LinesWidget).set_lines([separator])
-        self._app.query_one("#status", LinesWidget).set_lines([status])
+        self._app.query_one("#status", LinesWidget).set_lines(status)
 
     def _count_activity_rows(self) -> int:
         """The rows for the activity: on a small screen a dialog needs them."""

@@ -71,6 +71,5 @@ class PromptPanel:
         line.append(search.query[-200:])
         if search.is_failed:
             line.append("  no older message has it" if search.match else "  no message has it")
-        return line.append(
-            "  ctrl+r older · enter takes it · esc cancels", self._screen.palette.faint
-        )
+        hint = self._screen.key_map.replace("ctrl+r older · enter takes it · esc cancels")
+        return line.append(f"  {hint}", self._screen.palette.faint)

@@ -212,7 +212,9 @@ class PromptScreen(FullScreen):
             case "vim":
                 self.show_message(self._toggle_vim_keys(), "faint")
             case "watch":
-                self.show_message("ctrl+b shows the agents; enter watches one")
+                self.show_message(
+                    self.key_map.replace("ctrl+b shows the agents; enter watches one")
+                )
             case _:
                 return await super().change_screen(change)
         return True

@@ -30,6 +30,7 @@ from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.footer import Footer
 from treadle.apps.tui.frontend import Frontend, format_resume_hint
+from treadle.apps.tui.input.key_map import KeyMap
 from treadle.apps.tui.input.keyboard import KeyboardDriver
 from treadle.apps.tui.input.prompt_history import PromptHistory
 from treadle.apps.tui.options import TerminalOptions
@@ -83,6 +84,7 @@ class FullScreen(TerminalScreen):
         dialog_lock = DialogLock()
         self.dialogs = Dialogs(self, dialog_lock)
         Frontend.__init__(self, session, options, self.dialogs, dialog_lock)
+        self.key_map = KeyMap(self.options.keys)
         self._is_frame_due = False
         self._seen_work: tuple[object, ...] = ()  # when the branch was read
         self.status_area = StatusArea(session)
@@ -231,7 +233,7 @@ class FullScreen(TerminalScreen):
         self.footer.draw(self._conversation.view)
 
     def _show_own_status(self) -> None:
-        self.status_area.own_line = self._status_command.line
+        self.status_area.own_lines = self._status_command.lines
         self.schedule_frame()
 
     def watch_view(self, find_view: Callable[[], ViewState] | None) -> None:

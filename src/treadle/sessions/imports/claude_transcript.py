@@ -7,6 +7,7 @@ last line to the root, with the results of all calls on it. Lines of child agent
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -36,6 +37,9 @@ _OTHER_LINES = word_set(
     "speculation-accept summary system tag task-summary worktree-state"
 )
 _TITLES = {"custom-title": "customTitle", "summary": "summary", "ai-title": "aiTitle"}
+_COMMAND_PART = re.compile(
+    r"<(command-name|command-message|command-args|local-command-stdout)>(.*?)</\1>", re.DOTALL
+)
 _LEFT_BRANCH = "of a branch that a rewind left"
 
 ToolNamer = Callable[[str], str]  # our name of a tool, from theirs
@@ -112,6 +116,16 @@ def _choose_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         or _get_reply_id(line) in replies
         or calls.intersection(_list_answered(line))
     ]
+
+
+def _untag(text: str) -> str:
+    """What the user typed as a slash command, and what it printed, without the tags."""
+    parts = _COMMAND_PART.findall(text)
+    if _COMMAND_PART.sub("", text).strip() or not parts:
+        return text
+    found = {name: inside.strip() for name, inside in parts}
+    command = f"{found.get('command-name', '')} {found.get('command-args', '')}"
+    return "\n".join(filter(None, (command.strip(), found.get("local-command-stdout"))))
 
 
 def _get_reply_id(line: dict[str, Any]) -> str:
@@ -193,7 +207,9 @@ class _SessionBuilder:
         if line.get("isMeta"):
             return  # written by the program for the model
         own = [block for block in blocks if get_text(block, "type") != "tool_result"]
-        content = (Text(plain),) if plain else read_parts(own, session.unread)
+        parts = (Text(plain),) if plain else read_parts(own, session.unread)
+        shown = [Text(_untag(one.text)) if isinstance(one, Text) else one for one in parts]
+        content = tuple(one for one in shown if not isinstance(one, Text) or one.text)
         if content:
             session.steps.append(ForeignStep(_get_time(line), UserItem(content)))
 

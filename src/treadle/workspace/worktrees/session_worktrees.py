@@ -138,8 +138,9 @@ def describe_session_end(name: str, end: WorktreeEnd) -> str:
     where = f"on the branch {end.branch}" if end.branch != "HEAD" else "on no branch"
     path = shlex.quote(end.path)
     path = shorten_home(path) if path == end.path else path  # a quoted ~ is no home
+    first = "commit there first, then " if end.files else ""
     return (
         f"the worktree {name} stays, with {has}, {where}: {path}\n"
-        f"`treadle --worktree {name} --continue` continues, `git merge {BRANCH_FOLDER}/{name}` "
-        f"takes its commits over, `git worktree remove {path}` deletes it"
+        f"`treadle --worktree {name} --continue` continues; {first}`git merge "
+        f"{BRANCH_FOLDER}/{name}` takes its commits over; `git worktree remove {path}` deletes it"
     )

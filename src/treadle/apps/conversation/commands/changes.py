@@ -15,6 +15,7 @@ from treadle.apps.settings.output_styles import (
     DEFAULT_STYLE,
     describe_missing_style,
     find_output_styles,
+    find_style,
 )
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.core.errors import TreadleError
@@ -141,9 +142,11 @@ async def run_output_style(session: HostedSession, arguments: str) -> CommandAns
             current=current,
         )
         return CommandAnswer(question=question)
-    if arguments not in (DEFAULT_STYLE, *styles):
+    style = find_style(arguments, styles)
+    if style is None and arguments != DEFAULT_STYLE:
         return CommandAnswer(describe_missing_style(arguments, styles), "warning")
-    return CommandAnswer(await session.settings.change(f"output_style {arguments}"))
+    name = style.name if style is not None else DEFAULT_STYLE
+    return CommandAnswer(await session.settings.change(f"output_style {name}"))
 
 
 async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
@@ -166,9 +169,9 @@ async def change_status_line(session: HostedSession, arguments: str) -> CommandA
     lines = [f"status_line = {settings.format('status_line')}"]
     lines[0] += f"   set by: {settings.origin('status_line')}"
     try:
-        line = await run_status_line(session, make_status_input(session))
-        shown = f"it prints: {strip_escapes(line)}"
-        lines.append(shown if line else "the status line is that of the program")
+        printed = await run_status_line(session, make_status_input(session))
+        shown = "it prints: " + "\n".join(map(strip_escapes, printed))
+        lines.append(shown if printed else "the status line is that of the program")
     except (TreadleError, OSError) as error:
         lines.append(f"it fails: {error}")
     lines.append("/statusline COMMAND changes it, /statusline off switches it off")

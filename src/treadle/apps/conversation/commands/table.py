@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from treadle.apps.conversation.block_text import format_table
+from treadle.apps.conversation.block_text import describe_tasks, format_table
+from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands import (
     agents,
     changes,
@@ -20,7 +21,12 @@ from treadle.apps.conversation.commands import (
     sessions,
     trust,
 )
-from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange, catch_errors
+from treadle.apps.conversation.commands.answers import (
+    CommandAnswer,
+    Question,
+    ScreenChange,
+    catch_errors,
+)
 from treadle.apps.conversation.commands.custom import describe_unknown_command, expand_custom
 from treadle.apps.conversation.session.callbacks import HostKind
 from treadle.apps.conversation.session.hosted_session import HostedSession
@@ -81,7 +87,15 @@ async def _run_help(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def _run_quit(session: HostedSession, arguments: str) -> CommandAnswer:
-    return CommandAnswer(screen=ScreenChange("quit"))
+    async def answer(value: str) -> CommandAnswer:
+        return CommandAnswer(screen=ScreenChange("quit") if value == "quit" else None)
+
+    tasks = session.require_conversation().view.tasks
+    if not tasks:
+        return await answer("quit")
+    options = [ChoiceOption("quit", "Quit", key="q"), ChoiceOption("stay", "Stay", key="s")]
+    title = f"Quit, and end {describe_tasks(tasks)}?"
+    return CommandAnswer(question=Question(title, options, answer, current="stay"))
 
 
 async def _run_tour(session: HostedSession, arguments: str) -> CommandAnswer:

@@ -22,6 +22,7 @@ from treadle.core.errors import WorkspaceError
 
 TIMEOUT_SECONDS = 5.0
 MAX_BYTES = 8 << 10
+MAX_LINES = 3
 MAX_PROBLEM_CHARS = 200
 OFF = "off"
 LONG_CONTEXT = 200_000
@@ -54,17 +55,17 @@ def make_status_input(session: HostedSession) -> dict[str, Any]:
     }
 
 
-async def run_status_line(session: HostedSession, status: Mapping[str, Any]) -> str:
-    """The first line that the command prints; "" if there is no command, or it prints nothing.
-    WorkspaceError if it fails."""
+async def run_status_line(session: HostedSession, status: Mapping[str, Any]) -> list[str]:
+    """The first lines that the command prints; none if there is no command. WorkspaceError if it
+    fails."""
     parts = session.agent_session.parts
     own, folder = parts.settings.status_line, str(parts.folder)
     if own == OFF or parts.managed_policy.no_hooks:
-        return ""
+        return []
     find = find_project_status_line
     command = own or await asyncio.to_thread(find, parts.folder, parts.trust.open_store)
     if not command:
-        return ""
+        return []
     is_free = parts.trust.is_trusted and parts.settings.sandbox != "required"
     folders = dict.fromkeys(("TREADLE_PROJECT_DIR", "CLAUDE_PROJECT_DIR"), folder)
     ended = await parts.workspace.execute(
@@ -81,5 +82,5 @@ async def run_status_line(session: HostedSession, status: Mapping[str, Any]) -> 
     if ended.exit_code != 0:
         problem = ended.stderr.decode(errors="replace").strip()[:MAX_PROBLEM_CHARS]
         raise WorkspaceError(problem or f"it ended with the exit code {ended.exit_code}")
-    lines = ended.stdout.decode(errors="replace").strip("\r\n").splitlines()
-    return redact(parts.secrets, lines[0]) if lines else ""
+    lines = ended.stdout.decode(errors="replace").strip("\r\n").splitlines()[:MAX_LINES]
+    return [redact(parts.secrets, line) for line in lines]

@@ -38,12 +38,13 @@ class KeyMap:
 
     def show(self, rows: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         """The rows of the help with the user's keys; a row of a key that is off is left out."""
-        if not self._keys:
-            return rows
-        shown = [(self._replace(keys), self._replace(text)) for keys, text in rows]
+        shown = [(self.replace(keys), self.replace(text)) for keys, text in rows]
         return [(keys, text) for keys, text in shown if keys]
 
-    def _replace(self, text: str) -> str:
+    def replace(self, text: str) -> str:
+        """A text with the user's keys in place of the default ones."""
+        if not self._keys:
+            return text
         new = {_name(KEY_ACTIONS[action]): keys for action, keys in self._keys.items()}
         pattern = "|".join(rf"(?<![\w+]){re.escape(key)}(?![\w+])" for key in new)
         found = re.sub(pattern, lambda key: " ".join(map(_name, new[key[0]])), text)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 from rich.cells import cell_len
+from rich.style import Style
 from rich.text import Text
 
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_activity
@@ -27,6 +28,7 @@ MAX_QUEUED_SHOWN = 4
 MAX_HINT_LINES = 3
 MAX_NAME_WIDTH = 20  # of completions, up to which their descriptions are aligned
 FOLDER_RANK = 5  # among the parts of the status line; a higher one is left out first
+MORE_STATUS_HEIGHT = 20  # of a screen with room for more than one line of the user's command
 LONG_TURN_SECONDS = 10.0  # the end of a longer turn rings the bell
 _SPINNER = "◐◓◑◒"
 
@@ -47,7 +49,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     vim_mode: str = ""
     is_dialog_open: bool = False  # then esc is for the dialog
     starting_servers: tuple[str, ...] = ()
-    own_line: Text | None = None  # of the user's command, in place of the status line
+    own_lines: tuple[Text, ...] = ()  # of the user's command, in place of the status line
 
 
 def render_activity(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> list[Text]:
@@ -114,12 +116,11 @@ def _render_activity_line(view: ViewState, info: StatusInfo, palette: Palette) -
 def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: Palette) -> Text:
     """One line; parts that do not fit are left out, the least important first. The folder is
     shortened before."""
-    if info.own_line is not None:
+    if info.own_lines:
         return _render_own_line(info, width, palette)
     where, *shorter = _list_places(info)
-    mode = Text(info.mode, palette.warning if info.mode in ("auto", "bypass") else palette.faint)
     left = [
-        (1, mode),
+        (1, Text(info.mode, _style_mode(info, palette))),
         (2, Text(info.model, palette.faint)),
         (FOLDER_RANK, Text(where, palette.faint)),
     ]
@@ -154,15 +155,20 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
 
 
 def _render_own_line(info: StatusInfo, width: int, palette: Palette) -> Text:
-    """The line of the user; beside it what is dangerous, and where the keys and the screen are."""
+    """The line of the user; beside it a mode that decides something, and where the keys and the
+    screen are."""
     shown = [("↓ end", palette.accent)] if info.is_scrolled else []
     shown += [(info.vim_mode.upper(), palette.accent)] if info.vim_mode else []
-    shown += [(info.mode, palette.warning)] if info.mode in ("auto", "bypass") else []
+    shown += [(info.mode, _style_mode(info, palette))] if info.mode != "ask" else []
     shown += [("no sandbox", palette.warning)] if info.has_sandbox_problem else []
     right = Text(" · ").join([Text(*part) for part in shown])
-    line = info.own_line.copy() if info.own_line is not None else Text()
+    line = info.own_lines[0].copy()
     line.truncate(max(width - right.cell_len - 2 * bool(shown), 0), overflow="ellipsis")
     return _justify([line], [right], width) or right
+
+
+def _style_mode(info: StatusInfo, palette: Palette) -> Style:
+    return palette.warning if info.mode in ("auto", "bypass") else palette.faint
 
 
 def _justify(left: Sequence[Text], right: Sequence[Text], width: int) -> Text | None:
@@ -196,7 +202,7 @@ class StatusArea:
         self.hint = ""
         self.vim_mode = ""
         self.is_dialog_open = False
-        self.own_line: Text | None = None
+        self.own_lines: tuple[Text, ...] = ()
         self.tick = 0
         self.turn_seconds = 0.0
         self._started: float | None = None
@@ -215,8 +221,8 @@ class StatusArea:
 
     def render(
         self, view: ViewState, palette: Palette, size: tuple[int, int], is_scrolled: bool
-    ) -> tuple[list[Text], Text]:
-        """The activity lines and the status line."""
+    ) -> tuple[list[Text], list[Text]]:
+        """The activity lines and the status lines, on a small screen one."""
         width, height = size
         card = self._session.model.card
         info = StatusInfo(
@@ -233,10 +239,13 @@ class StatusArea:
             vim_mode=self.vim_mode,
             is_dialog_open=self.is_dialog_open,
             starting_servers=self._session.servers.list_starting(),
-            own_line=self.own_line,
+            own_lines=self.own_lines,
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
-        return activity, render_status_line(view, info, width, palette)
+        more = [line.copy() for line in self.own_lines[1:]] if height >= MORE_STATUS_HEIGHT else []
+        for line in more:
+            line.truncate(max(width, 1), overflow="ellipsis")
+        return activity, [render_status_line(view, info, width, palette), *more]
 
 
 def render_completions(

@@ -24,7 +24,7 @@ _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class StatusCommand:
-    """`line` is the last output; None if there is none. `show` gets a problem, once."""
+    """`lines` are the last output. `show` gets a problem, once."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class StatusCommand:
         self._start = start
         self._draw = draw
         self._show = show
-        self.line: Text | None = None
+        self.lines: tuple[Text, ...] = ()
         self._shown_input: dict[str, Any] | None = None
         self._shown_parts: object = None
         self._is_running = False
@@ -57,9 +57,9 @@ class StatusCommand:
         self._start(self._run(status))
 
     async def _run(self, status: dict[str, Any]) -> None:
-        problem, line = "", ""
+        problem, lines = "", list[str]()
         try:
-            line = await run_status_line(self._session, status)
+            lines = await run_status_line(self._session, status)
         except (TreadleError, OSError) as error:
             problem = str(error)
         finally:
@@ -67,7 +67,7 @@ class StatusCommand:
         if problem and problem != self._problem:
             self._show(f"the status line: {problem}")
         self._problem = problem
-        self.line = parse_colours(line) if line else None
+        self.lines = tuple(map(parse_colours, lines))
         self._draw()
 
 

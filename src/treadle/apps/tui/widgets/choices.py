@@ -232,6 +232,8 @@ class Choices(Widget, can_focus=True):
                 self._select(None)
             case "backspace" if self._is_filterable:
                 self._apply_filter(self.filter_text[:-1])
+            case "ctrl+u" if self._is_filterable:
+                self._apply_filter("")
             case "backspace" if self.typed:
                 self.take_typed()
             case _ if self._is_filterable and event.is_printable and event.character is not None:

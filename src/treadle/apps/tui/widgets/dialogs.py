@@ -25,6 +25,7 @@ from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.undo import FileChange
 from treadle.apps.tui.dialog_lock import DialogLock
+from treadle.apps.tui.input.key_map import KeyMap
 from treadle.apps.tui.questions import ApprovalQuestion
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.markdown import (
@@ -49,6 +50,7 @@ class DialogHost(Protocol):
     """Shows the dialogs: the app."""
 
     palette: Palette
+    key_map: KeyMap
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> None: ...
 
@@ -263,7 +265,7 @@ class Dialogs:
         def body(width: int) -> list[Text]:
             return [*render_markdown(shown, width, palette), Text()]
 
-        hint = "esc: keep planning · ctrl+g: your editor"
+        hint = self._dialog_host.key_map.replace("esc: keep planning · ctrl+g: your editor")
         widget = PlanChoices(title, options, palette, body, hint=hint)
         async with self._open_dialog(widget, by_user=False) as answer:
             return await answer
