@@ -2,11 +2,11 @@
 
     python benchmarks/random_keys.py [--keys 10000] [--seed 15] [--sentences 1000]
 
-With `--sentences` so many sentences are typed at open approvals and questions of the real program,
-in a terminal (tmux): full screen, inline and plain. Otherwise the app runs with the clock of the
-typist, on the scripted model, in an empty folder. Printed: keys, questions, answers,
-how long a question was on the screen before the key of its answer at least, and the answers that
-came too early. The exit code is 1 if there is one.
+With `--sentences` so many sentences are typed at open approvals and questions of the real program:
+in a terminal (tmux), full screen, inline and plain, and on the page (chromium). Otherwise the app
+runs with the clock of the typist, on the scripted model, in an empty folder. Printed: keys,
+questions, answers, how long a question was on the screen before the key of its answer at least, and
+the answers that came too early. The exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path[:1] = [str(ROOT), str(ROOT / "src")]  # not this folder: http.py is in it
 
 RUN_KEYS = 500  # with one app; a new one begins with an empty transcript
 
@@ -60,31 +60,49 @@ async def run(keys: int, seed: int) -> int:
 
 
 def type_sentences(total: int, seed: int, home: Path) -> int:
-    from contextlib import closing
-
-    from tests.apps.tui.tmux import Terminal
-    from tests.apps.tui.typed_sentences import AskingModel
-    from tests.apps.tui.typed_sentences import type_sentences as type_all
     from tests.sentences import make_sentences
-    from treadle.testing.provider.server import ProviderServer
 
-    async def run_mode(mode: str, sentences: list[str]) -> None:
-        async with ProviderServer(AskingModel(), strict=False) as server:
-            with closing(Terminal(home, (80, 24))) as terminal:
-                await asyncio.to_thread(type_all, terminal, server, mode, sentences, seed)
-
-    modes = ("", "--inline", "--plain")
-    sentences, share = make_sentences(total, seed), -(-total // len(modes))
-    for place, mode in enumerate(modes):
+    hosts = {"full screen": "", "inline": "--inline", "plain": "--plain", "page": None}
+    sentences, share = make_sentences(total, seed), -(-total // len(hosts))
+    for place, (host, mode) in enumerate(hosts.items()):
         began = time.monotonic()
         typed = sentences[place * share : (place + 1) * share]
-        folder = home / f"project{mode}"
-        folder.mkdir()
+        folder = home / host / "project"
+        folder.mkdir(parents=True)
         os.chdir(folder)
-        asyncio.run(run_mode(mode, typed))  # raises at the first one that answers or is lost
+        # Raises at the first one that answers or is lost.
+        if mode is None:
+            type_on_page(typed, seed, folder)
+        else:
+            asyncio.run(type_in_terminal(mode, typed, seed, home))
         seconds = time.monotonic() - began
-        print(f"{mode or 'full screen'}: {len(typed)} sentences, no answer, {seconds:.0f} s")
+        print(f"{host}: {len(typed)} sentences, no answer, {seconds:.0f} s", flush=True)
     return 0
+
+
+async def type_in_terminal(mode: str, sentences: list[str], seed: int, home: Path) -> None:
+    from contextlib import closing
+
+    from tests.apps.tui import typed_sentences
+    from tests.apps.tui.tmux import Terminal
+    from tests.sentences import AskingModel
+    from treadle.testing.provider.server import ProviderServer
+
+    async with ProviderServer(AskingModel(), strict=False) as server:
+        with closing(Terminal(home, (80, 24))) as terminal:
+            typing = typed_sentences.type_sentences
+            await asyncio.to_thread(typing, terminal, server, mode, sentences, seed)
+
+
+def type_on_page(sentences: list[str], seed: int, folder: Path) -> None:
+    from tests.apps.web.conftest import Site
+    from tests.apps.web.typed_sentences import type_sentences
+
+    site = Site(folder.parent)
+    try:
+        site.run(type_sentences(site, folder, sentences, seed))
+    finally:
+        site.close()
 
 
 def main() -> int:

@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from tests.apps.tui.tmux import Terminal, needs_tmux
-from tests.apps.tui.typed_sentences import AskingModel, type_sentences
-from tests.sentences import make_sentences
+from tests.apps.tui.typed_sentences import type_sentences
+from tests.sentences import AskingModel, make_sentences
 from treadle.testing.provider.server import ProviderServer
 
 pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]

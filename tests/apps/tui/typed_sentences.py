@@ -8,32 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import count
 
 from tests.apps.tui.harness import exists
 from tests.apps.tui.tmux import Terminal
 from tests.patience import until_in_thread
-from treadle.testing.provider.http import ReceivedRequest
-from treadle.testing.provider.script import FakeCall, FakeReply
+from tests.sentences import make_batches
 from treadle.testing.provider.server import ProviderServer
-
-AT_AN_APPROVAL = 9  # sentences; the next one answers a question
-RISKY = ("touch made-{}.txt", "rm -rf made-{}", "git push --force origin made-{}")
-
-
-class AskingModel:
-    """Each reply asks for something: to approve a command, then to answer a question."""
-
-    def __init__(self) -> None:
-        self._numbers = count()
-
-    def __call__(self, request: ReceivedRequest) -> FakeReply:
-        number = next(self._numbers)
-        if number % 2:
-            ask: dict[str, object] = {"question": f"Which of {number}?", "options": ["red", "blue"]}
-            return FakeReply(calls=(FakeCall("ask", ask),))
-        command = RISKY[number // 2 % len(RISKY)].format(number)
-        return FakeReply(calls=(FakeCall("bash", {"command": command}),))
 
 
 def type_sentences(
@@ -54,7 +34,7 @@ def type_sentences(
         on.answer("y", "Enter")
         on.sees("sandbox  off")
     on.send("go")
-    for place, batch in enumerate(_batches(sentences)):
+    for place, batch in enumerate(make_batches(sentences)):
         on.sees(f"made-{2 * place}")
         for sentence in batch[:-1]:
             if chosen.random() < 0.5:  # when the dialog takes keys, or as soon as it is there
@@ -102,8 +82,3 @@ def _deny(on: Terminal, is_plain: bool, then: str) -> None:
         return then in screen
 
     until_in_thread(is_denied, on.screen)
-
-
-def _batches(sentences: list[str]) -> list[list[str]]:
-    size = AT_AN_APPROVAL + 1
-    return [sentences[place : place + size] for place in range(0, len(sentences), size)]

@@ -3,15 +3,19 @@
 import { $, find, findAt, getTarget } from "./dom.js";
 
 const READ_MS = 500; // a question takes keys so long after it became their target
-const TYPING_MS = 350; // keys that follow each other faster may be a word
+const LEAVING_KEYS = /^(Tab|Backspace|Home|End|Arrow.*)$/;
 const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
 
 export function listenToKeys({ send, prompt, panes, createSession, showKeys, moveFocus }) {
   let target = null; // the question that has the focus
   let targetSince = 0;
+  let marked = ""; // the character that marked an answer
   document.addEventListener("focusin", (event) => {
     const card = findAt(event, ".ask");
-    if (card !== target) targetSince = performance.now();
+    if (card !== target) {
+      targetSince = performance.now();
+      marked = "";
+    }
     target = card;
   });
   document.addEventListener("focusout", (event) => {
@@ -19,27 +23,24 @@ export function listenToKeys({ send, prompt, panes, createSession, showKeys, mov
   });
 
   // A key marks an answer, Enter takes it, as on any button. What is typed before the question can
-  // have been read belongs to the prompt, and so does a word that begins like an answer.
-  let word = "";
-  let wordAt = 0;
+  // have been read belongs to the prompt, and so do two characters: they are the beginning of a word.
   function pressInQuestion(card, event) {
-    const isSameWord = performance.now() - wordAt < TYPING_MS;
-    if (event.key.length === 1) {
-      word = (isSameWord ? word : "") + event.key;
-      wordAt = performance.now();
+    if (event.key.length !== 1) {
+      if (LEAVING_KEYS.test(event.key)) marked = "";
+      return false;
     }
+    if (event.key === " " && !marked && findAt(event, "button, a, summary")) return false;
+    event.preventDefault();
     const kind = ANSWER_KEYS[event.key.toLowerCase()];
     const button = kind && find(`[data-answer="${kind}"]`, card);
-    if (!button || button.disabled) {
-      if (event.key.length !== 1 || word.length === 1) return false;
-      event.preventDefault();
-      prompt.type(word);
-      return true;
-    }
-    event.preventDefault();
     const isRead = performance.now() - targetSince > READ_MS && !document.hidden;
-    if (isRead) button.focus();
-    else prompt.type(event.key);
+    if (!marked && isRead && button && !button.disabled) {
+      button.focus();
+      marked = event.key;
+    } else {
+      prompt.type(marked + event.key);
+      marked = "";
+    }
     return true;
   }
 

@@ -11,6 +11,7 @@ import os
 import signal
 import termios
 import tty
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -58,6 +59,14 @@ class InlineDriver(LinuxInlineDriver):
             self.write(self._status.end_sequence)
         self.write(FOCUS_REPORTS_OFF)  # before the terminal echoes again
         super().stop_application_mode()
+
+    def write(self, data: str) -> None:
+        with suppress(OSError):  # the terminal is gone: hang_up.py ends the program
+            super().write(data)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
 
     @property
     def _status(self) -> TerminalStatus | None:
