@@ -7,6 +7,7 @@ import pytest
 
 from tests.apps.tui.closed_terminal import ClosableTerminal, is_running, make_replies
 from tests.patience import until
+from treadle.apps.tui.input.inline_driver import InlineDriver
 from treadle.testing.provider.server import ProviderServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -22,3 +23,14 @@ async def test_the_program_and_its_commands_end_with_the_terminal(mode, has_sign
         await asyncio.to_thread(on.work, seconds)
         await asyncio.to_thread(on.close)
         await until(lambda: not is_running(seconds), "the end of the command")
+
+
+def test_a_frame_for_a_terminal_that_is_gone_is_no_error_of_the_app():
+    master, terminal = os.openpty()
+    driver = object.__new__(InlineDriver)
+    driver._file = os.fdopen(terminal, "w", buffering=1)
+    os.close(master)
+    driver.write("a frame\n")
+    driver.flush()
+    with pytest.raises(OSError, match="Input/output error"):
+        driver._file.close()
