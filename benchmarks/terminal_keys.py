@@ -182,7 +182,9 @@ async def run(states: list[str], keys: int) -> None:
             middle, worst = statistics.median(times), max(times)
             line = f"{state:7} median {middle:6.1f} ms   worst {worst:6.1f} ms"
             if plain is not None:
-                ratio = statistics.median(one / other for one, other in zip(*taken, strict=True))
+                ratio = statistics.median(
+                    one / other for one, other in zip(times, plain, strict=True)
+                )
                 line += f"   {ratio:.2f} times a plain letter ({statistics.median(plain):.1f} ms)"
             print(line, flush=True)
 

@@ -66,7 +66,7 @@ class InlineDriver(LinuxInlineDriver):
 
     def flush(self) -> None:
         with suppress(OSError):
-            super().flush()
+            super().flush()  # type: ignore[no-untyped-call]
 
     @property
     def _status(self) -> TerminalStatus | None:
