@@ -74,13 +74,13 @@ def type_sentences(total: int, seed: int, home: Path) -> int:
         if mode is None:
             type_on_page(typed, seed, folder)
         else:
-            asyncio.run(type_in_terminal(mode, typed, seed, home))
+            asyncio.run(type_in_terminal(mode, typed, seed, folder.parent))
         seconds = time.monotonic() - began
         print(f"{host}: {len(typed)} sentences, no answer, {seconds:.0f} s", flush=True)
     return 0
 
 
-async def type_in_terminal(mode: str, sentences: list[str], seed: int, home: Path) -> None:
+async def type_in_terminal(mode: str, sentences: list[str], seed: int, place: Path) -> None:
     from contextlib import closing
 
     from tests.apps.tui import typed_sentences
@@ -89,7 +89,7 @@ async def type_in_terminal(mode: str, sentences: list[str], seed: int, home: Pat
     from treadle.testing.provider.server import ProviderServer
 
     async with ProviderServer(AskingModel(), strict=False) as server:
-        with closing(Terminal(home, (80, 24))) as terminal:
+        with closing(Terminal(place, (80, 24))) as terminal:
             typing = typed_sentences.type_sentences
             await asyncio.to_thread(typing, terminal, server, mode, sentences, seed)
 

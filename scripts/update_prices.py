@@ -19,7 +19,11 @@ from genai_prices.types import ModelInfo, Provider, StartDateConstraint, TieredP
 
 from treadle.models.price_list import PRICE_FIELDS, PRICE_LIST_FILE
 
-PROVIDERS = ("anthropic", "openai", "openrouter", "google", "deepseek", "groq", "mistral", "azure")
+PROVIDERS = (
+    *("anthropic", "openai", "openrouter", "google", "deepseek", "groq", "mistral", "azure"),
+    *("x-ai", "zai", "moonshotai", "minimax", "cohere", "perplexity", "cerebras", "together"),
+    *("fireworks", "ovhcloud"),
+)
 
 
 def main() -> int:
@@ -53,11 +57,12 @@ def find_providers() -> dict[str, Provider]:
 
 
 def to_row(model: ModelInfo, today: date) -> dict[str, Any]:
-    return {
+    row: dict[str, Any] = {
         "id": model.id,
         "match": to_clause(model.match),
         "prices": list(list_prices(model, today)),
     }
+    return {**row, "window": model.context_window} if model.context_window else row
 
 
 def to_clause(match: Any) -> dict[str, Any]:

@@ -8,17 +8,19 @@ from genai_prices.data_snapshot import get_snapshot
 
 from scripts import update_prices
 from treadle.models import price_list
-from treadle.models.price_list import PRICE_FIELDS, PRICE_LIST_FILE, find_prices
+from treadle.models.price_list import PRICE_FIELDS, PRICE_LIST_FILE, ListedCard, find_listed
 
 
-def find_expected(provider: str, model: str) -> dict[str, float | None] | None:
-    """The prices in genai-prices, if it knows the model and what input and output cost."""
+def find_expected(provider: str, model: str) -> ListedCard | None:
+    """What genai-prices has, if it knows the model and what input and output cost."""
     try:
         _, entry = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None
     prices = update_prices.find_highest_prices(entry, datetime.now(UTC).date())
-    return None if prices["input"] is None or prices["output"] is None else prices
+    if prices["input"] is None or prices["output"] is None:
+        return None
+    return ListedCard(prices, entry.context_window or 0)
 
 
 @pytest.mark.parametrize("provider", update_prices.PROVIDERS)
@@ -26,7 +28,7 @@ def test_every_price_agrees_with_genai_prices(provider: str):
     models = next(one.models for one in get_snapshot().providers if one.id == provider)
     for model in models:
         expected = find_expected(provider, model.id)
-        assert find_prices(provider, model.id) == expected, (
+        assert find_listed(provider, model.id) == expected, (
             f"{provider}/{model.id}: run scripts/update_prices.py"
         )
 
@@ -42,11 +44,11 @@ def test_every_price_agrees_with_genai_prices(provider: str):
     ],
 )
 def test_a_name_is_found_as_genai_prices_finds_it(provider: str, model: str):
-    assert find_prices(provider, model) == find_expected(provider, model)
+    assert find_listed(provider, model) == find_expected(provider, model)
 
 
 def test_an_unknown_provider_has_no_prices():
-    assert find_prices("someone", "gpt-5") is None
+    assert find_listed("someone", "gpt-5") is None
 
 
 def test_a_price_holds_from_its_first_day(monkeypatch: pytest.MonkeyPatch):
@@ -57,8 +59,8 @@ def test_a_price_holds_from_its_first_day(monkeypatch: pytest.MonkeyPatch):
     prices = msgspec.convert({"providers": listed}, price_list._PriceList)
     monkeypatch.setattr(price_list, "_load_price_list", lambda: prices)
     values = (3.0, 4.0, 0.5, None)
-    assert find_prices("shop", "new") == dict(zip(PRICE_FIELDS, values, strict=True))
-    find_prices.cache_clear()
+    assert find_listed("shop", "new") == ListedCard(dict(zip(PRICE_FIELDS, values, strict=True)), 0)
+    find_listed.cache_clear()
 
 
 def test_the_file_names_its_source_and_the_license():

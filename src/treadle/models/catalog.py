@@ -180,15 +180,22 @@ _FAMILY_DEFAULTS = (
 )
 
 # The vendor whose prices a provider has; and the names of providers in the price list.
-_PRICE_VENDORS = {"openai-chat": "openai", "azure": "openai"}
-_PRICE_LIST_NAMES = {"gemini": "google", "openai-chat": "openai"}
+_PRICE_VENDORS = {"openai-chat": "openai", "azure": "openai", "azure-responses": "openai"}
+_PRICE_LIST_NAMES = {
+    "azure-responses": "azure",
+    "gemini": "google",
+    "moonshot": "moonshotai",
+    "openai-chat": "openai",
+    "xai": "x-ai",
+}
 
 
 def card_for(name: str, *, prices: bool = False) -> ModelCard:
     """The card of a model. With `prices`, the price list is used too, which is a large file."""
     card = _lookup_card(name)
-    looked_up = _lookup_prices(name) if prices and card.input_price is None else None
-    return msgspec.structs.replace(card, **looked_up) if looked_up is not None else card
+    if not prices or (card.input_price is not None and not card.is_assumed):
+        return card
+    return _add_listed(card)
 
 
 def compute_cost(card: ModelCard, usage: Usage, *, cache_write_1h: int = 0) -> float | None:
@@ -326,10 +333,17 @@ def _find_long_pricing(name: str) -> LongContextPricing | None:
     return row.long_pricing if row is not None and exact else None
 
 
-def _lookup_prices(name: str) -> dict[str, float | None] | None:
-    """The prices of today from the price list."""
-    from treadle.models.price_list import find_prices  # reads a large file
+def _add_listed(card: ModelCard) -> ModelCard:
+    """The card with the prices of today and the window from the price list, if they are there."""
+    from treadle.models.price_list import find_listed  # reads a large file
 
-    provider, model = split_name(name)
-    prices = find_prices(_PRICE_LIST_NAMES.get(provider, provider), model)
-    return None if prices is None else {f"{field}_price": prices[field] for field in prices}
+    provider, model = split_name(card.name)
+    listed = find_listed(_PRICE_LIST_NAMES.get(provider, provider), model)
+    if listed is None:
+        return card
+    if card.input_price is None:
+        prices = {f"{field}_price": price for field, price in listed.prices.items()}
+        card = msgspec.structs.replace(card, **prices)
+    if card.is_assumed and listed.window:
+        card = msgspec.structs.replace(card, window=listed.window, is_assumed=False, note="")
+    return card

@@ -1,4 +1,4 @@
-"""The prices of models that are not in the table of the catalog: price_list.json, read once.
+"""Prices and windows of models that the table of the catalog does not have: price_list.json.
 
 The file is a part of genai-prices, written by scripts/update_prices.py: the package itself would
 bring ten others. Used by catalog.py; nothing here uses the network.
@@ -29,10 +29,12 @@ _TEXT_CLAUSES: Mapping[str, Callable[[str, str], bool]] = {
 
 
 class _ListedModel(msgspec.Struct, frozen=True):
-    """`prices`: rows of the first day ("" for always) and the values of PRICE_FIELDS."""
+    """`prices`: rows of the first day ("" for always) and the values of PRICE_FIELDS. `window` in
+    tokens; 0 if it is not known."""
 
     match: dict[str, Any]
     prices: list[tuple[str, float, float, float | None, float | None]]
+    window: int = 0
 
 
 class _ListedProvider(msgspec.Struct, frozen=True):
@@ -46,9 +48,16 @@ class _PriceList(msgspec.Struct, frozen=True):
     providers: dict[str, _ListedProvider]
 
 
+class ListedCard(msgspec.Struct, frozen=True):
+    """`prices` of today in USD per million tokens, by PRICE_FIELDS; `window`: 0 if not known."""
+
+    prices: dict[str, float | None]
+    window: int
+
+
 @lru_cache(maxsize=256)
-def find_prices(provider: str, model: str) -> dict[str, float | None] | None:
-    """The prices of today in USD per million tokens, by PRICE_FIELDS; None if not known."""
+def find_listed(provider: str, model: str) -> ListedCard | None:
+    """What is listed about a model; None if it has no price today."""
     name = model.lower()
     found = _find_model(provider, name)
     if found is None and (dashed := _COMPACT_DATE.sub(r"-\1-\2-\3", name)) != name:
@@ -57,7 +66,9 @@ def find_prices(provider: str, model: str) -> dict[str, float | None] | None:
         return None
     today = datetime.now(UTC).date().isoformat()
     started = [prices for first_day, *prices in found.prices if first_day <= today]
-    return dict(zip(PRICE_FIELDS, started[-1], strict=True)) if started else None
+    if not started:
+        return None
+    return ListedCard(dict(zip(PRICE_FIELDS, started[-1], strict=True)), found.window)
 
 
 def _find_model(provider: str, name: str) -> _ListedModel | None:

@@ -32,6 +32,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     key_variables: tuple[str, ...] = ()  # environment variables; the first one that is set wins
     url_variables: tuple[str, ...] = ()  # the same for its address
     needs_key: bool = True
+    default_model: str = ""  # used when only the provider is named, or its key is the only one
     key_header: str = "authorization"
     system_role: Literal["system", "developer"] = "system"
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -55,13 +56,14 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 OPENAI = Quirks(
     name="openai", base_url="https://api.openai.com/v1", host_suffixes=("api.openai.com",),
     key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",),
-    system_role="developer", max_tokens_field="max_completion_tokens", supports_cache_key=True,
+    default_model="gpt-6.1-sol", system_role="developer", max_tokens_field="max_completion_tokens",
+    supports_cache_key=True,
     effort_field="reasoning_effort", supports_strict=True, supports_documents=True,
     supports_office_files=True, accepts_reply_first=True,
     max_images=500, max_body_bytes=50 << 20,
 )
 AZURE = msgspec.structs.replace(
-    OPENAI, name="azure", base_url="",
+    OPENAI, name="azure", base_url="", default_model="",
     host_suffixes=(".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"),
     key_variables=("AZURE_OPENAI_API_KEY",), url_variables=("AZURE_OPENAI_ENDPOINT",),
     key_header="api-key",
@@ -69,6 +71,7 @@ AZURE = msgspec.structs.replace(
 OPENROUTER = Quirks(
     name="openrouter", base_url="https://openrouter.ai/api/v1", host_suffixes=("openrouter.ai",),
     key_variables=("OPENROUTER_API_KEY",), url_variables=("OPENROUTER_BASE_URL",),
+    default_model="anthropic/claude-sonnet-5.5",
     effort_field="reasoning", reasoning_input_field="reasoning_details",
     supports_strict=True, supports_documents=True,
 )
@@ -95,18 +98,21 @@ VLLM = Quirks(
 DEEPSEEK = Quirks(
     name="deepseek", base_url="https://api.deepseek.com/v1", host_suffixes=("api.deepseek.com",),
     key_variables=("DEEPSEEK_API_KEY",), url_variables=("DEEPSEEK_BASE_URL",),
+    default_model="deepseek-v4-pro",
     effort_field="reasoning_effort", reasoning_input_field="reasoning_content",
     requires_reasoning_field=True,
 )
 GROQ = Quirks(
     name="groq", base_url="https://api.groq.com/openai/v1", host_suffixes=("api.groq.com",),
     key_variables=("GROQ_API_KEY",), url_variables=("GROQ_BASE_URL",),
+    default_model="openai/gpt-oss-120b",
     max_tokens_field="max_completion_tokens", effort_field="reasoning_effort", max_images=5,
 )
 MISTRAL = Quirks(
     name="mistral", base_url="https://api.mistral.ai/v1",
     host_suffixes=("api.mistral.ai", "codestral.mistral.ai"),
     key_variables=("MISTRAL_API_KEY",), url_variables=("MISTRAL_BASE_URL",),
+    default_model="mistral-medium-latest",
     supports_stream_usage=False,  # refuses unknown fields, and sends usage anyway
     supports_strict=True, requires_short_ids=True, max_images=8,
 )
@@ -114,15 +120,113 @@ GEMINI = Quirks(
     name="gemini", base_url="https://generativelanguage.googleapis.com/v1beta/openai",
     host_suffixes=("generativelanguage.googleapis.com",),
     key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), url_variables=("GEMINI_BASE_URL",),
+    default_model="gemini-3.8-flash",
     effort_field="reasoning_effort", requires_call_signatures=True,
+)
+XAI = Quirks(
+    name="xai", base_url="https://api.x.ai/v1", host_suffixes=("api.x.ai",),
+    key_variables=("XAI_API_KEY",), url_variables=("XAI_BASE_URL",),
+    default_model="grok-4.7", effort_field="reasoning_effort",
+    reasoning_input_field="reasoning_content", supports_strict=True,
+)
+ZAI = Quirks(
+    name="zai", base_url="https://api.z.ai/api/paas/v4", host_suffixes=("api.z.ai",),
+    key_variables=("ZAI_API_KEY", "ZHIPU_API_KEY"), url_variables=("ZAI_BASE_URL",),
+    default_model="glm-5.3", reasoning_input_field="reasoning_content",
+)
+MOONSHOT = Quirks(
+    name="moonshot", base_url="https://api.moonshot.ai/v1",
+    host_suffixes=("api.moonshot.ai", "api.moonshot.cn"),
+    key_variables=("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
+    url_variables=("MOONSHOT_BASE_URL",), default_model="kimi-k3.1-pro",
+    reasoning_input_field="reasoning_content",
+)
+MINIMAX = Quirks(
+    name="minimax", base_url="https://api.minimax.io/v1", host_suffixes=("api.minimax.io",),
+    key_variables=("MINIMAX_API_KEY",), url_variables=("MINIMAX_BASE_URL",),
+    default_model="MiniMax-M3", reasoning_input_field="same",
+)
+ALIBABA = Quirks(
+    name="alibaba", base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+    host_suffixes=("dashscope-intl.aliyuncs.com", "dashscope.aliyuncs.com"),
+    key_variables=("DASHSCOPE_API_KEY", "ALIBABA_API_KEY"),
+    url_variables=("DASHSCOPE_BASE_URL",), reasoning_input_field="reasoning_content",
+)
+COHERE = Quirks(
+    name="cohere", base_url="https://api.cohere.ai/compatibility/v1",
+    host_suffixes=("api.cohere.ai", "api.cohere.com"),
+    key_variables=("COHERE_API_KEY", "CO_API_KEY"), url_variables=("COHERE_BASE_URL",),
+    default_model="command-a-03-2025",
+)
+PERPLEXITY = Quirks(
+    name="perplexity", base_url="https://api.perplexity.ai",
+    host_suffixes=("api.perplexity.ai",), key_variables=("PERPLEXITY_API_KEY",),
+    url_variables=("PERPLEXITY_BASE_URL",), default_model="sonar-pro",
+)
+CEREBRAS = Quirks(
+    name="cerebras", base_url="https://api.cerebras.ai/v1", host_suffixes=("api.cerebras.ai",),
+    key_variables=("CEREBRAS_API_KEY",), url_variables=("CEREBRAS_BASE_URL",),
+    default_model="gpt-oss-120b", max_tokens_field="max_completion_tokens",
+    effort_field="reasoning_effort", reasoning_input_field="reasoning", supports_strict=True,
+)
+TOGETHER = Quirks(
+    name="together", base_url="https://api.together.xyz/v1",
+    host_suffixes=("api.together.xyz", "api.together.ai"), key_variables=("TOGETHER_API_KEY",),
+    url_variables=("TOGETHER_BASE_URL",), default_model="zai-org/GLM-5.3",
+    reasoning_input_field="same",
+)
+FIREWORKS = Quirks(
+    name="fireworks", base_url="https://api.fireworks.ai/inference/v1",
+    host_suffixes=("api.fireworks.ai",), key_variables=("FIREWORKS_API_KEY",),
+    url_variables=("FIREWORKS_BASE_URL",), default_model="accounts/fireworks/models/glm-5p3",
+    reasoning_input_field="same",
+)
+NEBIUS = Quirks(
+    name="nebius", base_url="https://api.studio.nebius.com/v1",
+    host_suffixes=("api.studio.nebius.com",), key_variables=("NEBIUS_API_KEY",),
+    url_variables=("NEBIUS_BASE_URL",), reasoning_input_field="same",
+)
+SAMBANOVA = Quirks(
+    name="sambanova", base_url="https://api.sambanova.ai/v1",
+    host_suffixes=("api.sambanova.ai",), key_variables=("SAMBANOVA_API_KEY",),
+    url_variables=("SAMBANOVA_BASE_URL",), reasoning_input_field="same",
+)
+DEEPINFRA = Quirks(
+    name="deepinfra", base_url="https://api.deepinfra.com/v1/openai",
+    host_suffixes=("api.deepinfra.com",), key_variables=("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
+    url_variables=("DEEPINFRA_BASE_URL",), reasoning_input_field="same",
+)
+OVHCLOUD = Quirks(
+    name="ovhcloud", base_url="https://oai.endpoints.kepler.ai.cloud.ovh.net/v1",
+    host_suffixes=("oai.endpoints.kepler.ai.cloud.ovh.net",),
+    key_variables=("OVHCLOUD_API_KEY",), url_variables=("OVHCLOUD_BASE_URL",),
+    reasoning_input_field="same",
+)
+NVIDIA = Quirks(
+    name="nvidia", base_url="https://integrate.api.nvidia.com/v1",
+    host_suffixes=("integrate.api.nvidia.com",), key_variables=("NVIDIA_API_KEY",),
+    url_variables=("NVIDIA_BASE_URL",), reasoning_input_field="same",
+)
+VERCEL = Quirks(
+    name="vercel", base_url="https://ai-gateway.vercel.sh/v1",
+    host_suffixes=("ai-gateway.vercel.sh",),
+    key_variables=("AI_GATEWAY_API_KEY", "VERCEL_AI_GATEWAY_API_KEY"),
+    url_variables=("VERCEL_AI_GATEWAY_BASE_URL",), default_model="anthropic/claude-sonnet-5.5",
+    reasoning_input_field="same",
+)
+HUGGINGFACE = Quirks(  # no default model: the token is often there for downloads
+    name="huggingface", base_url="https://router.huggingface.co/v1",
+    host_suffixes=("router.huggingface.co",), key_variables=("HF_TOKEN",),
+    url_variables=("HF_BASE_URL",), reasoning_input_field="same",
 )
 COMPATIBLE = Quirks(
     key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False,
     reasoning_input_field="same",
 )
 _ROWS = (
-    OPENAI, AZURE, OPENROUTER, OLLAMA, LMSTUDIO, LLAMACPP, VLLM, DEEPSEEK, GROQ, MISTRAL, GEMINI,
-    COMPATIBLE,
+    OPENAI, OPENROUTER, GEMINI, DEEPSEEK, GROQ, MISTRAL, XAI, ZAI, MOONSHOT, MINIMAX, ALIBABA,
+    COHERE, PERPLEXITY, CEREBRAS, TOGETHER, FIREWORKS, NEBIUS, SAMBANOVA, DEEPINFRA, OVHCLOUD,
+    NVIDIA, VERCEL, HUGGINGFACE, AZURE, OLLAMA, LMSTUDIO, LLAMACPP, VLLM, COMPATIBLE,
 )
 # fmt: on
 

@@ -97,14 +97,15 @@ def _create_http_model(
         return Anthropic(
             model_name, api_key=key, base_url=url, client=client, card=card, headers=headers
         )
+    server = provider.server or None
     if provider.kind == "responses":
         from treadle.models.openai_responses import OpenAIResponses
 
-        return OpenAIResponses(model_name, api_key=key, base_url=url, client=client, card=card)
+        return OpenAIResponses(
+            model_name, api_key=key, base_url=url, client=client, quirks=server, card=card
+        )
     from treadle.models.openai_chat import OpenAIChat
 
-    # `openai-chat` can be any server: its address decides.
-    server = None if provider.name == "openai-chat" else provider.name
     return OpenAIChat(
         model_name, api_key=key, base_url=url, client=client, quirks=server, card=card
     )

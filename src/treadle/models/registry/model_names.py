@@ -31,6 +31,14 @@ Aliases = Mapping[str, "str | Alias | Mapping[str, object]"]
 
 _PROVIDER_ALIASES = {
     "google": "gemini",
+    "grok": "xai",
+    "kimi": "moonshot",
+    "moonshotai": "moonshot",
+    "z.ai": "zai",
+    "zhipu": "zai",
+    "dashscope": "alibaba",
+    "togetherai": "together",
+    "hf": "huggingface",
     "openai-responses": "openai",
     "llama.cpp": "llamacpp",
     "lm-studio": "lmstudio",
@@ -42,6 +50,9 @@ _VENDOR_PATTERNS = (
     (compile_lazily(r"(gpt-(?!oss)|chatgpt-|codex-|o[1-9]\b)"), "openai"),
     (compile_lazily(r"gemini-"), "gemini"),
     (compile_lazily(r"deepseek-"), "deepseek"),
+    (compile_lazily(r"grok-"), "xai"),
+    (compile_lazily(r"(?i:glm)-"), "zai"),
+    (compile_lazily(r"kimi-"), "moonshot"),
     (compile_lazily(r"(mistral|ministral|magistral|codestral|devstral)-"), "mistral"),
 )
 

@@ -12,7 +12,15 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import ConfigError
-from treadle.models.provider_base.quirks import SERVERS, find_set_variable, resolve_server
+from treadle.models.provider_base.quirks import (
+    AZURE,
+    COMPATIBLE,
+    OPENAI,
+    SERVERS,
+    Quirks,
+    find_set_variable,
+    resolve_server,
+)
 
 ProviderKind = Literal["anthropic", "responses", "chat", "embedded", "recorded"]
 
@@ -26,23 +34,25 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     url_variables: tuple[str, ...] = ()  # the same for the address
     needs_key: bool = True
     default_model: str = ""
+    server: str = ""  # its row in quirks.py; "" if the address decides
 
 
-def _from_quirks(
-    server: str, default_model: str = "", *, name: str = "", kind: ProviderKind = "chat"
-) -> ProviderEntry:
-    quirks = SERVERS[server]
+def _from_quirks(server: Quirks, *, name: str = "", kind: ProviderKind = "chat") -> ProviderEntry:
     return ProviderEntry(
-        name=name or server,
+        name=name or server.name,
         kind=kind,
-        key_variables=quirks.key_variables,
-        url_variables=quirks.url_variables,
-        needs_key=quirks.needs_key,
-        default_model=default_model,
+        server="" if server is OPENAI else server.name,
+        key_variables=server.key_variables,
+        url_variables=server.url_variables,
+        needs_key=server.needs_key,
+        default_model=server.default_model,
     )
 
 
 AUTH_TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # a key that is sent in another header
+_OTHER_SERVERS = [row for row in SERVERS.values() if row not in (OPENAI, COMPATIBLE)]
+# The first one whose key is set is the default. A provider of OpenAI's chat format is a row in
+# provider_base/quirks.py.
 KNOWN_PROVIDERS: dict[str, ProviderEntry] = {
     provider.name: provider
     for provider in (
@@ -53,14 +63,10 @@ KNOWN_PROVIDERS: dict[str, ProviderEntry] = {
             url_variables=("ANTHROPIC_BASE_URL",),
             default_model="claude-sonnet-5-5",
         ),
-        _from_quirks("openai", "gpt-6.1-sol", kind="responses"),
-        _from_quirks("openai", "gpt-6.1-sol", name="openai-chat"),
-        _from_quirks("openrouter", "anthropic/claude-sonnet-5.5"),
-        _from_quirks("gemini", "gemini-3.8-flash"),
-        _from_quirks("deepseek", "deepseek-v4-pro"),
-        _from_quirks("groq", "openai/gpt-oss-120b"),
-        _from_quirks("mistral", "mistral-medium-latest"),
-        *map(_from_quirks, ("azure", "ollama", "lmstudio", "llamacpp", "vllm")),
+        _from_quirks(OPENAI, kind="responses"),
+        _from_quirks(OPENAI, name="openai-chat"),
+        *map(_from_quirks, _OTHER_SERVERS),
+        _from_quirks(AZURE, name="azure-responses", kind="responses"),
         ProviderEntry(name="embedded", kind="embedded", needs_key=False),
         ProviderEntry(name="recorded", kind="recorded", needs_key=False),
     )
@@ -96,7 +102,7 @@ def find_url_problem(provider: ProviderEntry, environ: Mapping[str, str]) -> str
         if provider.kind == "anthropic":
             check_base_url(environ[variable].strip(), variable)
         else:
-            resolve_server(SERVERS.get(provider.name), None, environ)
+            resolve_server(provider.server or OPENAI, None, environ)
     except ConfigError as error:
         return str(error)
     return ""
