@@ -113,7 +113,11 @@ def _list_hosted(include_all: bool) -> Iterable[ModelRow]:
         problem = find_url_problem(provider, os.environ) if has_key else ""
         source = problem or (f"{variable} is set" if has_key else f"set {variable}")
         for name in _list_model_names(provider, include_all):
-            yield _make_row(card_for(f"{provider.name}/{name}"), source, has_key and not problem)
+            card = card_for(f"{provider.name}/{name}", prices=True)
+            yield _make_row(card, source, has_key and not problem)
+        if not provider.default_model:
+            name = "DEPLOYMENT" if provider.server == "azure" else "MODEL"
+            yield ModelRow(f"{provider.name}/{name}", source, "", "", has_key and not problem)
 
 
 def _list_model_names(provider: ProviderEntry, include_all: bool) -> list[str]:
@@ -121,7 +125,7 @@ def _list_model_names(provider: ProviderEntry, include_all: bool) -> list[str]:
     listed = [full.removeprefix(start) for full in list_models() if full.startswith(start)]
     if include_all and listed:
         return listed
-    return [provider.default_model or ("DEPLOYMENT" if provider.name == "azure" else "MODEL")]
+    return [provider.default_model] if provider.default_model else []
 
 
 def _list_local(servers: list[LocalServer]) -> Iterable[ModelRow]:
@@ -179,9 +183,9 @@ def print_table(rows: list[ModelRow], default: DefaultModel, out: TextIO) -> Non
     for row in rows if is_narrow else lines:
         mark = "*" if row.name == default.model else " "
         start = f"{mark} {row.name:{widths[0]}}  {row.source:{widths[1]}}"
-        line = f"{start}  {row.window:>{widths[2]}}  {row.price}"
+        line = f"{start}  {row.window:>{widths[2]}}  {row.price}".rstrip()
         if is_narrow:
-            price = {"free": "free", "unknown": "price unknown"}.get(
+            price = {"": "", "free": "free", "unknown": "price unknown"}.get(
                 row.price, f"{row.price} per million"
             )
             facts = (row.source, row.window and f"window {row.window}", price)
