@@ -19,7 +19,7 @@ from typing import Any
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 NAMES = """
 crash broken nonsense wrong_id never big big_nameless late progress binary env mixed refuse failing
-child change storm deaf structured sample form noise touch
+child change storm deaf structured sample form noise touch doubled half_emoji odd_block flood
 """
 tools = {
     name: {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
@@ -53,6 +53,9 @@ if MODE == "many":  # twenty tools of an issue tracker, as long as those of real
         del tools[name]
 if MODE == "odd":
     tools = {"odd": {"name": "odd", "inputSchema": "none"}}
+if MODE == "one_odd":
+    tools["odd"] = {"name": "odd", "inputSchema": []}
+    tools["echo"]["annotations"] = "read only"
 waiting: list[Any] = []
 
 
@@ -118,6 +121,21 @@ def call(number: Any, params: dict[str, Any]) -> None:
             send(id=number, result={"content": parts})
         case "structured":
             send(id=number, result={"content": [], "structuredContent": {"sum": 3}})
+        case "doubled":
+            said = given["text"]
+            same = {"content": said if "wrapped" not in given else text(said)["content"]}
+            send(id=number, result={**text(said), "structuredContent": same})
+        case "half_emoji":
+            write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": '
+                  '[{"type": "text", "text": "a \\ud83d b"}]}}')  # fmt: skip
+        case "odd_block":
+            video = {"type": "video", "data": "AAAA"}
+            send(id=number, result={"content": [*text("seen")["content"], video]})
+        case "flood":
+            for place in range(50_000):
+                params = {"level": "info", "data": f"line {place}"}
+                send(method="notifications/message", params=params)
+            send(id=number, result=text("after the flood"))
         case "failing":
             send(id=number, result={**text("no such table"), "isError": True})
         case "refuse":

@@ -80,6 +80,45 @@ async def test_results_of_every_kind_are_converted(own_place: Path):
         assert server.status.state == "up"
 
 
+async def test_text_and_structured_content_that_say_the_same_reach_the_model_once(own_place: Path):
+    said = "a line\n" * 5_000
+    async with served(own_place) as server:
+        await server.wait_ready()
+        assert (await call(server, "doubled", text=said)).content == said
+        assert (await call(server, "doubled", text=said, wrapped=True)).content == said
+
+
+async def test_what_cannot_be_read_of_a_result_is_named_and_the_rest_is_read(own_place: Path):
+    async with served(own_place) as server:
+        await server.wait_ready()
+        assert (await call(server, "half_emoji")).content == "a \ufffd b"
+        assert (await call(server, "odd_block")).content == (
+            "seen\n[content of the unknown type 'video', not shown: "
+            '{"type":"video","data":"AAAA"}]'
+        )
+        assert server.status.state == "up"
+
+
+async def test_one_bad_tool_does_not_hide_the_others(own_place: Path):
+    async with served(own_place, "one_odd") as server:
+        await server.wait_ready()
+        names = {tool.spec.name for tool in server.tools()}
+        assert "mcp__raw__odd" not in names
+        assert len(names) > 20
+        assert (await call(server, "echo", text="hi")).content == "hi"
+        notes = [message.text for message in server.logs]
+        assert any("the tool odd is left out: inputSchema" in note for note in notes)
+        assert any("the tool echo is read without some of its fields" in note for note in notes)
+
+
+async def test_of_a_flood_of_log_lines_only_a_part_is_read(own_place: Path):
+    async with served(own_place) as server:
+        await server.wait_ready()
+        assert (await call(server, "flood")).content == "after the flood"
+        assert (await call(server, "echo", text="hi")).content == "hi"
+        assert len(server.logs) <= 500
+
+
 async def test_progress_is_reported(own_place: Path):
     reports: list[str] = []
     async with served(own_place) as server:

@@ -151,6 +151,10 @@ class ClientCallbacks:
         content: Any = answer.content
         return types.ElicitResult(action=answer.action, content=content)
 
+    def warn(self, text: str) -> None:
+        """A line of our own among those of the server."""
+        self.logs.append(McpLogMessage("warning", text))
+
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
         data = params.data
         text = data if isinstance(data, str) else msgspec.json.encode(data).decode()

@@ -26,6 +26,7 @@ from treadle.tools.mcp.catalog_reader import read_catalog, read_tools
 from treadle.tools.mcp.change_watcher import ChangeWatcher, is_modern, send_plain
 from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
 from treadle.tools.mcp.client_options import McpClientOptions
+from treadle.tools.mcp.lenient import LenientReader
 from treadle.tools.mcp.process import StartProcess, describe_error
 from treadle.tools.mcp.results import convert_block, convert_resource, convert_result
 from treadle.tools.mcp.server_config import McpServerConfig
@@ -49,6 +50,7 @@ class McpConnection:
         self._client: Client | None = None
         self._stdio: StdioTransport | None = None
         self.callbacks = ClientCallbacks(name, options)
+        self.reader = LenientReader(self.callbacks.warn)
         self.changed = asyncio.Event()
         self.changes = ChangeWatcher(self.changed.set)
         self.problem: str | None = None
@@ -353,7 +355,7 @@ def _open_transport(
         )
         headers = {**config.headers, **options.headers()}
         auth = _make_auth(connection, config, options, headers)
-        return open_http_transport(config, headers, auth, reports)
+        return connection.reader.mend_all(open_http_transport(config, headers, auth, reports))
     assert start is not None, "checked by McpServer"
     root = options.roots[0] if options.roots else None
     connection._stdio = StdioTransport(
@@ -362,6 +364,7 @@ def _open_transport(
         cwd=config.cwd or (str(root) if root else None),
         env=config.env,
         on_lost=connection.mark_lost,
+        reader=connection.reader,
     )
     return connection._stdio
 

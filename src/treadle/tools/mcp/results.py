@@ -38,15 +38,23 @@ def convert_result(result: types.CallToolResult, save_file: SaveFile | None = No
 
 
 def _has_json(content: Sequence[ResultContent], value: dict[str, Any]) -> bool:
-    """Whether a text of the content says this already, as the protocol advises. A value that is no
-    object is wrapped by servers: `{"result": 5}` beside the text `5`."""
-    inner = value["result"] if value.keys() == {"result"} else value
-    for part in content:
-        if isinstance(part, Text) and (
-            part.text == inner or _parse_json(part.text) in (value, inner)
-        ):
-            return True
-    return False
+    """Whether the texts of the content say this already, as the protocol advises: as JSON, or as
+    the plain values, one after the other. A value that is no object is wrapped by servers:
+    `{"result": 5}` or `{"content": "5"}` beside the text `5`."""
+    texts = [part.text for part in content if isinstance(part, Text)]
+    inner = next(iter(value.values())) if len(value) == 1 else value
+    if any(_parse_json(text) in (value, inner) for text in texts):
+        return True
+    values = inner if isinstance(inner, list) else [inner]
+    said = [_get_said(one) for one in values]
+    return said == texts or "\n".join(said).strip() == "\n".join(texts).strip()
+
+
+def _get_said(value: Any) -> str:
+    """A value as a text of its own; a block of content is its text."""
+    if isinstance(value, dict) and value.get("type") == "text":
+        value = value.get("text")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _parse_json(text: str) -> Any:

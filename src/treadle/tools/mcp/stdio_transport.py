@@ -21,6 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from treadle.lib.text.sanitize import strip_escapes
+from treadle.tools.mcp.lenient import LenientReader
 from treadle.tools.mcp.process import StartProcess
 
 MAX_MESSAGE_BYTES = 16 << 20
@@ -102,10 +103,12 @@ class StdioTransport:
         cwd: str | None,
         env: Mapping[str, str],
         on_lost: Callable[[str], None],
+        reader: LenientReader,
         limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._start, self._argv, self._cwd, self._env = start, argv, cwd, env
         self._on_lost = on_lost
+        self._reader = reader
         self._splitter = LineSplitter(limit)
         self._limit = limit
         self._pending_ids: set[int | str] = set()
@@ -222,8 +225,10 @@ class StdioTransport:
         if not text.startswith(b"{"):
             self._on_non_message(text)
             return None
+        if self._reader.is_excess_log(text):
+            return None
         try:
-            message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+            message = self._reader.parse(text)
         except ValueError:
             request_id = guess_request_id(text[:EDGE_BYTES], text[-EDGE_BYTES:])
             problem = "the server's response was not a valid message"

@@ -1,0 +1,142 @@
+"""Reads the messages of a server as far as they can be read: a bad part does not spoil the rest.
+
+A half of a surrogate pair is replaced, a tool that cannot be used is left out and named, a block of
+an unknown type is named in the result, and of a flood of log lines only a part is read. Used by
+connection.py, between the transports and the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+import msgspec
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter
+
+from treadle.lib.text.text import fix_surrogates
+
+MAX_LOGS_PER_SECOND = 200
+MAX_PROBLEM_CHARS = 200
+_HEAD_BYTES = 120  # of a message, in which its method is
+_LOG_METHOD = b'"notifications/message"'
+_BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+_PLAIN_FIELDS = ("name", "description", "inputSchema")  # of a tool, enough to call it
+
+
+class LenientReader:
+    """The reader of one connection; `note` gets a line about what is left out."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._second = 0
+        self._logs = self._unread_logs = 0
+        self._noted: set[str] = set()
+
+    def is_excess_log(self, line: bytes) -> bool:
+        """Whether this is a log line after too many others in this second."""
+        if _LOG_METHOD not in line[:_HEAD_BYTES]:
+            return False
+        second = int(time.monotonic())
+        if second != self._second:
+            if self._unread_logs:
+                self._note(f"{self._unread_logs:,} log lines of the server were not read")
+            self._second, self._logs, self._unread_logs = second, 0, 0
+        self._logs += 1
+        self._unread_logs += self._logs > MAX_LOGS_PER_SECOND
+        return self._logs > MAX_LOGS_PER_SECOND
+
+    def parse(self, text: bytes) -> types.JSONRPCMessage:
+        """The message of a line; ValueError if there is none."""
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+        except ValueError:
+            value = _replace_in(json.loads(text))
+            message = types.jsonrpc_message_adapter.validate_python(value, by_name=False)
+        return self.mend(message)
+
+    @asynccontextmanager
+    async def mend_all(
+        self, opening: AbstractAsyncContextManager[TransportStreams]
+    ) -> AsyncIterator[TransportStreams]:
+        """A transport whose messages are mended."""
+        send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+        async with opening as (incoming, outgoing):
+
+            async def forward() -> None:
+                async with send:
+                    async for one in incoming:
+                        if isinstance(one, SessionMessage):
+                            self.mend(one.message)
+                        await send.send(one)
+
+            forwarding = asyncio.create_task(forward())
+            try:
+                yield receive, outgoing
+            finally:
+                forwarding.cancel()
+                await asyncio.gather(forwarding, return_exceptions=True)
+                receive.close()
+
+    def mend(self, message: types.JSONRPCMessage) -> types.JSONRPCMessage:
+        """The message with what can be used of a list of tools and of the blocks of a result."""
+        if not isinstance(message, types.JSONRPCResponse):
+            return message
+        tools, content = message.result.get("tools"), message.result.get("content")
+        if isinstance(tools, list):
+            message.result["tools"] = [one for one in map(self._mend_tool, tools) if one]
+        if isinstance(content, list):
+            message.result["content"] = [_mend_block(block) for block in content]
+        return message
+
+    def _mend_tool(self, tool: Any) -> dict[str, Any] | None:
+        """The tool, without the fields that are wrong; None if it cannot be used."""
+        problem = _find_problem(tool)
+        if problem is None:
+            return dict(tool)
+        known = tool if isinstance(tool, dict) else {}
+        smaller = {key: known[key] for key in _PLAIN_FIELDS if key in known}
+        is_usable = _find_problem(smaller) is None
+        done = "read without some of its fields" if is_usable else "left out"
+        line = f"the tool {known.get('name', '?')} is {done}: {problem[:MAX_PROBLEM_CHARS]}"
+        if line not in self._noted:
+            self._noted.add(line)
+            self._note(line)
+        return smaller if is_usable else None
+
+
+def _find_problem(tool: Any) -> str | None:
+    try:
+        types.Tool.model_validate(tool)
+    except ValueError as error:
+        return " ".join(str(error).split("\n", 3)[1:3])
+    return None
+
+
+def _mend_block(block: Any) -> Any:
+    try:
+        _BLOCK.validate_python(block)
+    except ValueError:
+        kind = block.get("type") if isinstance(block, dict) else None
+        about = f"of the unknown type {kind!r}" if isinstance(kind, str) else "without a type"
+        shown = msgspec.json.encode(block).decode(errors="replace")[:MAX_PROBLEM_CHARS]
+        return {"type": "text", "text": f"[content {about}, not shown: {shown}]"}
+    return block
+
+
+def _replace_in(value: Any) -> Any:
+    """The value with a sign in place of each half of a surrogate pair."""
+    if isinstance(value, str):
+        return fix_surrogates(value)
+    if isinstance(value, list):
+        return [_replace_in(one) for one in value]
+    if isinstance(value, dict):
+        return {fix_surrogates(key): _replace_in(one) for key, one in value.items()}
+    return value
