@@ -154,7 +154,7 @@ async def test_several_edits_are_all_made_or_none(folder: Path) -> None:
         ({"old_string": "  return 1\n", "new_string": "x"}, None),
         ({"old_string": "   pass\n", "new_string": "x"}, "read the file again"),
         ({"old_string": "def one()\n    return 1", "new_string": "x"}, "the file:   def one():"),
-        ({"old_string": "2\t    return 1", "new_string": "x"}, "leave out what `read` puts"),
+        ({"old_string": "2\t    return 9", "new_string": "x"}, "leave out what `read` puts"),
         ({"old_string": "utterly elsewhere", "new_string": "x"}, "read the file again"),
         ({"old_string": "return 5", "new_string": "def two():\n    return 2"}, "is there already"),
         ({"old_string": "", "new_string": "x"}, "name the text to replace"),
@@ -246,6 +246,17 @@ def test_what_is_taken_for_text_is_written_back_as_it_was(data: bytes) -> None:
     text = decode_text(data)
     if text is not None:
         assert text.encode(text.text) == data
+
+
+async def test_an_old_text_with_the_numbers_of_read_is_found_if_it_is_there_once(folder: Path):
+    (folder / "a.py").write_text("one\n  two\nthree\n")
+    edit = {"old_string": "2\t  two\n3\tthree", "new_string": "2\t  TWO\n3\tthree"}
+    async with hands(folder) as agent:
+        _, item = await agent.do(
+            ("read", {"file_path": "a.py"}), ("edit", {"file_path": "a.py", **edit})
+        )
+    assert "began with line numbers, which are left out" in plain(item)
+    assert (folder / "a.py").read_text() == "one\n  TWO\nthree\n"
 
 
 # --- conflicts ---------------------------------------------------------------------------

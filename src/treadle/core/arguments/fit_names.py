@@ -16,10 +16,13 @@ import msgspec
 
 from treadle.core.transcript.content import Arguments
 from treadle.lib.json.schema import JSONSchema, allows_type
+from treadle.lib.text.word_set import word_set
 
-# Arguments in which models say why they call; a tool that does not have them does not need them.
-_COMMENTS = frozenset(
-    ("description", "explanation", "reason", "reasoning", "thought", "justification", "title")
+# Arguments in which models say why they call, and of programs that ask the model whether to ask; a
+# tool that does not have them does not need them.
+_COMMENTS = word_set(
+    "description explanation reason reasoning thought justification title requiresapproval "
+    "shouldreadentirefile"
 )
 Report = Callable[[str], None]
 NO_WORDS: Mapping[str, Mapping[str, str]] = {}

@@ -42,7 +42,7 @@ _KEPT_CHARACTERS = "\n\t\u200c\u200d\ufe0f"  # line ends, tabs, and the joiners 
 
 FILE_ALIASES: Mapping[str, str] = dict.fromkeys(
     ("path", "file", "filename", "file_name", "filepath", "absolute_path", "target_file",
-     "notebook_path", "relative_path"),
+     "notebook_path", "relative_path", "relative_workspace_path", "file_paths", "paths"),
     "file_path",
 )  # fmt: skip
 FOLDER_ALIASES: Mapping[str, str] = dict.fromkeys(

@@ -1,13 +1,13 @@
 """`edit`: exact replacements in one file, all of them or none.
 
 The old text has to be in the file, once unless `replace_all` is set. One that differs only in its
-white space is found if it is there once, and that is said; another near match is not edited but
-explained, with the nearest lines.
+white space, or in the line numbers that `read` shows, is found if it is there once, and that is
+said; another near match is not edited but explained, with the nearest lines.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -31,11 +31,13 @@ from treadle.tools.builtin.files.file_changes import (
     read_editable_text,
     run_in_thread_if_long,
 )
-from treadle.tools.builtin.files.near_match import explain_no_match
+from treadle.tools.builtin.files.near_match import explain_no_match, strip_line_numbers
+from treadle.tools.builtin.files.read import read_range
 from treadle.tools.builtin.files.whitespace_match import find_whitespace_match
 from treadle.tools.builtin.session_memory import CallSite
 
 WHITESPACE_NOTE = " (old_string differed in white space; the file's indentation is kept)"
+NUMBERS_NOTE = " (old_string began with line numbers, which are left out)"
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,7 +87,7 @@ class EditTool(FileChangeTool[EditArguments]):
                 given = {"file_path": path, "content": rest.get("file_text", "")}
                 return RepairedArguments(arguments, tool="write", tool_arguments=given)
             case "view":
-                given = {"file_path": path, **_read_range(rest.get("view_range"))}
+                given = {"file_path": path, **read_range(rest.get("view_range"))}
                 return RepairedArguments(arguments, tool="read", tool_arguments=given)
         return super().repair(arguments)
 
@@ -119,8 +121,8 @@ class EditTool(FileChangeTool[EditArguments]):
         data = encode_like(before, text, args.file_path)
         if data == content.data:
             raise ToolError("the edits together change nothing")
-        name, note = site.display_path(path), WHITESPACE_NOTE if edited.is_loose else ""
-        return [PlannedChange(path, name, content, data, before.text, text, note=note)]
+        name = site.display_path(path)
+        return [PlannedChange(path, name, content, data, before.text, text, note=edited.note)]
 
     def format_confirmation(self, args: EditArguments, changes: Sequence[PlannedChange]) -> str:
         (change,) = changes
@@ -128,14 +130,6 @@ class EditTool(FileChangeTool[EditArguments]):
             return f"Created {change.display_path}."
         lines = format_changed_lines(change)
         return f"Edited {change.display_path}{change.note}. It now reads:\n{lines}"
-
-
-def _read_range(lines: Any) -> dict[str, int]:
-    """The arguments of `read` for the first and the last line; -1 is the end of the file."""
-    match lines:
-        case [int(first), int(last)]:
-            return {"offset": first, "limit": max(last - first + 1, 1) if last != -1 else 0}
-    return {}
 
 
 async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:
@@ -151,10 +145,10 @@ async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> Pla
 
 
 class EditedText(msgspec.Struct, frozen=True):
-    """The text after the edits. `is_loose`: one of them was found but for its white space."""
+    """The text after the edits. `note`: how one of them was found that is not there exactly."""
 
     text: str
-    is_loose: bool = False
+    note: str = ""
 
 
 def _apply_edits(before: DecodedText, args: EditArguments) -> EditedText:
@@ -177,9 +171,13 @@ def _apply_edit(
         raise ToolError("old_string is empty; name the text to replace")
     found = find_occurrences(text, edit.old_string, default_line_ending)
     if not found:
+        plain = _leave_out_numbers(text, edit, default_line_ending)
+        if plain is not None:
+            return EditedText(plain, NUMBERS_NOTE)
         loose = find_whitespace_match(text, edit.old_string, edit.new_string)
         if loose is not None and text[loose.start : loose.end] != loose.new:
-            return EditedText(f"{text[: loose.start]}{loose.new}{text[loose.end :]}", is_loose=True)
+            changed = f"{text[: loose.start]}{loose.new}{text[loose.end :]}"
+            return EditedText(changed, WHITESPACE_NOTE)
         raise ToolError(explain_no_match(text, edit.old_string, edit.new_string, name))
     if len(found) > 1 and not edit.replace_all:
         lines = [str(line_number_at(text, occurrence.start)) for occurrence in found[:10]]
@@ -188,4 +186,13 @@ def _apply_edit(
             f"old_string is in {name} {len(found)} times, in lines {', '.join(lines)}{more}. "
             "Give more of the lines around the one you mean, or set replace_all"
         )
-    return EditedText(replace_occurrences(text, found, edit.new_string), edited.is_loose)
+    return EditedText(replace_occurrences(text, found, edit.new_string), edited.note)
+
+
+def _leave_out_numbers(text: str, edit: Replacement, default_line_ending: str) -> str | None:
+    """The text after an edit whose old text is there once without its line numbers."""
+    old = strip_line_numbers(edit.old_string)
+    found = find_occurrences(text, old, default_line_ending) if old else []
+    if len(found) != 1:
+        return None
+    return replace_occurrences(text, found, strip_line_numbers(edit.new_string) or edit.new_string)

@@ -28,7 +28,7 @@ def explain_no_match(text: str, old: str, new: str, name: str) -> str:
     """The message for a model whose old text is not in the file."""
     problem = f"old_string was not found in {name}; nothing was changed."
     wanted = split_lines(old) or [old]
-    if all(_LINE_NUMBER_PREFIX.match(line) for line in wanted):
+    if strip_line_numbers(old):
         return f"{problem} It begins with line numbers: leave out what `read` puts before a line."
     if new and len(new) > 10 and new.replace("\r\n", "\n") in text.replace("\r\n", "\n"):
         return f"{problem} new_string is there already: the edit may have been made before."
@@ -40,6 +40,15 @@ def explain_no_match(text: str, old: str, new: str, name: str) -> str:
     shown = "\n".join(format_numbered_lines(lines, start, min(end, start + MAX_SHOWN_LINES)))
     difference = _describe_difference(lines[start:end], wanted)
     return f"{problem} The nearest lines are these{difference}:\n{shown}"
+
+
+def strip_line_numbers(text: str) -> str:
+    """The text without the number that `read` puts before each line; "" if a line has none."""
+    lines = text.splitlines(keepends=True)
+    numbers = [_LINE_NUMBER_PREFIX.match(line) for line in lines]
+    if not all(numbers):
+        return ""
+    return "".join(line[one.end() :] for line, one in zip(lines, numbers, strict=True) if one)
 
 
 def find_nearest_lines(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int] | None:

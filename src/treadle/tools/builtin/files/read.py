@@ -6,15 +6,15 @@ what was seen, so that a later edit notices if the file has changed since.
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from treadle.core.contracts.tool import ToolOutput
+from treadle.core.contracts.tool import RepairedArguments, ToolOutput
 from treadle.core.contracts.workspace import FileContent, OutsideReader
 from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
 from treadle.core.shrink_image import UnreadableImage, shrink_image
-from treadle.core.transcript.content import Document, Image, Text
+from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.lib.files.media_types import detect_media_type
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
@@ -31,6 +31,17 @@ MAX_CHARS = 80_000
 MAX_PDF_BYTES = 20 << 20
 MAX_PICTURE_BYTES = 64 << 20
 _BY_HAND = "Make it smaller with bash, such as `convert in.png -resize 50% out.png`"
+
+
+_LAST_LINES = frozenset(("end_line", "endLine", "line_end", "end_line_one_indexed_inclusive"))
+
+
+def read_range(lines: Any) -> dict[str, int]:
+    """The arguments of `read` for the first and the last line; -1 is the end of the file."""
+    match lines:
+        case [int(first), int(last)]:
+            return {"offset": first, "limit": max(last - first + 1, 1) if last != -1 else 0}
+    return {}
 
 
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,12 +62,26 @@ class ReadTool(BuiltinTool[ReadArguments]):
     )  # fmt: skip
     argument_aliases: ClassVar = {
         **FILE_ALIASES, "start_line": "offset", "line_offset": "offset", "max_lines": "limit",
-        "num_lines": "limit",
+        "num_lines": "limit", "start_line_one_indexed": "offset",
     }  # fmt: skip
 
     def __init__(self, sessions: ToolSessions, *, native_pdf: bool = True) -> None:
         super().__init__(sessions)
         self._native_pdf = native_pdf
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        """Also with the last line in place of the number of lines."""
+        plain, lines, note = dict(arguments), None, ""
+        for name in _LAST_LINES & plain.keys() if "limit" not in plain else ():
+            last, first = plain.pop(name), plain.get("offset", plain.get("start_line", 1))
+            lines, note = [first, last], f"`{name}` is `offset` and `limit`"
+        if "view_range" in plain:
+            lines, note = plain.pop("view_range"), "`view_range` is `offset` and `limit`"
+        found = read_range(lines)
+        if not found:
+            return super().repair(arguments)
+        meant = super().repair({**plain, **found})
+        return msgspec.structs.replace(meant, notes=(note, *meant.notes))
 
     def validate(self, args: ReadArguments) -> str | None:
         if not args.file_path:

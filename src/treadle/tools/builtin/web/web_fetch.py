@@ -13,6 +13,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import msgspec
 
+from treadle.core.arguments.fit_names import Report
 from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments, Document, Image
@@ -49,6 +50,14 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
     def __init__(self, sessions: ToolSessions, *, fetch: FetchPage | None = None) -> None:
         super().__init__(sessions)
         self._fetch: FetchPage = fetch or HttpFetcher()
+
+    @classmethod
+    def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        url = arguments.get("url")
+        if not isinstance(url, str) or not _BARE_ADDRESS.match(url.strip()):
+            return arguments
+        report(f"`url` is `https://{url.strip()}`")
+        return {**arguments, "url": f"https://{url.strip()}"}
 
     def validate(self, args: WebFetchArguments) -> str | None:
         if args.offset < 0:
@@ -103,6 +112,9 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
                 )
             url = target
         raise ToolError(f"more than {MAX_REDIRECTS} redirects, the last to {url}")
+
+
+_BARE_ADDRESS = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(/|$)")
 
 
 def _check_url(url: str) -> str | None:
