@@ -16,6 +16,7 @@ from typing import Literal
 from treadle.lib.files.file_view import (
     MAX_DIR_ENTRIES,
     NULL_DEVICE,
+    PUBLIC_FILES,
     FileSystemView,
     ResolvedPath,
     find_secret_part,
@@ -28,7 +29,6 @@ from treadle.lib.files.protected_paths import (
 )
 from treadle.lib.files.secret_files import is_searched_secret, list_secrets
 from treadle.lib.shell.ast import SearchFilter
-from treadle.lib.text.word_set import word_set
 from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
 from treadle.permissions.hard_links import HardLinks
 from treadle.permissions.ruleset.path_patterns import PathPattern
@@ -37,7 +37,6 @@ from treadle.permissions.ruleset.rules import FileRules, Outcome, Rule
 AccessMode = Literal["read", "write"]
 _NO_FILTER = SearchFilter()
 _MAX_WALKED_FILES = 5000
-_PUBLIC_FILES = word_set("/etc/os-release /usr/lib/os-release /etc/lsb-release /etc/debian_version")
 _CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f]")
 _RELATIVE_TARGET = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
@@ -220,7 +219,7 @@ class FileEvaluator:
             return make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.roots):
             return PolicyFinding(subject, "allow", "inside the folder", is_read_only=True)
-        if is_inside(resolved.path, self.context.readable) or resolved.path in _PUBLIC_FILES:
+        if is_inside(resolved.path, self.context.readable) or resolved.path in PUBLIC_FILES:
             return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
         return make_finding(subject, "ask", resolved, "outside the folder", kind="outside_read")
 

@@ -150,7 +150,13 @@ _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     **FILE_TRANSFER_PROGRAMS,
 }
 _MAX_MARKS = 8
-_ADJUSTED = word_set("strings make jq rg grep unzip wget ssh")
+_ADJUSTED = word_set("strings make jq rg grep unzip zipinfo man wget ssh")
+_MAN_WORD = re.compile(r"-[kfwa]|[\w][\w.+:-]*", re.ASCII)  # no path: that is a file to format
+_ZIP_ENDS = ("", ".zip", ".ZIP")
+_ZIP_LISTING = {
+    "unzip": re.compile(r"-(?=q*[lvtzZ])[lvtzq]*(?:Z1?)?"),
+    "zipinfo": re.compile(r"-[12smlvhtzT]+"),
+}
 _ALIASES = {"egrep": "grep", "fgrep": "grep", "ggrep": "grep", "gsort": "sort", "batcat": "bat"}
 
 
@@ -212,14 +218,27 @@ def _adjust_effects(
         search = _parse_grep_filter(scan_options(words, spec.grammar)[0])
         is_recursive = effects.is_recursive or any(map(_GREP_RECURSIVE.search, texts))
         return replace(effects, search=search, is_recursive=is_recursive)
-    if name == "unzip":
+    if name in ("unzip", "zipinfo"):
+        if _lists_archive(name, texts):  # `x` may mean `x.zip`
+            names = [replace(w, text=f"{w.text}{end}") for w in effects.reads for end in _ZIP_ENDS]
+            return replace(effects, is_read_only=True, reads=tuple(names))
         return replace(effects, writes=(), primary_writes=effects.writes)
+    if name == "man":
+        return replace(effects, is_read_only=all(map(_MAN_WORD.fullmatch, texts)))
     if name == "wget":
         downloads = _list_downloads(words, spec.grammar)
         return replace(effects, primary_writes=(*effects.primary_writes, *downloads))
     if name == "ssh" and len(scan_options(words, spec.grammar)[1]) > 1:
         return replace(effects, has_inline_code=True)  # a command to run on the host
     return effects
+
+
+def _lists_archive(name: str, texts: Sequence[str]) -> bool:
+    """Whether `unzip` or `zipinfo` only shows what an archive contains. Both expand patterns."""
+    options = [text for text in texts if text[:1] == "-"]
+    is_plain = not any(char in text for text in texts for char in "*?[\\") and all(texts)
+    is_listing = name == "zipinfo" or bool(options)
+    return is_plain and is_listing and all(map(_ZIP_LISTING[name].fullmatch, options))
 
 
 def _list_downloads(words: Sequence[Word], grammar: OptionGrammar) -> Iterator[Word]:
