@@ -69,10 +69,17 @@ def find_bare_repository(files: FileView, cwd: str) -> str:
         has_git = files.lstat(f"{folder}/{GIT_FOLDER}") is not None
         if has_git and is_valid(files, open_repository(files, folder)):
             return ""
-        has_head = files.lstat(f"{folder}/HEAD") is not None
-        if has_head and files.lstat(f"{folder}/objects") is not None:
+        if may_be_bare(files, folder):
             return folder or "/"
     return ""
+
+
+def may_be_bare(files: FileView, folder: str) -> bool:
+    """Whether git may take a folder for a git folder although it is not called so. Its objects may
+    be in another one, which `commondir` names."""
+    if files.lstat(f"{folder}/HEAD") is None:
+        return False
+    return any(files.lstat(f"{folder}/{part}") is not None for part in ("objects", "commondir"))
 
 
 def list_parents(folder: str) -> Iterator[str]:
