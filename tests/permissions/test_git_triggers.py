@@ -122,6 +122,26 @@ def test_a_folder_with_a_head_and_the_objects_of_another_one_asks(repository, co
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "touch src/HEAD",
+        "mkdir -p src/Head",
+        "cp src/a.py src/HEAD",
+        "cp -r made src/made",
+        "touch made/config",
+        "mkdir -p made/objects",
+        "echo x > made/hooks/post-checkout",
+        "touch made/refs/heads/x",
+    ],
+)
+def test_what_makes_a_folder_a_git_folder_is_no_plain_edit(repository, command):
+    (repository / "made").mkdir()
+    (repository / "made/HEAD").write_text("ref: refs/heads/main\n")
+    assert evaluate(repository, "touch src/config made/b", "accept-edits") == "allow"
+    assert evaluate(repository, command, "accept-edits") == "ask"
+
+
+@pytest.mark.parametrize(
     ("command", "config"),
     [
         ("git log -p --submodule=diff", ""),

@@ -28,6 +28,7 @@ from treadle.lib.files.protected_paths import (
     fold_case,
 )
 from treadle.lib.files.secret_files import is_searched_secret, list_secrets
+from treadle.lib.git.repository import find_bare_part
 from treadle.lib.shell.ast import SearchFilter
 from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
 from treadle.permissions.hard_links import HardLinks
@@ -231,7 +232,7 @@ class FileEvaluator:
             reason = "other programs would read its name as an option"
             return make_finding(subject, "ask", resolved, reason)
         parts = (find_protected_part(p) or find_secret_part(p) for p in resolved.all_paths)
-        protected = next(filter(None, parts), ())
+        protected = next(filter(None, parts), ()) or find_bare_part(self.file_system, resolved.path)
         if not protected and resolved.inode:
             return make_finding(subject, "ask", resolved, "the file has other names (hard links)")
         is_in_workspace = is_inside(resolved.path, roots)
@@ -329,7 +330,8 @@ class FileEvaluator:
             for file in chain((top,), self._walk(top)):
                 if self._leaves_folder(file, top):
                     return PolicyFinding(subject, "ask", f"the symlink {file} leaves the folder")
-                if protected := find_protected_part(file[len(top) :]):
+                name = file[len(top) :]
+                if protected := find_protected_part(name) or find_bare_part(self.file_system, name):
                     reason = f"{'/'.join(protected)} is in it and protected"
                     return PolicyFinding(subject, "ask", reason)
         except _TooManyFiles:

@@ -21,6 +21,9 @@ from treadle.lib.git.index import list_submodules, read_indexes
 
 _MAX_POINTER_BYTES = 8192
 _HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}")
+_GIT_PARTS = frozenset(
+    ("config", "config.worktree", "commondir", "hooks", "info", "modules", "objects", "refs")
+)
 _HASH_CHARS = 8  # of a commit that is checked out without a branch
 
 
@@ -80,6 +83,19 @@ def may_be_bare(files: FileView, folder: str) -> bool:
     if files.lstat(f"{folder}/HEAD") is None:
         return False
     return any(files.lstat(f"{folder}/{part}") is not None for part in ("objects", "commondir"))
+
+
+def find_bare_part(files: FileView, path: str) -> tuple[str, ...]:
+    """The part of a git folder that is not called so, or could become one, if a path that is to be
+    written is in it; else ()."""
+    folder, _, name = path.rpartition("/")
+    if name.lower() == "head":  # what makes a folder one
+        return (name,)
+    while folder:
+        if name.lower() in _GIT_PARTS and files.lstat(f"{folder}/HEAD") is not None:
+            return (name,)
+        folder, _, name = folder.rpartition("/")
+    return ()
 
 
 def list_parents(folder: str) -> Iterator[str]:

@@ -150,7 +150,8 @@ _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     **FILE_TRANSFER_PROGRAMS,
 }
 _MAX_MARKS = 8
-_ADJUSTED = word_set("strings make jq rg grep unzip zipinfo man wget ssh")
+_SCRIPTED_GREPS = word_set("zgrep zegrep zfgrep bzgrep xzgrep")
+_ADJUSTED = _SCRIPTED_GREPS | word_set("strings make jq rg grep unzip zipinfo man wget ssh")
 _MAN_WORD = re.compile(r"-[kfwa]|[\w][\w.+:-]*", re.ASCII)  # no path: that is a file to format
 _ZIP_ENDS = ("", ".zip", ".ZIP")
 _ZIP_LISTING = {
@@ -223,6 +224,10 @@ def _adjust_effects(
             names = [replace(w, text=f"{w.text}{end}") for w in effects.reads for end in _ZIP_ENDS]
             return replace(effects, is_read_only=True, reads=tuple(names))
         return replace(effects, writes=(), primary_writes=effects.writes)
+    if name in _SCRIPTED_GREPS and not all(
+        _PLAIN_FILE.fullmatch(w.text or "") for w in effects.reads
+    ):
+        return replace(effects, doubts=("a script that may run what is in a name of a file",))
     if name == "man":
         return replace(effects, is_read_only=all(map(_MAN_WORD.fullmatch, texts)))
     if name == "wget":
