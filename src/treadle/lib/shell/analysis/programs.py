@@ -59,7 +59,10 @@ _PLAIN_TYPES = word_set(
 _VARIABLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PRINTF_COUNT = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
 _PLAIN_FILE = re.compile(r"[\w./][\w./+-]*")  # perl runs what is in a name with a `|`
-_SPECIAL_MODE = re.compile(r"^[ugoa]*[+=][rwxXt]*s|^[0-7]*[2467][0-7]{3}$")
+# Modes without the set-uid bit.
+_CLAUSE = r"[ugoa]*(?:[-+=][rwxX]*)+"
+_PLAIN_MODE = re.compile(rf"0?[0-7]{{1,3}}|{_CLAUSE}(?:,{_CLAUSE})*")
+_CHMOD_OPTION = re.compile(r"-[Rvcf]+|--(?:recursive|verbose|changes|silent|quiet|preserve-root)?")
 _HOST_OPTION = re.compile(r"-[fsiIdA]+|--(?:fqdn|short|ip-address|all-ip-addresses|domain)")
 # One substitution without code, variables, delimiters of its own or embedded expressions.
 _SUBSTITUTION = re.compile(
@@ -191,8 +194,8 @@ def _analyze(name: str, words: Sequence[Word]) -> Effects:
     if risky is not None and any(risky.match(w.text or "") for w in words):
         doubt = "an option that runs a program or opens a file"
         return replace(_analyze_interpreter(name, words), doubts=(doubt,))
-    if name == "chmod" and any(map(_SPECIAL_MODE.search, (w.text or "" for w in words))):
-        return Effects(mentions=tuple(words), doubts=("sets the set-uid bit of a file",))
+    if name == "chmod" and not _has_plain_mode(words):
+        return Effects(mentions=tuple(words), doubts=("it may set the set-uid bit of a file",))
     spec = PROGRAMS.get(name)
     if spec is not None:
         effects = analyze_by_spec(spec, words)
@@ -236,6 +239,13 @@ def _adjust_effects(
     if name == "ssh" and len(scan_options(words, spec.grammar)[1]) > 1:
         return replace(effects, has_inline_code=True)  # a command to run on the host
     return effects
+
+
+def _has_plain_mode(words: Sequence[Word]) -> bool:
+    """Whether the options of a `chmod` are known, and its mode has no special bit."""
+    texts = [w.text or "" for w in words if not _CHMOD_OPTION.fullmatch(w.text or "")]
+    is_known = not any(text.startswith("-") for text in texts[1:])
+    return bool(texts) and is_known and bool(_PLAIN_MODE.fullmatch(texts[0]))
 
 
 def _lists_archive(name: str, texts: Sequence[str]) -> bool:
