@@ -27,6 +27,7 @@ from treadle.lib.shell.analysis.safe_options import (
     find_safe_options,
 )
 from treadle.lib.shell.ast import Word, strip_version
+from treadle.lib.text.word_set import word_set
 
 _MAX_SUBCOMMANDS = 4  # with the values of options before them: `kubectl -n prod get secret`
 _ASSIGNMENT = re.compile(r"([\w.%+-]+?)[:+?!]*=(.*)", re.DOTALL)
@@ -50,9 +51,7 @@ _REMOTE_REQUIREMENT = re.compile(
 
 _NOTHING_KNOWN = SafeOptions("")
 # Programs for which a word with `@` names a package, a commit or a person.
-_AT_NAMES = frozenset(
-    "npm npx pnpm pnpx yarn bun bunx deno git gh turbo nx lerna brew docker".split()
-)
+_AT_NAMES = word_set("npm npx pnpm pnpx yarn bun bunx deno git gh turbo nx lerna brew docker")
 # After `--`, or after their first operand, follow the words of a program of the project.
 _SCRIPT_SUBCOMMANDS = frozenset({"test", "run", "bench", "t", "r"})
 _SCRIPT_COMMANDS = frozenset({("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")})
