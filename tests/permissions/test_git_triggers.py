@@ -101,6 +101,46 @@ def test_a_bare_repository_beside_an_empty_git_folder_asks(repository):
     assert evaluate(repository, "git -C sub log") == "ask"
 
 
+@pytest.mark.parametrize("command", ["git -C sub status", "cd sub && git status"])
+def test_a_folder_with_a_head_and_the_objects_of_another_one_asks(repository, command):
+    """All of it can be checked in: a clone brings it."""
+    marker = make_program(repository)
+    for folder in ("sub/wt", "x/objects", "x/refs"):
+        (repository / folder).mkdir(parents=True)
+    assert evaluate(repository, command) == "allow"
+    (repository / "sub/HEAD").write_text("ref: refs/heads/main\n")
+    (repository / "sub/commondir").write_text("../x\n")
+    (repository / "x/config").write_text(
+        "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n"
+    )
+    (repository / "sub/config.worktree").write_text(
+        f"[core]\n\tbare = false\n\tworktree = wt\n\tfsmonitor = {repository}/evil\n"
+    )
+    run(repository, command)
+    assert marker.exists()
+    assert evaluate(repository, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch src/HEAD",
+        "mkdir -p src/Head",
+        "cp src/a.py src/HEAD",
+        "cp -r made src/made",
+        "touch made/config",
+        "mkdir -p made/objects",
+        "echo x > made/hooks/post-checkout",
+        "touch made/refs/heads/x",
+    ],
+)
+def test_what_makes_a_folder_a_git_folder_is_no_plain_edit(repository, command):
+    (repository / "made").mkdir()
+    (repository / "made/HEAD").write_text("ref: refs/heads/main\n")
+    assert evaluate(repository, "touch src/config made/b", "accept-edits") == "allow"
+    assert evaluate(repository, command, "accept-edits") == "ask"
+
+
 @pytest.mark.parametrize(
     ("command", "config"),
     [

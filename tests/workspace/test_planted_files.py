@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -34,12 +35,26 @@ def repository(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo {} > ,$n.code-workspace",
+        "echo x > d$n.sublime-project",
+        "mkdir -p p$n/.vscode",
+        "mkdir -p p$n/.github/workflows",
+        "git init -q r$n",
+        "git init -q --bare b$n.git",
+        "git worktree add -q --detach w$n; echo '[core]' > .git/worktrees/w$n/config.worktree",
+        "git -c protocol.file.allow=always submodule add -q ./ s$n; echo {} > s$n/.mcp.json",
+    ],
+)
 async def test_more_protected_paths_than_the_sandbox_can_mount_leave_no_sandbox(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setattr(mounts, "MAX_MOUNTS", 30)
-    for number in range(40):
-        (repository / f",{number}.code-workspace").write_text("{}")
+    async with opened(repository) as workspace:  # without a sandbox
+        done = await workspace.run(f"set -e; for n in $(seq 40); do {command}; done")
+    assert done.exit_code == 0, done.output
     workspace = await LocalWorkspace.open(repository, WorkspaceOptions(sandbox="auto"))
     try:
         assert not workspace.sandboxed
@@ -85,6 +100,59 @@ async def test_a_work_tree_in_a_protected_folder_brings_nothing(
     left = [path for path in (repository / place).rglob("*") if path.name in PLANTED]
     names = [str(path.relative_to(repository)) for path in left if ".git" not in path.parts]
     assert [name for name in names if find_read_only_part(name)] == [], done.note
+
+
+EVIL = "[core]\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = ./evil\\n"
+FAKE = "mkdir -p src; cd src; echo ref: refs/heads/a > HEAD; mkdir -p wt objects refs"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{FAKE}; printf '{EVIL}' > config",
+        f"{FAKE}; mkdir hooks; echo evil > hooks/post-checkout; git init -q --bare x",
+        f"{FAKE}; printf '{EVIL}' > config.worktree; rmdir objects; echo ../x > commondir; "
+        "mkdir -p ../x/objects ../x/refs; git config -f ../x/config extensions.worktreeConfig 1",
+        f"git init -q --bare src; printf '{EVIL}' >> src/config",
+        "git init -q --bare b; mv b src; git -C src config core.sshCommand ./evil",
+        f"{FAKE}; ln -s ../tasks.json config",
+    ],
+)
+async def test_a_folder_that_looks_like_a_git_folder_runs_nothing(
+    repository: Path, command: str
+) -> None:
+    """The user changes into it, and git takes it for a bare repository."""
+    done = await inside(repository, command)
+    assert not (repository / "src/HEAD").exists()
+    assert "src/HEAD was moved" in done.note
+
+
+async def test_a_bare_repository_can_be_made_used_and_removed(repository: Path) -> None:
+    async with opened(repository, sandbox=True) as workspace:
+        made = await workspace.run(
+            "git clone -q --bare . b.git && git push -q b.git HEAD:refs/heads/x"
+        )
+        evil = await workspace.run("git -C b.git config core.pager ./evil")
+        again = await workspace.run("git init -q --bare c.git")
+        gone = await workspace.run("rm -rf b.git c.git")
+    assert [(d.exit_code, d.note) for d in (made, again, gone)] == [(0, "")] * 3
+    assert "b.git/HEAD was moved" in evil.note
+
+
+async def test_the_settings_of_a_bare_repository_of_the_user_are_read_only(
+    repository: Path,
+) -> None:
+    shutil.copytree(repository / ".git", repository / "b.git")
+    config = (repository / "b.git/config").read_bytes()
+    done = await inside(
+        repository,
+        "git -C b.git config core.pager ./evil; echo evil > b.git/hooks/update; mv b.git c; "
+        "git push -q b.git HEAD:refs/heads/x; echo evil > b.git/config.worktree",
+    )
+    assert (repository / "b.git/config").read_bytes() == config
+    assert not (repository / "b.git/hooks/update").exists()
+    assert "b.git/config.worktree was moved" in done.note
+    assert (repository / "b.git/refs/heads/x").exists()
 
 
 async def test_what_a_clone_brings_stays_only_where_its_repository_has_it_and_is_named(

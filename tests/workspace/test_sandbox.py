@@ -506,7 +506,7 @@ NOT_FOR_ROOT = (
 @needs_bubblewrap
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="not root: this run is that run")
-@pytest.mark.parametrize("name", ["sandbox", "protected_paths", "denied_files"])
+@pytest.mark.parametrize("name", ["sandbox", "protected_paths", "denied_files", "planted_files"])
 async def test_all_of_this_holds_for_uid_1000(own_place: Path, name: str) -> None:
     python = _python_for_others()
     place = own_place / "other"

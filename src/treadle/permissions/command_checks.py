@@ -20,9 +20,14 @@ _SAFE_VARIABLES = word_set(
     "SOURCE_DATE_EPOCH"
 )
 # A checkpoint is behind what they change or remove inside the folder.
-_EDIT_PROGRAMS = word_set("mkdir touch cp mv tee sed rm rmdir unlink chmod ln truncate tar perl")
+_EDIT_PROGRAMS = word_set(
+    "mkdir touch cp mv tee sed rm rmdir unlink chmod ln truncate tar perl sort shuf uniq iconv"
+)
 REMOVERS = word_set("rm rmdir unlink truncate")
-_LOCAL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
+# Names of a line's own: programs of the system read none with small letters but proxies, and none
+# of the placeholders.
+_LOCAL_VARIABLE = re.compile(r"(?!_$|\w*_proxy$)[a-z_][a-z0-9_]*", re.ASCII)
+_PLACEHOLDERS = word_set("FOO BAR BAZ QUX A B C N X Y Z NAME VALUE")
 _PROGRAM_NAME = re.compile(r"[\w.+-]+")
 _TIME_ZONE = re.compile(r"\w+(?:/[\w+-]+)+")
 _MAX_CHARS = 200_000
@@ -64,8 +69,10 @@ def _is_safe_assignment(command: SimpleCommand, name: str, value: Word) -> bool:
             return name != "TZ"  # it may name any file
         is_zone = name == "TZ" and _TIME_ZONE.fullmatch(value.text)
         return bool(is_zone) or not any(c in value.text for c in "/\\")
-    is_local = not command.argv and bool(_LOCAL_VARIABLE.fullmatch(name))
-    return is_local and not name.endswith("_proxy")
+    if command.argv and not command.effects.is_read_only:
+        return False  # a script may run what it finds in any variable
+    is_placeholder = bool(command.argv) and name in _PLACEHOLDERS
+    return is_placeholder or _LOCAL_VARIABLE.fullmatch(name) is not None
 
 
 def is_edit(command: SimpleCommand) -> bool:

@@ -16,6 +16,7 @@ from typing import Literal
 from treadle.lib.files.file_view import (
     MAX_DIR_ENTRIES,
     NULL_DEVICE,
+    PUBLIC_FILES,
     FileSystemView,
     ResolvedPath,
     find_secret_part,
@@ -27,8 +28,8 @@ from treadle.lib.files.protected_paths import (
     fold_case,
 )
 from treadle.lib.files.secret_files import is_searched_secret, list_secrets
+from treadle.lib.git.repository import find_bare_part
 from treadle.lib.shell.ast import SearchFilter
-from treadle.lib.text.word_set import word_set
 from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
 from treadle.permissions.hard_links import HardLinks
 from treadle.permissions.ruleset.path_patterns import PathPattern
@@ -37,7 +38,6 @@ from treadle.permissions.ruleset.rules import FileRules, Outcome, Rule
 AccessMode = Literal["read", "write"]
 _NO_FILTER = SearchFilter()
 _MAX_WALKED_FILES = 5000
-_PUBLIC_FILES = word_set("/etc/os-release /usr/lib/os-release /etc/lsb-release /etc/debian_version")
 _CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f]")
 _RELATIVE_TARGET = re.compile(r"(?:\.\./)*(?!/)(?:(?!\.\.(?:/|$)).)*", re.DOTALL)
 
@@ -220,7 +220,7 @@ class FileEvaluator:
             return make_finding(subject, "ask", resolved, f"{secret[-1]} may contain secrets")
         if is_inside(resolved.path, self.roots):
             return PolicyFinding(subject, "allow", "inside the folder", is_read_only=True)
-        if is_inside(resolved.path, self.context.readable) or resolved.path in _PUBLIC_FILES:
+        if is_inside(resolved.path, self.context.readable) or resolved.path in PUBLIC_FILES:
             return PolicyFinding(subject, "allow", "made to be read", is_read_only=True)
         return make_finding(subject, "ask", resolved, "outside the folder", kind="outside_read")
 
@@ -232,7 +232,7 @@ class FileEvaluator:
             reason = "other programs would read its name as an option"
             return make_finding(subject, "ask", resolved, reason)
         parts = (find_protected_part(p) or find_secret_part(p) for p in resolved.all_paths)
-        protected = next(filter(None, parts), ())
+        protected = next(filter(None, parts), ()) or find_bare_part(self.file_system, resolved.path)
         if not protected and resolved.inode:
             return make_finding(subject, "ask", resolved, "the file has other names (hard links)")
         is_in_workspace = is_inside(resolved.path, roots)
@@ -330,7 +330,8 @@ class FileEvaluator:
             for file in chain((top,), self._walk(top)):
                 if self._leaves_folder(file, top):
                     return PolicyFinding(subject, "ask", f"the symlink {file} leaves the folder")
-                if protected := find_protected_part(file[len(top) :]):
+                name = file[len(top) :]
+                if protected := find_protected_part(name) or find_bare_part(self.file_system, name):
                     reason = f"{'/'.join(protected)} is in it and protected"
                     return PolicyFinding(subject, "ask", reason)
         except _TooManyFiles:

@@ -36,6 +36,7 @@ from treadle.permissions.ruleset.command_patterns import CommandPattern
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
 _MAX_LISTED_NAMES = 50_000
+_RECURSIVE = re.compile(r"-\w*R|--r")
 _SPLIT_OPTION = re.compile(r"[\s'\"\\]-[-\w]")
 _REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
 _PUBLIC_FOLDERS = frozenset({"/", "/tmp", "/usr", "/usr/bin", "/usr/local/bin", "/opt", "/etc"})
@@ -157,8 +158,9 @@ class PathAccess:
 
     def find_symlink_out(self, command: SimpleCommand) -> PolicyFinding | None:
         """The finding on a symlink below the folder that names what may not be read, if any."""
-        evaluate = partial(self._files.evaluate_symlinks, ".")
-        found = self._evaluate_in_each_cwd(command, evaluate, ".")
+        found = self._evaluate_in_each_cwd(
+            command, partial(self._files.evaluate_symlinks, "."), "."
+        )
         return next((finding for finding in found if finding.outcome != "allow"), None)
 
     def _is_outside(self, path: str, cwd: str) -> bool:
@@ -178,7 +180,9 @@ class PathAccess:
                 continue
             if effects.shows_names_only and self._names_files_only(command, word):
                 continue
-            if command.program == "ls" and word.text in _PUBLIC_FOLDERS and not _recurses(command):
+            if command.program == "ls" and word.text in _PUBLIC_FOLDERS and not any(
+                _RECURSIVE.match(w.text or "") for w in command.argv
+            ):  # fmt: skip
                 continue
             found += self._evaluate_word(
                 command, word, "read", is_exact, effects.is_recursive, effects.search
@@ -329,6 +333,8 @@ class PathAccess:
                 hides_secrets=is_recursive and self._leaves_out_secrets(command),
             )  # fmt: skip
             found += self._evaluate_in_each_cwd(command, evaluate, path)
+        if word.may_split and not word.is_glob:  # a value that could be another is not denied
+            found[:] = [replace(f, outcome="ask") if f.outcome == "deny" else f for f in found]
         return found
 
     def _evaluate_primary_write(
@@ -410,8 +416,6 @@ class PathAccess:
             for s in steps
         )
 
-    # ---------------------------------------------------------------- patterns
-
     def expand_glob(self, command: SimpleCommand, word: Word) -> list[str] | None:
         """The names that a word matches now, or the word itself; None if there are too many."""
         text = word.text or ""
@@ -434,10 +438,6 @@ class PathAccess:
             self._left_names -= len(names or ())
             self._globs[pattern, cwd] = names if self._left_names >= 0 else None
         return self._globs[pattern, cwd]
-
-
-def _recurses(command: SimpleCommand) -> bool:
-    return any(re.match(r"-\w*R|--r", word.text or "") for word in command.argv)
 
 
 def _find_glob_folder(text: str) -> str:

@@ -1,6 +1,7 @@
 """Harmless programs that files of the folder replace: then the words do not say what runs.
 
-A toolchain file of a repository may name a folder of programs, which rustup then starts as `cargo`.
+A toolchain file of a repository may name a folder of programs, which rustup then starts as `cargo`,
+and `nodejs path:./x` in `.tool-versions` is what asdf and mise start as `node`.
 And a folder of the workspace in PATH, as that of an activated virtual environment is, comes before
 those of the system. And a rule for `npm test` is about the project, not about what it depends on.
 Used by path_access.py.
@@ -12,6 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from treadle.lib.files.file_view import is_inside
+from treadle.lib.files.search_path import is_shim_folder
 from treadle.lib.shell.analysis.program_table import VERSION_OPTIONS
 from treadle.lib.shell.ast import SimpleCommand
 from treadle.lib.text.word_set import word_set
@@ -20,6 +22,13 @@ from treadle.permissions.findings import PolicyFinding
 
 TOOLCHAIN_PROGRAMS = frozenset({"cargo", "rustc"})
 _TOOLCHAIN_FILES = ("rust-toolchain.toml", "rust-toolchain")
+_VERSION_FILES = (
+    ".tool-versions",
+    "mise.toml",
+    ".mise.toml",
+    "mise.local.toml",
+    ".mise.local.toml",
+)
 _MAX_BYTES = 64 * 1024
 _DEPENDENCY_FOLDERS = word_set(
     "node_modules bower_components site-packages dist-packages vendor .venv venv .tox .git"
@@ -34,14 +43,15 @@ def find_replaced(
     """A question about a command that only reads if its program is the one of the system.
     `folders`: those in which it may run; `path`: those of PATH that are in the workspace."""
     name = command.program or ""
-    if name in TOOLCHAIN_PROGRAMS:
-        places = _list_toolchain_files(folders, files.roots)
-        chosen = [place for place in places if _may_name_folder(place, files)]
-    elif name and name not in _OF_ENVIRONMENTS:
-        places = (f"{folder}/{name}" for folder in _list_path(path, folders))
-        chosen = [*filter(files.exists, places)]
-    else:
-        return []
+    names = [*_TOOLCHAIN_FILES] if name in TOOLCHAIN_PROGRAMS else []
+    if any(is_shim_folder(entry) and files.exists(f"{entry}/{name}") for entry in path):
+        names += _VERSION_FILES
+    places = _list_upwards(folders, files.roots, names)
+    chosen = [place for place in places if _may_name_folder(place, files)]
+    if name and name not in _OF_ENVIRONMENTS:
+        local = [entry for entry in path if not is_shim_folder(entry)]
+        found = (f"{folder}/{name}" for folder in _list_path(local, folders))
+        chosen += filter(files.exists, found)
     reason = "{} chooses what {} is: it may be any program"
     return [PolicyFinding(command.source, "ask", reason.format(one, name)) for one in chosen[:1]]
 
@@ -60,11 +70,13 @@ def _may_name_folder(place: str, files: FileEvaluator) -> bool:
     return content is None or b"path" in content
 
 
-def _list_toolchain_files(folders: Sequence[str], roots: Sequence[str]) -> Iterator[str]:
-    """Where rustup looks: in the folder and above it."""
+def _list_upwards(
+    folders: Sequence[str], roots: Sequence[str], names: Sequence[str]
+) -> Iterator[str]:
+    """Where rustup, asdf and mise look: in the folder and above it."""
     for folder in folders:
-        while is_inside(folder, roots):
-            yield from (f"{folder}/{name}" for name in _TOOLCHAIN_FILES)
+        while names and is_inside(folder, roots):
+            yield from (f"{folder}/{name}" for name in names)
             folder = os.path.dirname(folder)  # noqa: PTH120 - a text
 
 

@@ -111,6 +111,17 @@ async def test_always_is_remembered_for_the_folder():
         assert "touch" in str(saved["permissions"]["allow"])
 
 
+async def test_the_question_says_what_always_would_have_covered():
+    replies = [call("bash", command="touch one"), DONE, call("bash", command="touch one"), DONE]
+    editor = Editor(lambda question, options: options[0].option_id)
+    async with ProviderServer(replies) as server, connect(server, editor=editor) as on:
+        await on.prompt(await on.new(), "Make one")
+        await on.prompt(await on.new(), "Make it again")
+    first, second = [str(question.content) for question, _ in editor.permissions]
+    assert "would have covered" not in first
+    assert "would have covered 1 of 1 past call, none that you denied." in second
+
+
 async def test_what_is_allowed_in_this_session_is_asked_once_and_not_saved():
     replies = [call("bash", command="touch one"), DONE, call("bash", command="touch one"), DONE]
     editor = Editor(lambda question, options: options[1].option_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from itertools import count
+from pathlib import Path
 
 from acp import RequestError
 from acp.interfaces import Client
@@ -32,6 +33,7 @@ from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
 from treadle.apps.conversation.approval_text import (
+    find_coverage,
     list_approval_options,
     list_risk_lines,
     open_network,
@@ -61,6 +63,7 @@ class EditorQuestions:
         client: Client,
         capabilities: ClientCapabilities,
         session_id: str,
+        folder: Path,
         outbox: Outbox,
         updates: SessionUpdates,
         interrupt: Callable[[], None],
@@ -70,6 +73,7 @@ class EditorQuestions:
         elicitation = capabilities.elicitation
         self._has_forms = elicitation is not None and elicitation.form is not None
         self._session_id = session_id
+        self._folder = folder
         self._outbox = outbox
         self._updates = updates
         self._interrupt = interrupt
@@ -86,8 +90,11 @@ class EditorQuestions:
             for one in offered
             if one.value in _KINDS
         ]
+        # Told at once: an editor asks no second time before the rule is saved.
+        is_offered = any(one.value == "always" for one in offered)
+        coverage = await find_coverage(approval.rules, self._folder) if is_offered else ""
         try:
-            answer = await self._request(self._describe_call(approval, is_child), options)
+            answer = await self._request(self._describe_call(approval, is_child, coverage), options)
         except (RequestError, ConnectionError) as error:
             return Denial(f"The editor could not ask the user: {error}", "headless")
         if answer is None:
@@ -99,7 +106,9 @@ class EditorQuestions:
         opened = open_network(approval) if answer == "network" else None
         return Approval(opened, always=answer == "always")
 
-    def _describe_call(self, approval: PendingApproval, is_child: bool) -> ToolCallUpdate:
+    def _describe_call(
+        self, approval: PendingApproval, is_child: bool, coverage: str
+    ) -> ToolCallUpdate:
         call, cwd = approval.call, approval.access.cwd or self._updates.cwd
         call_id = call.id
         if is_child:
@@ -110,6 +119,9 @@ class EditorQuestions:
             content.append(tool_calls.make_text("\n".join(risks)))
         if approval.reason:
             content.append(tool_calls.make_text(escape_invisible(approval.reason)))
+        if coverage:
+            text = f"The rules to always allow would have covered {coverage}."
+            content.append(tool_calls.make_text(text))
         return ToolCallUpdate(
             tool_call_id=call_id,
             title=tool_calls.make_title(call.name, call.arguments, approval.summary),

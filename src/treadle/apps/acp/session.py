@@ -121,7 +121,8 @@ class EditorSession(HostCallbacks):
         if self._terminals is not None:
             self._terminals.session_id = self.id
         self._questions = EditorQuestions(
-            *(self._client, self._capabilities, self.id, self._outbox, self._updates),
+            *(self._client, self._capabilities, self.id, self.session.folder),
+            *(self._outbox, self._updates),
             interrupt=self.cancel,
             allow_for_session=self.session.permissions.allow_for_session,
         )

@@ -26,6 +26,11 @@ MAX_DIR_ENTRIES = 4000
 _MAX_SYMLINKS = 40
 _MAX_PATH_CHARS = 4096
 NULL_DEVICE = "/dev/null"
+# Files outside of a project that tell of the machine only.
+PUBLIC_FILES = word_set(
+    "/etc/os-release /usr/lib/os-release /etc/lsb-release /etc/debian_version /proc/cpuinfo "
+    "/proc/meminfo /proc/version /proc/loadavg /proc/uptime /proc/filesystems"
+)
 # Files that may contain secrets, by their names: the one list of them for every reader.
 SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
 SECRET_FILES = word_set(

@@ -19,7 +19,9 @@ PROTECTED_FOLDERS = word_set(
     .treadle .claude .codex .cursor .gemini .opencode .vscode .idea .zed .fleet .husky .githooks
     .git-hooks .devcontainer .ssh .gnupg .aws .kube .docker .direnv .lefthook .agents .continue
     .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d .roo .cline .junie .trae
-    .helix .qwen .factory .run .bsp .theia .circleci .buildkite .woodpecker
+    .helix .qwen .factory .run .bsp .theia .circleci .buildkite .woodpecker .externaltoolbuilders
+    .semaphore .teamcity .tekton .azure-pipelines .builds .openhands .kilocode .codesandbox .idx
+    _darcs .pijul .sl
     """
 )
 _MISE_ENVIRONMENTS = word_set("dev development test testing staging ci prod production")
@@ -41,7 +43,10 @@ PROTECTED_FILES = word_set(
     appveyor.yml .drone.yml bitbucket-pipelines.yml .cirrus.yml .bazeliskrc rust-toolchain
     rust-toolchain.toml bunfig.toml .pnp.cjs .pnp.loader.mjs .pylintrc pylintrc .iex.exs .octaverc
     .byebugrc .rdbgrc .perldb .ackrc .dir-locals-2.el .justfile .tigrc .rspec .renviron
-    devbox.json .envrc.local .sbtopts .jvmopts .perltidyrc .perlcriticrc .psysh.php
+    devbox.json .envrc.local .sbtopts .jvmopts .perltidyrc .perlcriticrc .psysh.php .rdata
+    .bazelversion .ycm_extra_conf.py .luarc.json .luarc.jsonc .pylintrc.toml .gitpod.yml .replit
+    azure-pipelines.yaml .azure-pipelines.yml .appveyor.yml .woodpecker.yml .woodpecker.yaml
+    .cirrus.star .build.yml buildspec.yml cloudbuild.yaml codefresh.yml bitrise.yml .vimrc.local
     """
 ) | {f"{dot}mise.{name}.toml" for dot in ("", ".") for name in _MISE_ENVIRONMENTS}
 PROTECTED_PAIRS = frozenset(

@@ -9,6 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+_NAME_MANAGERS = frozenset(
+    f"{dot}{name}env" for dot in (".", "") for name in ("py", "rb", "nod", "go", "j", "pl", "php")
+)
 
 
 def find_program(name: str, not_in: Path, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -34,10 +37,17 @@ def split_search_path(path: str, writable: Iterable[Path]) -> tuple[str, str]:
 @lru_cache(maxsize=64)  # this is asked for every command
 def list_local_path(path: str, roots: tuple[str, ...], home: str) -> tuple[str, ...]:
     """The folders of a PATH below the roots, or wherever a command runs; those of a user who works
-    in the home folder are the user's own."""
+    in the home folder are the user's own. And folders of shims, for which files of a project choose
+    the programs."""
     others = [Path(root) for root in roots if not Path(home).is_relative_to(root)]
     folders = path.split(os.pathsep)
-    return tuple(folder.rstrip("/") for folder in folders if _is_below(folder, others))
+    return tuple(f.rstrip("/") for f in folders if is_shim_folder(f) or _is_below(f, others))
+
+
+def is_shim_folder(folder: str) -> bool:
+    """Whether programs in it (of asdf or mise) start what a file of the project names, which can be
+    any folder. Those of pyenv and its like start versions that the user installed."""
+    return folder.rstrip("/").endswith("/shims") and _NAME_MANAGERS.isdisjoint(folder.split("/"))
 
 
 def _is_below(folder: str, roots: Iterable[Path]) -> bool:

@@ -21,6 +21,9 @@ from treadle.lib.git.index import list_submodules, read_indexes
 
 _MAX_POINTER_BYTES = 8192
 _HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}")
+_GIT_PARTS = frozenset(
+    ("config", "config.worktree", "commondir", "hooks", "info", "modules", "objects", "refs")
+)
 _HASH_CHARS = 8  # of a commit that is checked out without a branch
 
 
@@ -69,10 +72,30 @@ def find_bare_repository(files: FileView, cwd: str) -> str:
         has_git = files.lstat(f"{folder}/{GIT_FOLDER}") is not None
         if has_git and is_valid(files, open_repository(files, folder)):
             return ""
-        has_head = files.lstat(f"{folder}/HEAD") is not None
-        if has_head and files.lstat(f"{folder}/objects") is not None:
+        if may_be_bare(files, folder):
             return folder or "/"
     return ""
+
+
+def may_be_bare(files: FileView, folder: str) -> bool:
+    """Whether git may take a folder for a git folder although it is not called so. Its objects may
+    be in another one, which `commondir` names."""
+    if files.lstat(f"{folder}/HEAD") is None:
+        return False
+    return any(files.lstat(f"{folder}/{part}") is not None for part in ("objects", "commondir"))
+
+
+def find_bare_part(files: FileView, path: str) -> tuple[str, ...]:
+    """The part of a git folder that is not called so, or could become one, if a path that is to be
+    written is in it; else ()."""
+    folder, _, name = path.rpartition("/")
+    if name.lower() == "head":  # what makes a folder one
+        return (name,)
+    while folder:
+        if name.lower() in _GIT_PARTS and files.lstat(f"{folder}/HEAD") is not None:
+            return (name,)
+        folder, _, name = folder.rpartition("/")
+    return ()
 
 
 def list_parents(folder: str) -> Iterator[str]:

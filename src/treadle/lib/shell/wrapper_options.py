@@ -65,6 +65,7 @@ WRAPPERS = {
     "dbus-run-session": _make_spec("opaque", "--"),
     "bwrap": _make_spec("opaque"),
     "firejail": _make_spec("opaque"),
+    **dict.fromkeys(("busybox", "toybox", "coreutils"), _make_spec("opaque")),
     "xargs": _make_spec(
         "transparent", "-0 --null -r --no-run-if-empty -t --verbose -x --exit -p",
         "-n --max-args -P --max-procs -L --max-lines -I --replace -d --delimiter -s --max-chars -E",

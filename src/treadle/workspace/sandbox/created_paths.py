@@ -11,7 +11,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_GIT, PROTECTED_IN_WORKTREE
+from treadle.lib.git.repository import may_be_bare
 from treadle.workspace.sandbox import git_folders
 
 MAX_FILES = 500
@@ -21,14 +23,22 @@ IsTrusted = Callable[[Path], bool]
 
 
 def list_untrusted(
-    path: Path, root: Path, is_written: IsTrusted, is_in_repository: IsTrusted
+    path: Path,
+    root: Path,
+    is_written: IsTrusted,
+    is_in_repository: IsTrusted,
+    is_older: Callable[[str], bool],
 ) -> list[Path]:
-    """The files of `path` that are not trusted; `path` itself if nothing in it is trusted."""
+    """The files of `path` that are not trusted; `path` itself if nothing in it is trusted.
+    `is_older`: whether a path existed before the session."""
     if path.name == GIT_FOLDER:
         return git_folders.list_harmful_parts(path, root)
     part = _find_git_part(path)
     if part:
-        return _list_harmful_git_part(path, part)
+        harmful, head = _list_harmful_git_part(path, part), path.parents[part.count("/")] / "HEAD"
+        is_made_bare = harmful and GIT_FOLDER not in head.parts and not is_older(str(head))
+        # Without it the folder is no repository; its `config` may be a file of the user.
+        return [head] if is_made_bare else harmful
     files = _list_files(path)
     if files is None:
         return [path]
@@ -40,7 +50,8 @@ def _find_git_part(path: Path) -> str:
     """The name of a protected part of a git folder, such as `hooks`; "" for other paths."""
     for part in PROTECTED_IN_GIT:
         git = path.parents[part.count("/")]
-        if git.name == GIT_FOLDER and path == git / part:
+        is_git = git.name == GIT_FOLDER or may_be_bare(LOCAL_FILES, str(git))
+        if path == git / part and is_git:
             return part
     is_in_worktree = path.parts[-4:-2] == (GIT_FOLDER, "worktrees")
     return path.name if is_in_worktree and path.name in PROTECTED_IN_WORKTREE else ""

@@ -24,6 +24,7 @@ from treadle.workspace.sandbox.file_denials import NameFilter
 from treadle.workspace.sandbox.tree_scan import (
     GENERATED,
     GIT,
+    HEAD,
     LINK,
     MEMORY,
     PROTECTED,
@@ -36,7 +37,7 @@ from treadle.workspace.sandbox.tree_scan import (
 _FIRST_OF_PAIRS = frozenset(first for first, _ in PROTECTED_PAIRS)
 _NAMES = frozenset(
     (
-        *(GIT_FOLDER, *PROTECTED_FOLDERS, *PROTECTED_FILES, *MEMORY_FILES),
+        *(GIT_FOLDER, HEAD, *PROTECTED_FOLDERS, *PROTECTED_FILES, *MEMORY_FILES),
         *(second for _, second in PROTECTED_PAIRS),
     )
 )
@@ -81,6 +82,8 @@ class EntryKinds:
             return GIT
         if is_read_only_name(folder.rpartition("/")[2], name):
             return "" if around == GENERATED else PROTECTED
+        if name == HEAD and around != GENERATED:
+            return HEAD
         return MEMORY if name in MEMORY_FILES else ""
 
 

@@ -19,10 +19,12 @@ from treadle.lib.git.config import drop_subsection, read_config
 from treadle.lib.git.repository import (
     find_own_repository,
     list_worktrees,
+    may_be_bare,
     read_git_link,
     read_path,
 )
 from treadle.lib.text.word_set import word_set
+from treadle.workspace.sandbox.tree_scan import GIT, HEAD, FoundEntry
 
 _RISKY_VALUE = re.compile(r"::|[\x00-\x08\x0a-\x1f\x7f]")
 """`::` names a program that is run. What git does with a control character is not sure."""
@@ -111,6 +113,18 @@ def find_configured_paths(root: Path) -> list[str]:
         if value and path.startswith(f"{root}/"):
             found.append(path[len(str(root)) + 1 :])
     return found
+
+
+def list_git_folders(found: Sequence[FoundEntry]) -> list[str]:
+    """The `.git` entries, and the folders with another name that git takes for git folders;
+    without those of linked worktrees and submodules, which are parts of another one."""
+    heads = sorted(entry.path.rpartition("/")[0] for entry in found if entry.kind == HEAD)
+    bare: list[str] = []
+    for folder in heads:  # outer ones first
+        inner = [f"{git}/{part}/" for git in bare for part in ("worktrees", "modules")]
+        if not folder.startswith(tuple(inner)) and may_be_bare(LOCAL_FILES, folder):
+            bare.append(folder)
+    return [*(entry.path for entry in found if entry.kind == GIT), *bare]
 
 
 # ------------------------------------------------------------------ made by a command

@@ -29,7 +29,11 @@ from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKi
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
-from treadle.workspace.sandbox.git_folders import find_configured_paths, list_worktree_parts
+from treadle.workspace.sandbox.git_folders import (
+    find_configured_paths,
+    list_git_folders,
+    list_worktree_parts,
+)
 from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
 from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
 from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
@@ -131,7 +135,7 @@ class ProtectedPaths:
         found = self._scanner.scan(make_listable)
         folders = [entry.path for entry in found if entry.kind == GIT]
         self.repositories.open(folders)
-        found += [part for git in folders for part in _find_parts(git, make_listable)]
+        found += [p for git in list_git_folders(found) for p in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
         for path in (*self._extra, *self._symlinks.targets):
             found += find_entry(path, PROTECTED) if path not in known else ()
@@ -159,7 +163,7 @@ class ProtectedPaths:
             found += [e for t in targets if t not in known for e in find_entry(t, PROTECTED)]
             found = self._mark_made(found)
             self._has_begun = True
-            self._git_files.begin(entry.path for entry in found if entry.kind == GIT)
+            self._git_files.begin(list_git_folders(found))
             self._permissions.begin(e for e in found if e.kind == UNLISTED)
             self._memory = _read_states(found)
             self._written.clear()
@@ -169,7 +173,7 @@ class ProtectedPaths:
             found = self._mark_made(found)
             self._changed_files.begin(found)
         found += self._hard_links.find(found)
-        own = {entry.path for entry in found if entry.kind == GIT and entry.is_made}
+        own = list_git_folders([entry for entry in found if entry.is_made])
         mounted = [e for e in found if self._has_to_be_mounted(e) and not _is_of_own(e, own)]
         if sum(entry.kind == HIDDEN for entry in mounted) > MAX_DENIED:  # of what commands made
             mounted = [entry for entry in mounted if (entry.path, entry.inode) not in self._own]
@@ -249,13 +253,12 @@ class ProtectedPaths:
             and e.identity not in self._known
         }
         made = self._list_made(found)
-        denied = [p for e in made if e.kind == READ_ONLY for p in self._move_untrusted(e)]
-        moved = [p for e in made if e.kind != READ_ONLY for p in self._move_untrusted(e)]
-        gits = [entry.path for entry in found if entry.kind == GIT]
+        denied = self._move_untrusted(e for e in made if e.kind == READ_ONLY)
+        moved = self._move_untrusted(e for e in made if e.kind != READ_ONLY)
         for path in self._symlinks.list_changed():
             moved.append(self._move(path))
             self._symlinks.restore(path)
-        for path in self._git_files.list_harmful(gits):
+        for path in self._git_files.list_harmful(list_git_folders(found)):
             moved.append(self._move(path))
             self._git_files.restore(path)
         notes = self._describe_moved(denied, _DENIED_REASON)
@@ -346,10 +349,9 @@ class ProtectedPaths:
         return entry.kind in MOUNT_ORDER
 
     def _list_made(self, found: Sequence[FoundEntry]) -> list[FoundEntry]:
-        baseline = self._baseline
         made = []
         for entry in found:
-            before = baseline.get(entry.path)
+            before = self._baseline.get(entry.path)
             if entry.kind not in WATCHED or entry.path in self._symlinks.texts:
                 continue
             if before is None:
@@ -364,11 +366,13 @@ class ProtectedPaths:
         paths = {entry.path for entry in made}
         return [e for e in made if not any(str(p) in paths for p in Path(e.path).parents)]
 
-    def _move_untrusted(self, entry: FoundEntry) -> list[str]:
-        if entry.kind == READ_ONLY and self._is_older(entry.path):
-            return []  # a command has renamed what the user made
-        self._permissions.make_tree_listable(entry.path)
-        harmful = self._list_untrusted(entry)
+    def _move_untrusted(self, entries: Iterable[FoundEntry]) -> list[str]:
+        harmful: dict[Path, None] = {}
+        for entry in entries:
+            if entry.kind == READ_ONLY and self._is_older(entry.path):
+                continue  # a command has renamed what the user made
+            self._permissions.make_tree_listable(entry.path)
+            harmful |= dict.fromkeys(self._list_untrusted(entry))
         return [name for path in harmful if (name := self._move(str(path)))]
 
     def _list_untrusted(self, entry: FoundEntry) -> list[Path]:
@@ -377,15 +381,14 @@ class ProtectedPaths:
             return [path]
         try:
             has_file = self.repositories.has_file
-            return list_untrusted(path, Path(self.root), self._is_written, has_file)
+            return list_untrusted(path, Path(self.root), self._is_written, has_file, self._is_older)
         except OSError:
             return [path]  # what cannot be read is not trusted
 
     def _describe_opened_up(self) -> list[str]:
         names = ", ".join(map(self._shorten, self._permissions.take_changed()[:5]))
-        if not names:
-            return []
-        return [f"{names} got the permissions u+rwx again: what cannot be listed cannot be checked"]
+        note = f"{names} got the permissions u+rwx again: what cannot be listed cannot be checked"
+        return [note] if names else []
 
     def _move(self, path: str) -> str:
         try:

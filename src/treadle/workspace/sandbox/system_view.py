@@ -23,7 +23,10 @@ from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.git.config import read_config
 from treadle.lib.text.word_set import word_set
 
-_TOP_FOLDERS = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix /gnu /snap /sys /Library /System"
+_TOP_FOLDERS = (
+    "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix /gnu /snap /Library /System "
+    "/sys/devices/system"  # not all of /sys: the many mounts in it cost time at each command
+)
 _ETC_NAMES = word_set(
     """
     alternatives ld.so.cache ld.so.conf ld.so.conf.d ld-musl-aarch64.path ld-musl-x86_64.path

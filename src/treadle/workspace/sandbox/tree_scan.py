@@ -238,13 +238,14 @@ def may_be_entered(path: str) -> bool:
     return is_ours or os.access(path, os.X_OK, effective_ids=True)
 
 
-SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED, SECRET = (
+SOCKET, GIT, PROTECTED, LINK, MEMORY, UNLISTED, PINNED, GENERATED, SECRET, HEAD = (
     "socket", "git", "protected", "link", "memory", "unlisted", "pinned", "generated", "secret",
+    "head",
 )  # fmt: skip
 """UNLISTED is a folder whose entries cannot be seen: they may be of any kind. PINNED is a folder
 that may not be renamed, because another entry is protected by its path. LINK is a symlink in a
 protected folder. GENERATED is a folder that tools fill; it is no entry itself. SECRET is
-hidden from searches only."""
+hidden from searches only. HEAD is a file of that name: the folder may be a bare repository."""
 
 
 class FoundEntry(NamedTuple):

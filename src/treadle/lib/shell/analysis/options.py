@@ -25,6 +25,7 @@ class OptionGrammar(msgspec.Struct, frozen=True):
     writes: frozenset[str] = frozenset()  # … whose value is a file to write
     runs: frozenset[str] = frozenset()  # … that run a program or have other unusual effects
     may_permute: bool = True  # options may follow operands, as in GNU programs
+    harmless: frozenset[str] = frozenset()  # if there are any, an option of no list asks
 
 
 class CommandOption(msgspec.Struct, frozen=True):
@@ -134,7 +135,12 @@ def analyze_by_spec(spec: ProgramSpec, words: Sequence[Word]) -> Effects:
             writes += _get_option_value(option, doubts)
         elif option.name in grammar.reads:
             reads += _get_option_value(option, doubts)
-        elif option.value is not None and any(option.value is word for word in words):
+        elif grammar.harmless and option.name not in grammar.harmless:
+            doubts.append(f"{option.name} is not known as a harmless option")
+        elif option.value is not None and (
+            any(option.value is word for word in words)
+            or (len(option.name) > 2 and option.name not in grammar.long_value_options)
+        ):
             mentions.append(option.value)
         if spec.operands in _COPYING_OPERANDS and option.name in ("-t", "--target-directory"):
             target = option.value

@@ -27,6 +27,7 @@ from treadle.lib.shell.analysis.safe_options import (
     find_safe_options,
 )
 from treadle.lib.shell.ast import Word, strip_version
+from treadle.lib.text.word_set import word_set
 
 _MAX_SUBCOMMANDS = 4  # with the values of options before them: `kubectl -n prod get secret`
 _ASSIGNMENT = re.compile(r"([\w.%+-]+?)[:+?!]*=(.*)", re.DOTALL)
@@ -49,6 +50,8 @@ _REMOTE_REQUIREMENT = re.compile(
 
 
 _NOTHING_KNOWN = SafeOptions("")
+# Programs for which a word with `@` names a package, a commit or a person.
+_AT_NAMES = word_set("npm npx pnpm pnpx yarn bun bunx deno git gh turbo nx lerna brew docker")
 # After `--`, or after their first operand, follow the words of a program of the project.
 _SCRIPT_SUBCOMMANDS = frozenset({"test", "run", "bench", "t", "r"})
 _SCRIPT_COMMANDS = frozenset({("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")})
@@ -77,6 +80,8 @@ def find_overrides(name: str, words: Sequence[Word]) -> Overrides:
     check = _CHECKS.get(name)
     projects = (*_find_words(name, own, is_project=True),)
     overrides = (*_find_words(name, own, is_project=False), *_find_subcommands(name, own))
+    if name not in _AT_NAMES:  # elsewhere `@x` is a file with more arguments
+        overrides += tuple(word for word in own if (word.text or "").startswith("@"))
     unknown = tuple(_list_unknown_options(name, own))
     if name in SAFE_PROGRAMS or name in OVERRIDE_OPTIONS:
         overrides += tuple(w for w in unknown if not any(w is other for other in projects))

@@ -14,11 +14,14 @@ from treadle.lib.text.word_set import word_set
 def _make_reader(
     value: str = "", values: str = "", *, reads: str = "", writes: str = "", runs: str = "",
     operands: OperandKind = "read", recurses: str = "", recursive: bool = False,
-    follows: bool = False, names: bool = False,
+    follows: bool = False, names: bool = False, letters: str = "", words: str = "",
 ) -> ProgramSpec:  # fmt: skip
+    """`letters` and `words`: its harmless options; without them all that have no list are."""
+    harmless = word_set(words) | {f"-{letter}" for letter in letters}
     grammar = OptionGrammar(
-        value, word_set(values), word_set(reads), word_set(writes), word_set(runs)
-    )
+        value, word_set(values), word_set(reads), word_set(writes), word_set(runs),
+        harmless=harmless,
+    )  # fmt: skip
     return ProgramSpec(
         operands, grammar, True, recursive,
         recursive_options=recurses, follows_symlinks=follows, shows_names_only=names,
@@ -35,10 +38,11 @@ def _make_writer(
     return ProgramSpec(operands, grammar, False, recursive, recursive_options=recurses)
 
 
-def _make_printer(value: str = "", runs: str = "") -> ProgramSpec:
+def _make_printer(value: str = "", runs: str = "", letters: str = "") -> ProgramSpec:
     """A program that prints information of its own; operands are text."""
-    grammar = OptionGrammar(value, runs=word_set(runs))
-    return ProgramSpec("text", grammar, is_print_only=not runs)
+    harmless = frozenset(f"-{letter}" for letter in letters)
+    grammar = OptionGrammar(value, runs=word_set(runs), harmless=harmless)
+    return ProgramSpec("text", grammar, is_print_only=not runs and not letters)
 
 
 PROGRAMS: dict[str, ProgramSpec] = {
@@ -70,7 +74,12 @@ PROGRAMS: dict[str, ProgramSpec] = {
     "join": _make_reader("12aejotv"),
     "comm": _make_reader("", "--output-delimiter"),
     "cmp": _make_reader("in", "--ignore-initial --bytes"),
-    "column": _make_reader("scoNHRW"),
+    "column": _make_reader(
+        "CcEHlNnOopRrsTW",
+        "--separator --output-separator --table-columns --table-right --output-width",
+        letters="CcEHlNnOopRrsTWtxJedL", words="--table --separator --output-separator "
+        "--table-columns --table-right --json --output-width --fillrows",
+    ),
     "sort": _make_reader(
         "kotTS", "--key --field-separator --buffer-size --parallel --sort --batch-size",
         reads="--random-source", writes="-o --output",
@@ -83,8 +92,10 @@ PROGRAMS: dict[str, ProgramSpec] = {
     ),
     "stat": _make_reader("c", "--format --printf", names=True),
     "file": _make_reader(
-        "mfFeP", reads="-m --magic-file",
-        runs="-f --files-from -C --compile -z -Z --uncompress --uncompress-noreport",
+        "mfFeP", "--separator --exclude", reads="-m --magic-file", letters="biLhkNnprsv0EFe",
+        words="--brief --mime --mime-type --mime-encoding --extension --dereference "
+        "--no-dereference --keep-going --no-pad --print0 --raw --separator --exclude --version "
+        "--help --apple",
     ),
     "du": _make_reader(
         "dBtX", "--max-depth --block-size --threshold --exclude",
@@ -92,7 +103,10 @@ PROGRAMS: dict[str, ProgramSpec] = {
     ),
     "df": _make_reader("Bxt"),
     "tree": _make_reader(
-        "LPIHTo", writes="-o", runs="-l --fromfile -R --fromtabfile --gitfile --infofile"
+        "LPIHTo", "--filelimit --charset --timefmt --sort", writes="-o",
+        letters="adfxLPIpsuhgDFqNQvtcUrinASCJXH", words="--noreport --dirsfirst --filesfirst "
+        "--gitignore --prune --du --inodes --device --si --matchdirs --ignore-case --sort "
+        "--metafirst --filelimit --charset --timefmt --version --help",
     ),
     "realpath": _make_reader("", "--relative-to --relative-base", names=True),
     "readlink": _make_reader(names=True),
@@ -103,8 +117,11 @@ PROGRAMS: dict[str, ProgramSpec] = {
     "cksum": _make_reader("a", runs="-c --check"),
     "b2sum": _make_reader("l", runs="-c --check"),
     "od": _make_reader("AjNSt"),
-    "hexdump": _make_reader("efns", reads="-f"),
-    "strings": _make_reader("neTt"),
+    "hexdump": _make_reader("efns", reads="-f", letters="bcCdoxvens"),
+    "strings": _make_reader(
+        "neTt", "--bytes --radix --encoding", letters="adfnetosw0123456789",
+        words="--all --data --bytes --radix --encoding --print-file-name",
+    ),
     "jq": _make_reader(
         "L", "--indent --arg --argjson", reads="--slurpfile --rawfile",
         runs="-f --from-file -L --library-path --slurpfile --rawfile --run-tests",
@@ -113,14 +130,14 @@ PROGRAMS: dict[str, ProgramSpec] = {
     **dict.fromkeys(
         word_set(
             "tr dirname pwd sleep nproc arch uname which type uptime cal tty expr factor printenv "
-            "whoami id groups logname free lscpu locale getconf pidof lsb_release"
+            "whoami id groups logname free lscpu locale getconf pidof lsb_release help"
         ),
         _make_printer(),
     ),
     "seq": _make_printer("fs"),
-    "ss": _make_printer("fFDANM", "-F --filter -D --diag -K --kill -N --net"),
+    "ss": _make_printer("f", letters="tuwxnlapeimso460rfOHSdhV"),
     "netstat": _make_printer("A"),
-    "lsof": _make_printer("ipucdgsTFr", "-D -m -k -A"),
+    "lsof": _make_printer("ipucdgsTFr", letters="ipucdgsTFrnPtalRUwbhNOoSx"),
     "pgrep": _make_printer("dgGPstuUF", "-F --pidfile"),
     "basename": _make_printer("s"),
     **dict.fromkeys(word_set("true false : exit return"), ProgramSpec("text", is_print_only=True)),
@@ -158,8 +175,9 @@ PROGRAMS: dict[str, ProgramSpec] = {
     "iconv": _make_reader("ft", "--from-code --to-code", writes="-o --output"),
     "more": _make_writer("read", "n"),
     **dict.fromkeys(word_set("base64 base32 basenc"), _make_reader("w", "--wrap")),
+    **dict.fromkeys(word_set("cat rev sum"), _make_reader()),
     **dict.fromkeys(
-        word_set("cat rev sum zcat bzcat xzcat zstdcat gzcat"), _make_reader(),
+        word_set("zcat bzcat xzcat zstdcat gzcat"), _make_reader(letters="cdfkqv", words="--help"),
     ),
     **dict.fromkeys(
         word_set("zgrep zegrep zfgrep bzgrep xzgrep"),
@@ -190,6 +208,7 @@ PROGRAMS: dict[str, ProgramSpec] = {
         "--use-askpass --config -i --input-file --post-file --body-file --warc-file",
     ),
     "unzip": _make_writer("first", "dxP", writes="-d", runs="-:"),
+    "zipinfo": _make_writer("first"),
     "make": _make_writer(
         "text", "fICoWE", "--file --makefile --directory --include-dir --eval",
         reads="-f --file --makefile -C --directory -I --include-dir", runs="-E --eval",

@@ -59,7 +59,10 @@ _PLAIN_TYPES = word_set(
 _VARIABLE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PRINTF_COUNT = re.compile(r"%[-#+ '0-9.*]*[hjlLqtz]*n")
 _PLAIN_FILE = re.compile(r"[\w./][\w./+-]*")  # perl runs what is in a name with a `|`
-_SPECIAL_MODE = re.compile(r"^[ugoa]*[+=][rwxXt]*s|^[0-7]*[2467][0-7]{3}$")
+# Modes without the set-uid bit.
+_CLAUSE = r"[ugoa]*(?:[-+=][rwxX]*)+"
+_PLAIN_MODE = re.compile(rf"0?[0-7]{{1,3}}|{_CLAUSE}(?:,{_CLAUSE})*")
+_CHMOD_OPTION = re.compile(r"-[Rvcf]+|--(?:recursive|verbose|changes|silent|quiet|preserve-root)?")
 _HOST_OPTION = re.compile(r"-[fsiIdA]+|--(?:fqdn|short|ip-address|all-ip-addresses|domain)")
 # One substitution without code, variables, delimiters of its own or embedded expressions.
 _SUBSTITUTION = re.compile(
@@ -150,7 +153,14 @@ _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
     **FILE_TRANSFER_PROGRAMS,
 }
 _MAX_MARKS = 8
-_ADJUSTED = word_set("strings make jq rg grep unzip wget ssh")
+_SCRIPTED_GREPS = word_set("zgrep zegrep zfgrep bzgrep xzgrep")
+_ADJUSTED = _SCRIPTED_GREPS | word_set("strings make jq rg grep unzip zipinfo man wget ssh")
+_MAN_WORD = re.compile(r"-[kfwa]|[\w][\w.+:-]*", re.ASCII)  # no path: that is a file to format
+_ZIP_ENDS = ("", ".zip", ".ZIP")
+_ZIP_LISTING = {
+    "unzip": re.compile(r"-(?=q*[lvtzZ])[lvtzq]*(?:Z1?)?"),
+    "zipinfo": re.compile(r"-[12smlvhtzT]+"),
+}
 _ALIASES = {"egrep": "grep", "fgrep": "grep", "ggrep": "grep", "gsort": "sort", "batcat": "bat"}
 
 
@@ -184,8 +194,8 @@ def _analyze(name: str, words: Sequence[Word]) -> Effects:
     if risky is not None and any(risky.match(w.text or "") for w in words):
         doubt = "an option that runs a program or opens a file"
         return replace(_analyze_interpreter(name, words), doubts=(doubt,))
-    if name == "chmod" and any(map(_SPECIAL_MODE.search, (w.text or "" for w in words))):
-        return Effects(mentions=tuple(words), doubts=("sets the set-uid bit of a file",))
+    if name == "chmod" and not _has_plain_mode(words):
+        return Effects(mentions=tuple(words), doubts=("it may set the set-uid bit of a file",))
     spec = PROGRAMS.get(name)
     if spec is not None:
         effects = analyze_by_spec(spec, words)
@@ -212,14 +222,38 @@ def _adjust_effects(
         search = _parse_grep_filter(scan_options(words, spec.grammar)[0])
         is_recursive = effects.is_recursive or any(map(_GREP_RECURSIVE.search, texts))
         return replace(effects, search=search, is_recursive=is_recursive)
-    if name == "unzip":
+    if name in ("unzip", "zipinfo"):
+        if _lists_archive(name, texts):  # `x` may mean `x.zip`
+            names = [replace(w, text=f"{w.text}{end}") for w in effects.reads for end in _ZIP_ENDS]
+            return replace(effects, is_read_only=True, reads=tuple(names))
         return replace(effects, writes=(), primary_writes=effects.writes)
+    if name in _SCRIPTED_GREPS and not all(
+        _PLAIN_FILE.fullmatch(w.text or "") for w in effects.reads
+    ):
+        return replace(effects, doubts=("a script that may run what is in a name of a file",))
+    if name == "man":
+        return replace(effects, is_read_only=all(map(_MAN_WORD.fullmatch, texts)))
     if name == "wget":
         downloads = _list_downloads(words, spec.grammar)
         return replace(effects, primary_writes=(*effects.primary_writes, *downloads))
     if name == "ssh" and len(scan_options(words, spec.grammar)[1]) > 1:
         return replace(effects, has_inline_code=True)  # a command to run on the host
     return effects
+
+
+def _has_plain_mode(words: Sequence[Word]) -> bool:
+    """Whether the options of a `chmod` are known, and its mode has no special bit."""
+    texts = [w.text or "" for w in words if not _CHMOD_OPTION.fullmatch(w.text or "")]
+    is_known = not any(text.startswith("-") for text in texts[1:])
+    return bool(texts) and is_known and bool(_PLAIN_MODE.fullmatch(texts[0]))
+
+
+def _lists_archive(name: str, texts: Sequence[str]) -> bool:
+    """Whether `unzip` or `zipinfo` only shows what an archive contains. Both expand patterns."""
+    options = [text for text in texts if text[:1] == "-"]
+    is_plain = not any(char in text for text in texts for char in "*?[\\") and all(texts)
+    is_listing = name == "zipinfo" or bool(options)
+    return is_plain and is_listing and all(map(_ZIP_LISTING[name].fullmatch, options))
 
 
 def _list_downloads(words: Sequence[Word], grammar: OptionGrammar) -> Iterator[Word]:

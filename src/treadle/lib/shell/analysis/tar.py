@@ -12,12 +12,17 @@ from treadle.lib.text.word_set import word_set
 _TAR = OptionGrammar(
     short_value_options="fCTXIFHgbKNVL",
     long_value_options=frozenset({"--file", "--directory", "--exclude"}),
-    writes=word_set("-C --directory --one-top-level -g --listed-incremental"),
+    writes=word_set("-C --directory --one-top-level"),
     reads=frozenset({"-X", "--exclude-from"}),
-    runs=word_set(
-        "-T --files-from --checkpoint-action --to-command --use-compress-program -I --info-script "
-        "--new-volume-script -F --rmt-command --rsh-command --remove-files --absolute-names -P "
-        "--index-file --transform --xform --volno-file -h --dereference"
+    harmless=word_set(
+        "-c -t -x -r -u -f -v -w -z -j -J -Z -a -O -k -p -m -o -S -W -b -N -V -H -n -s -i "
+        "--create --list --extract --get --append --update --file --verbose --gzip --gunzip "
+        "--bzip2 --xz --zstd --lzma --lzip --auto-compress --exclude --exclude-vcs "
+        "--strip-components --wildcards --no-wildcards --same-owner --no-same-owner "
+        "--no-same-permissions --same-permissions --preserve-permissions --numeric-owner --owner "
+        "--group --mode --mtime --sort --format --keep-old-files --skip-old-files --overwrite "
+        "--totals --to-stdout --no-recursion --one-file-system --full-time --warning --touch "
+        "--version --help"
     ),
 )
 
@@ -32,8 +37,8 @@ def analyze_tar(words: Sequence[Word]) -> Effects:
     options, operands = scan_options(words, _TAR)
     names = {option.name for option in options}
     for option in options:
-        if option.name in _TAR.runs:
-            doubts.append(f"{option.name} runs a program or uses files outside of the folder")
+        if not any(option.name in known for known in (_TAR.harmless, _TAR.reads, _TAR.writes)):
+            doubts.append(f"{option.name} is not known as a harmless option")
         elif option.name in ("-f", "--file") and option.value is not None:
             archive.append(option.value)
             if ":" in (option.value.text or ""):

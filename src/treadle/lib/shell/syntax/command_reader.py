@@ -114,6 +114,7 @@ class CommandReader(ABC):
         self.source = source
         self.variables: dict[str, Word | None] = {}
         self.used_variables: set[str] = set()
+        self.may_be_split = False  # one of them is used without quotes: IFS decides what it becomes
         self.commands: list[SimpleCommand] = []
         self.tokens: list[Token] = []
         self.doubts: list[str] = []
@@ -186,8 +187,11 @@ class CommandReader(ABC):
         variable = match["braced"] or match["name"] if match else ""
         value = self.variables.get(variable)
         is_quoted = match is not None and bool(match["quote"])
-        if value is not None and (is_quoted or value.is_glob):
+        is_plain = value is not None and PLAIN_WORD.fullmatch(value.text or "") is not None
+        is_argument = node.type != "command_name"
+        if value is not None and (is_quoted or value.is_glob or (is_plain and is_argument)):
             self.used_variables.add(variable)
+            self.may_be_split = self.may_be_split or not is_quoted
             return [replace(value, source=decode_source(source), may_split=not is_quoted)]
         spans = self.read_expansions(node, depth, parts.doubts)
         try:

@@ -85,6 +85,8 @@ def parse_command(text: str, depth: int = 0) -> ParsedCommand:
     commands = tuple(map(reader.unwrap, reader.commands))
     if reader.used_variables and not _is_assigned_once(reader.used_variables, commands):
         reader.add_doubt("a variable that is set more than once")
+    if reader.may_be_split and "IFS" in reader.assigned_variables:
+        reader.add_doubt("IFS decides how the value of a variable is split")
     has_doubts = reader.doubts or any(map(attrgetter("doubts"), reader.commands))
     guessed = tuple(map(reader.unwrap, guess_commands(source))) if has_doubts else ()
     doubts = tuple(dict.fromkeys(reader.doubts))
