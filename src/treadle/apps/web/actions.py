@@ -128,7 +128,9 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
 
 def _send(request: Send, session: LiveSession, uploads: Uploads) -> TabReply:
     text = request.text.rstrip()
-    if text.startswith("!") and len(text) > 1:
+    if text.startswith("!"):
+        if text == "!":
+            raise ConfigError("write the command after the !")
         session.shell_commands.start(text[1:].strip())
         return Received(request.id)
     opened = session.opened

@@ -7,6 +7,7 @@ const TYPING_MS = 350; // keys that follow each other faster may be a word
 const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
 
 export function listenToKeys({ send, prompt, panes, createSession, showKeys, moveFocus }) {
+  /** @type {Element | null} */
   let target = null; // the question that has the focus
   let targetSince = 0;
   document.addEventListener("focusin", (event) => {
