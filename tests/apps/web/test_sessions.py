@@ -17,7 +17,7 @@ from treadle.core.transcript import AssistantItem, Text, ToolCall, UserItem
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded, TurnBegan, TurnEnded
 from treadle.observe.timings import TimingRecorder
 from treadle.sessions import Library
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 WRITE = FakeCall("write", {"path": "a.txt", "content": "new\n"})
 
@@ -280,6 +280,23 @@ async def test_what_another_program_adds_before_the_first_look_is_shown(
     assert len(held.feed.state.blocks) == 2
     await journal.aclose()
     await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_retry_counts_down_and_a_failed_turn_is_continued_also_by_another_model(
+    tmp_path: Path,
+):
+    faults = [ProviderFault("unauthorized"), ProviderFault("overloaded", at=1, times=-1)]
+    async with (
+        ProviderServer(script(), faults=faults) as provider,
+        web_server(provider, tmp_path) as server,
+        open_tab(server, await server.find_session()) as tab,
+    ):
+        await tab.wait_until(lambda one: bool(one.regions))
+        await tab.send(do="send", text="hi", id="1")
+        await tab.wait_until(lambda one: "Continue it" in one.regions["banner"])
+        assert 'data-ask="model"' in tab.regions["banner"]
+        await tab.send(do="resume", id="2")
+        await tab.wait_until(lambda one: "data-until=" in one.regions["now"])
 
 
 async def test_calls_of_another_program_run_or_ask_until_it_ends(own_place: Path):

@@ -146,6 +146,11 @@ class Conversation:
         self.resume()
         self._on_change()
 
+    def continue_turn(self) -> None:
+        """Continue a turn that is not finished, also one that failed in this process."""
+        self.driver.retry()
+        self.resume()
+
     def resume(self) -> None:
         """Run the driver: with the submitted input, or to continue an unfinished turn."""
         self._is_idle = False

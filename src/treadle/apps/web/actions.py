@@ -70,7 +70,7 @@ async def _run(
             text, session.returned_text = session.returned_text, ""
             return FillPrompt(text) if text else None
         case Resume():
-            conversation.resume()
+            conversation.continue_turn()
         case Withdraw(index=index):
             queued = conversation.list_queued()
             if 0 <= index < len(queued) and conversation.withdraw(queued[index]):
@@ -128,9 +128,7 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
 
 def _send(request: Send, session: LiveSession, uploads: Uploads) -> TabReply:
     text = request.text.rstrip()
-    if text.startswith("!"):
-        if text == "!":
-            raise ConfigError("write the command after the !")
+    if text.startswith("!") and len(text) > 1:
         session.shell_commands.start(text[1:].strip())
         return Received(request.id)
     opened = session.opened

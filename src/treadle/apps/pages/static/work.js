@@ -348,8 +348,12 @@ function notify(count) {
   note.addEventListener("click", () => window.focus());
 }
 
-// The time of calls that run.
+// The time of calls that run, and until the next attempt of a model call.
 function tickClocks() {
+  for (const clock of findAll("[data-until]")) {
+    const seconds = Math.max(0, Math.ceil(Number(clock.dataset.until) - Date.now() / 1000));
+    clock.textContent = `${seconds} s`;
+  }
   for (const clock of findAll("[data-since]")) {
     const seconds = Math.max(0, Math.floor(Date.now() / 1000 - Number(clock.dataset.since)));
     const minutes = Math.floor(seconds / 60);
