@@ -1,17 +1,21 @@
 """The page's server: CPU per event, memory per idle session, time to open a long session.
 
     python benchmarks/web.py [--sessions 20] [--tabs 5] [--pieces 500] [--entries 100000]
+    python benchmarks/web.py --against CHECKOUT     # and the same of another version, in turns
 
 The real server runs as a process of its own, against a provider on this machine. An event is a
 piece of text that the model streams; each goes to all tabs of its session. CPU and memory are those
-of the server's process.
+of the server's process. CHECKOUT is a folder with the other version and its .venv.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 MB = 1 << 20
 IDLE_SESSIONS = 100
+REPEATS = 3  # of each version
+Figures = dict[str, tuple[float, str]]  # value and unit by label
 
 
 def read_cpu(pid: int) -> float:
@@ -105,62 +111,81 @@ async def write_long_session(folder: Path, entries: int) -> str:
     return journal.session_id
 
 
-async def measure_long(server: WebServer, folder: Path, entries: int) -> None:
+class Stopwatch:
+    """Notes seconds and CPU of the server since it was made."""
+
+    def __init__(self, server: WebServer, figures: Figures) -> None:
+        self._pid = server.process.pid
+        self._figures = figures
+        self._cpu, self._start = read_cpu(self._pid), time.perf_counter()
+
+    def note(self, label: str) -> None:
+        self._figures[label] = (time.perf_counter() - self._start, "s")
+        self._figures[f"{label}, CPU"] = (read_cpu(self._pid) - self._cpu, "s")
+
+
+async def measure_long(server: WebServer, folder: Path, entries: int, figures: Figures) -> None:
     from tests.apps.web.server import open_tab
 
     elsewhere = folder.parent / "elsewhere"  # so that the first page does not open it
     elsewhere.mkdir()
     session = await write_long_session(elsewhere, entries)
     last = f"answer {entries // 6 - 1} "
-
-    async def open_first() -> None:
-        start = time.perf_counter()
-        async with open_tab(server, session) as tab:
-            await tab.wait_until(lambda one: last in one.text)
-            print_time(f"open a session of {entries:,} entries: its end is shown", start)
-            await tab.wait_until(lambda one: bool(one.regions))
-            print_time("  it can be continued", start)
-
-    async def open_again() -> None:
-        start = time.perf_counter()
-        async with open_tab(server, session) as tab:
-            await tab.wait_until(lambda one: last in one.text)
-            print_time("open it in a second tab", start)
-
-    await open_first()
-    await open_again()
     async with server.client() as client:
         client.timeout = 60.0
         for label, address in (
-            ("look into it", f"/inspect/{session}"),
-            ("another step of it", f"/inspect/{session}/step?step=50"),
+            (f"Inspect of {entries:,} entries, the first time", f"/inspect/{session}"),
+            ("  another step", f"/inspect/{session}/step?step=50"),
         ):
-            start = time.perf_counter()
+            watch = Stopwatch(server, figures)
             (await client.get(address)).raise_for_status()
-            print_time(label, start)
+            watch.note(label)
+    watch = Stopwatch(server, figures)
+    async with open_tab(server, session) as tab:
+        await tab.wait_until(lambda one: last in one.text)
+        watch.note(f"a session of {entries:,} entries: its end is shown")
+        await tab.wait_until(lambda one: bool(one.regions))
+        watch.note("  it can be continued")
+    watch = Stopwatch(server, figures)
+    async with open_tab(server, session) as tab:
+        await tab.wait_until(lambda one: last in one.text)
+        watch.note("  in a second tab")
 
 
-def print_time(label: str, start: float) -> None:
-    print(f"{label:60} {time.perf_counter() - start:8.3f} s")
-
-
-async def run(options: argparse.Namespace, folder: Path) -> None:
+async def measure(options: argparse.Namespace, folder: Path) -> Figures:
     from tests.apps.web.server import script, web_server
     from treadle.testing.provider import FakeReply, ProviderServer
 
+    figures: Figures = {}
     pieces = tuple(f"piece {number} " for number in range(options.pieces))
     async with ProviderServer(script(FakeReply(text=pieces))) as provider:
         async with web_server(provider, folder) as server:
             sessions, memory = await measure_idle(server, max(IDLE_SESSIONS, options.sessions))
             sessions = sessions[: options.sessions]
-            print(f"{'memory of an idle, empty session':60} {memory:8.2f} MB")
+            figures["memory of an idle, empty session"] = (memory, "MB")
             cost, seconds = await measure_stream(
                 server, sessions, options.tabs, pieces[-1].strip(), options.pieces
             )
             label = f"{options.sessions} sessions to {options.tabs} tabs each, CPU per event"
-            print(f"{label:60} {cost:8.0f} µs")
-            print(f"{f'{options.sessions * options.pieces:,} events in':60} {seconds:8.2f} s")
-            await measure_long(server, folder, options.entries)
+            figures[label] = (cost, "µs")
+            figures[f"  {options.sessions * options.pieces:,} events"] = (seconds, "s")
+            await measure_long(server, folder, options.entries, figures)
+    return figures
+
+
+def compare(here: Path, other: Path, arguments: list[str]) -> None:
+    """Measure both versions in turns; the medians."""
+    runs: dict[Path, list[Figures]] = {here: [], other: []}
+    for _ in range(REPEATS):
+        for root, done in runs.items():
+            program = [str(root / ".venv/bin/python"), __file__, "--json", "--root", str(root)]
+            output = subprocess.run([*program, *arguments], check=True, capture_output=True).stdout
+            done.append(json.loads(output))
+    print(f"{'':60} {'here':>8}    {'there':>8}    ratio")
+    for label, (_, unit) in runs[here][0].items():
+        ours, its = (statistics.median(run[label][0] for run in done) for done in runs.values())
+        ratio = f"{ours / its:8.2f}" if its else ""
+        print(f"{label:60} {ours:8.2f} {unit:2} {its:8.2f} {unit:2} {ratio}")
 
 
 def main() -> None:
@@ -169,14 +194,27 @@ def main() -> None:
     parser.add_argument("--tabs", type=int, default=5)
     parser.add_argument("--pieces", type=int, default=500)
     parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--against", type=Path, help="a checkout of another version")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent)
     options = parser.parse_args()
-    sys.path[0] = str(Path(__file__).parent.parent)  # instead of this folder, which has a http.py
+    if options.against is not None:
+        sizes = [f"--{name}={vars(options)[name]}" for name in ("sessions", "tabs", "pieces")]
+        entries = f"--entries={options.entries}"
+        compare(options.root.resolve(), options.against.resolve(), [*sizes, entries])
+        return
+    sys.path[0] = str(options.root.resolve())  # instead of this folder, which has a http.py
     with tempfile.TemporaryDirectory() as home:
         names = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         os.environ.update(dict.fromkeys(names, home))
         folder = Path(home) / "project"
         folder.mkdir()
-        asyncio.run(run(options, folder))
+        figures = asyncio.run(measure(options, folder))
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for label, (value, unit) in figures.items():
+        print(f"{label:60} {value:8.2f} {unit}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // The rules for the scripts of the pages: faults, not taste. Names that are not defined are found by tsc.
 export default [
+  { ignores: ["**/vendor/**"] },
   {
     files: ["**/*.js"],
     linterOptions: { reportUnusedDisableDirectives: "error" },

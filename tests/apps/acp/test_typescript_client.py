@@ -18,7 +18,7 @@ SDK = "@agentclientprotocol/sdk/dist/v1/unstable/acp.js"
 CLIENT = Path(__file__).with_name("typescript_client.mjs")
 
 
-async def test_the_typescript_sdk_drives_a_task_with_a_permission_a_diff_a_cancel_and_a_reload():
+async def test_the_typescript_sdk_drives_a_task_a_reload_a_plan_and_the_end_of_a_session():
     node, sdk = find_program(SDK)
     file = Path("a.txt").resolve()
     file.write_text("one\n")
@@ -28,6 +28,8 @@ async def test_the_typescript_sdk_drives_a_task_with_a_permission_a_diff_a_cance
         FakeReply("It is two now."),
         call("bash", command="sleep 100"),
         FakeReply("It is done."),
+        call("present_plan", plan="1. Do it"),
+        FakeReply("It will be done."),
     ]
     async with ProviderServer(replies) as server:
         arguments = [str(CLIENT), sdk, str(Path.cwd()), *PROGRAM, "acp"]
@@ -50,4 +52,10 @@ async def test_the_typescript_sdk_drives_a_task_with_a_permission_a_diff_a_cance
     assert second["isFork"]
     assert first["sessionId"] in second["listed"]
     assert second["stopReason"] == "end_turn"
-    assert first["exitCode"] == second["exitCode"] == 0
+    third = seen["third"]
+    assert third["mode"] == third["modeOption"] == "accept-edits"
+    assert third["undo"][0] == "end_turn"
+    assert "nothing to undo" in third["undo"][1]
+    assert third["sessionId"] not in third["listed"]
+    assert first["sessionId"] in third["listed"]
+    assert first["exitCode"] == second["exitCode"] == third["exitCode"] == 0

@@ -28,11 +28,13 @@ class SavingEditor:
 
     def __init__(self) -> None:
         self.buffers: dict[Path, str] = {}
+        self.requests: list[str] = []
         self.written: list[Path] = []
         self.refuses = False
         self.forgets = False
 
     async def read(self, path: Path) -> str | None:
+        self.requests.append("read")
         if path in self.buffers:
             return self.buffers[path]
         try:
@@ -41,6 +43,7 @@ class SavingEditor:
             return None
 
     async def write(self, path: Path, text: str) -> bool:
+        self.requests.append("write")
         if self.refuses:
             return False
         self.written.append(path)
@@ -164,6 +167,17 @@ async def test_an_edit_starts_from_the_unsaved_text_and_goes_through_the_editor(
         assert editor.written == {str(file): "one\nsaved\n"}
         assert file.read_text() == "one\nsaved\n"
         assert server.violations == []
+
+
+async def test_a_write_costs_at_most_two_round_trips():
+    files, folder = SavingEditor(), Path.cwd()
+    workspace = make_workspace(files, folder)
+    created = await workspace.write("a.txt", b"one", expected="")
+    assert files.requests == ["read", "write"]
+    files.requests.clear()
+    await workspace.write("a.txt", b"two", expected=created.digest)
+    assert files.requests == ["read", "write"]
+    await workspace.aclose()
 
 
 async def test_a_command_runs_in_a_terminal_of_the_editor_only_without_a_sandbox():

@@ -97,4 +97,23 @@ const second = await withAgent(async (context, seen) => {
   };
 });
 
-console.log(JSON.stringify({ first, second }));
+const third = await withAgent(async (context, seen) => {
+  const { sessionId } = await context.request(agent.session.new, { cwd: folder, mcpServers: [] });
+  await context.request(agent.session.setMode, { sessionId, modeId: "plan" });
+  await context.request(agent.session.prompt, { sessionId, prompt: say("Plan it") });
+  const modes = [...seen.updates];
+  const undone = await context.request(agent.session.prompt, { sessionId, prompt: say("/undo") });
+  await context.request(agent.session.delete, { sessionId });
+  const listed = await context.request(agent.session.list, { cwd: folder });
+  return {
+    sessionId,
+    mode: modes.findLast((update) => update.sessionUpdate === "current_mode_update").currentModeId,
+    modeOption: modes
+      .findLast((update) => update.sessionUpdate === "config_option_update")
+      .configOptions.find((option) => option.id === "mode").currentValue,
+    undo: [undone.stopReason, text(seen.updates)],
+    listed: listed.sessions.map((session) => session.sessionId),
+  };
+});
+
+console.log(JSON.stringify({ first, second, third }));

@@ -200,9 +200,21 @@ async def test_what_left_the_view_is_exported_and_marked() -> None:
 def test_struck_text_and_tasks_of_github_are_shown():
     html = markdown_to_html("~~old~~ new\n\n- [x] looked\n- [ ] written\n\n[ ] no list")
     assert "<s>old</s> new" in html
-    assert "\u2611 looked" in html
+    assert '<li class="task-item">\u2611 looked' in html
     assert "\u2610 written" in html
     assert "[ ] no list" in html
+
+
+def test_whole_addresses_are_links_and_nothing_else_becomes_one():
+    html = markdown_to_html(
+        "(see https://a.org/b_c?d=1). `http://code` [x](https://y.org) www.z.org"
+    )
+    assert (
+        '(see <a href="https://a.org/b_c?d=1" rel="noreferrer nofollow">https://a.org/b_c' in html
+    )
+    assert "</a>). <code>http://code</code>" in html
+    assert html.count("<a ") == 2
+    assert markdown_to_html("https://" * 20_000).count("<a ") == 1  # and takes no time
 
 
 def test_a_call_that_runs_has_the_time_of_its_start_for_the_clock_of_the_page():

@@ -178,11 +178,6 @@ class Story:
         number = len(self.server.generation_requests)
         self.server.faults[:] = [ProviderFault("paced", at=number, times=1, seconds=0.02)]
 
-    def wait_for_draft(self, text: str) -> None:
-        """Wait until what is typed is on the disk."""
-        folder = Path.home() / ".treadle/drafts"
-        until_in_thread(lambda: any(text in file.read_text() for file in folder.glob("*.json")))
-
     def end(self, code: int) -> None:
         self.on.sees(f"ended with {code}")
         self.on.renew()

@@ -15,7 +15,7 @@ import pytest
 from tests.apps.tui.harness import exists, read_file, write_file
 from tests.apps.tui.story import CODE, GIVEN, Story, StoryModel, list_texts, to_sequence
 from tests.apps.tui.test_prompt_keys import PNG
-from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.apps.tui.tmux import Terminal, needs_tmux, wait_for_draft
 from tests.patience import until_in_thread
 from treadle.testing.provider.server import ProviderServer
 
@@ -286,7 +286,7 @@ def nothing_is_lost_when_it_is_killed(story: Story) -> None:
     on.sees("I begin to talk.")
     on.type("a draft of mine")
     on.sees("› a draft of mine")
-    story.wait_for_draft("a draft of mine")
+    wait_for_draft("a draft of mine")
     on.kill()
     story.end(137)
     story.run(*GIVEN, "--continue")

@@ -19,6 +19,12 @@ needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is n
 PROGRAM = Path(__file__).parents[3] / "treadle"  # as people start it
 
 
+def wait_for_draft(text: str) -> None:
+    """Wait until what is typed is on the disk."""
+    folder = Path.home() / ".treadle/drafts"
+    until_in_thread(lambda: any(text in file.read_text() for file in folder.glob("*.json")))
+
+
 class Terminal:
     """One tmux server of its own, with one window."""
 

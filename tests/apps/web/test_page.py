@@ -132,6 +132,31 @@ class Network:
             await socket.close()
 
 
+async def test_what_the_user_marked_opened_and_focused_stays_while_a_reply_grows(
+    site: Site, tmp_path: Path
+):
+    session = await site.create(tmp_path)
+    async with site.open_page(session) as page:
+        kept = await page.evaluate(
+            """async () => {
+              const { Blocks } = await import("/static/blocks.js");
+              const list = document.createElement("ol");
+              document.body.append(list);
+              const make = (more) => `<li><p>first words</p>
+                <details><summary>more</summary>x</details><button>Copy</button><p>${more}</p></li>`;
+              const blocks = new Blocks(list);
+              blocks.set(0, make("a"));
+              list.querySelector("details").open = true;
+              list.querySelector("button").focus();
+              getSelection().selectAllChildren(list.querySelector("p"));
+              blocks.set(0, make("a and b"));
+              return [getSelection().toString(), list.querySelector("details").open,
+                document.activeElement.textContent, list.textContent.includes("a and b")];
+            }"""
+        )
+    assert kept == ["first words", True, "Copy", True]
+
+
 async def test_while_a_call_is_edited_only_the_edited_call_can_be_allowed(
     site: Site, tmp_path: Path
 ):

@@ -9,11 +9,15 @@ import pytest
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, open_tab, script, web_server
 from tests.patience import PATIENCE
+from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.web import held_session
-from treadle.core.transcript import AssistantItem, Text, UserItem
-from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded
+from treadle.apps.web.hub import AgentRoot
+from treadle.core.events import ApprovalRequired
+from treadle.core.transcript import AssistantItem, Text, ToolCall, UserItem
+from treadle.core.transcript.entries import ApprovalDecision, ItemAdded, TurnBegan, TurnEnded
+from treadle.observe.timings import TimingRecorder
 from treadle.sessions import Library
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 WRITE = FakeCall("write", {"path": "a.txt", "content": "new\n"})
 
@@ -276,6 +280,49 @@ async def test_what_another_program_adds_before_the_first_look_is_shown(
     assert len(held.feed.state.blocks) == 2
     await journal.aclose()
     await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_retry_counts_down_and_a_failed_turn_is_continued_also_by_another_model(
+    tmp_path: Path,
+):
+    faults = [ProviderFault("unauthorized"), ProviderFault("overloaded", at=1, times=-1)]
+    async with (
+        ProviderServer(script(), faults=faults) as provider,
+        web_server(provider, tmp_path) as server,
+        open_tab(server, await server.find_session()) as tab,
+    ):
+        await tab.wait_until(lambda one: bool(one.regions))
+        await tab.send(do="send", text="hi", id="1")
+        await tab.wait_until(lambda one: "Continue it" in one.regions["banner"])
+        assert 'data-ask="model"' in tab.regions["banner"]
+        await tab.send(do="resume", id="2")
+        await tab.wait_until(lambda one: "data-until=" in one.regions["now"])
+
+
+async def test_calls_of_another_program_run_or_ask_until_it_ends(own_place: Path):
+    library = Library(own_place / "sessions")
+    journal = library.create(own_place)
+    calls = [ToolCall(one, "bash", '{"command": "make"}') for one in ("runs", "asks", "allowed")]
+    journal.append(TurnBegan("turn-1"))
+    journal.append(ItemAdded(UserItem((Text("build"),))))
+    journal.append(ItemAdded(AssistantItem((*calls,), model="m")))
+    journal.append(ApprovalDecision("allowed", "allow"))
+    await journal.flush()
+    recorder = TimingRecorder(journal.session_dir)
+    for one in calls[1:]:
+        recorder.on_event(ApprovalRequired("", "turn-1", 0, one, "make", ""))
+    held = held_session.HeldSession(
+        journal.session_dir, library.get_summary(journal.session_dir), parent=AgentRoot("p", "", {})
+    )
+
+    async def list_states() -> list[str]:
+        await held.open()
+        blocks = held.feed.state.blocks
+        return [one.state for one in blocks if isinstance(one, ToolCallBlock)]
+
+    assert await list_states() == ["running", "asking", "running"]
+    await journal.aclose()
+    assert await list_states() == ["interrupted"] * 3
 
 
 async def test_the_list_shows_sessions_of_other_programs_and_how_they_ended(

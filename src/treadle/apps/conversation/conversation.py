@@ -146,6 +146,11 @@ class Conversation:
         self.resume()
         self._on_change()
 
+    def continue_turn(self) -> None:
+        """Continue a turn that is not finished, also one that failed in this process."""
+        self.driver.retry()
+        self.resume()
+
     def resume(self) -> None:
         """Run the driver: with the submitted input, or to continue an unfinished turn."""
         self._is_idle = False
@@ -272,17 +277,13 @@ class Conversation:
     def _wake(self) -> None:
         """Let the agent read the report of a task, once: a task that it began in such a turn waits
         for the user."""
-        ended = {one for one in self._waking_tasks if not self._is_task_running(one)}
+        ended = {one for one in self._waking_tasks if not _is_task_running(self.driver, one)}
         if not ended or not self._is_idle or self._task is None or not self._may_wake():
             return
         self._waking_tasks -= ended
         if self.driver.continue_with_reports():
             self._is_woken = True
             self.resume()
-
-    def _is_task_running(self, task_id: str) -> bool:
-        task = self.driver.tasks.read(task_id)
-        return task is not None and task.state == "running"
 
     # --- the task -------------------------------------------------------------------------
 
@@ -339,6 +340,11 @@ def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:
         if driver.tasks.read(task.task_id) is None:
             view = end_task(view, task.task_id, "lost")
     return view
+
+
+def _is_task_running(driver: Driver, task_id: str) -> bool:
+    task = driver.tasks.read(task_id)
+    return task is not None and task.state == "running"
 
 
 def _queued_items(driver: Driver) -> list[UserItem]:

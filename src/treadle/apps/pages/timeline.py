@@ -33,6 +33,7 @@ from treadle.core.transcript.entries import (
 )
 from treadle.core.transcript.items import AssistantItem, CallOutcome, ToolResultItem, UserItem
 from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.lib.garbage import paused_collector
 from treadle.observe.timings import FILE_NAME, CallTiming, RequestTiming, Timing
 from treadle.sessions.log.journal import read_records
 from treadle.sessions.log.reader import list_lineage, read_header
@@ -120,8 +121,9 @@ def read_timeline(
         [one for one in timings if isinstance(one, RequestTiming)],
         {one.call_id: one for one in timings if isinstance(one, CallTiming)},
     )
-    for record, entry in read_records(session_dir) if records is None else records:
-        builder.add(record, entry)
+    with paused_collector():
+        for record, entry in read_records(session_dir) if records is None else records:
+            builder.add(record, entry)
     return builder.finish()
 
 
@@ -324,20 +326,18 @@ def read_call_seconds(session_dir: Path) -> dict[str, float]:
 
 
 class TimingFollower:
-    """How long each call took, by its id, of a session that another program writes."""
+    """How long each call took, by its id, of a session that another program writes. `asked` are the
+    calls that it asked the user about."""
 
     def __init__(self, session_dir: Path) -> None:
         self._session_dir = session_dir
-        self._end = -1
+        self._end = 0
         self.seconds: dict[str, float] = {}
+        self.asked: set[str] = set()
 
     def read_new(self) -> None:
         """Take over what was added since the last time."""
         file = self._session_dir / FILE_NAME
-        if self._end < 0:
-            self._end = file.stat().st_size if file.exists() else 0
-            self.seconds.update(read_call_seconds(self._session_dir))
-            return
         if not file.exists():
             return
         with file.open("rb") as opened:
@@ -348,6 +348,8 @@ class TimingFollower:
         for one in _decode_lines(complete):
             if isinstance(one, CallTiming) and one.end:
                 self.seconds[one.call_id] = one.end - one.start
+            elif isinstance(one, CallTiming):
+                self.asked.add(one.call_id)
 
 
 _decode = msgspec.json.Decoder(Timing).decode

@@ -226,7 +226,7 @@ class Frontend(HostCallbacks):
             return
         if not line:
             if self.conversation.has_unfinished_turn:
-                self.conversation.resume()
+                self.conversation.continue_turn()
         elif line in COMMAND_WORDS:
             self.run_command(f"/{line}")
         elif line.startswith("/") and not begins_with_path(line, self.list_summaries()):

@@ -206,7 +206,7 @@ class PromptScreen(FullScreen):
                 await ReviewView(self).show(change.value)
             case "queue":
                 await self._edit_queue(self.conversation)
-            case "settings":
+            case "changed-settings":
                 self.apply_settings()
                 return False
             case "vim":

@@ -43,7 +43,7 @@ from treadle.apps.web.messages import (
     TabReply,
     Withdraw,
 )
-from treadle.apps.web.panes import PANE_COMMANDS, drop_review_hunk, show_pane
+from treadle.apps.web.panes import drop_review_hunk, show_pane
 from treadle.apps.web.render.dialogs import render_choices
 from treadle.apps.web.render.inbox import render_inbox
 from treadle.apps.web.uploads import Uploads
@@ -70,7 +70,7 @@ async def _run(
             text, session.returned_text = session.returned_text, ""
             return FillPrompt(text) if text else None
         case Resume():
-            conversation.resume()
+            conversation.continue_turn()
         case Withdraw(index=index):
             queued = conversation.list_queued()
             if 0 <= index < len(queued) and conversation.withdraw(queued[index]):
@@ -80,8 +80,6 @@ async def _run(
             return await _confirm_answer(request, asked, session) or _answer(request, asked)
         case ShowInbox():
             return ShowDialog(render_inbox(await hub.list_waiting()))
-        case RunCommand(line=line) if line.strip() in PANE_COMMANDS:
-            return await show_pane(session, PANE_COMMANDS[line.strip()], "")
         case RunCommand(line=line):
             return await show_answer(hub, session, await run_command(session.opened, line))
         case Choose():

@@ -67,6 +67,7 @@ class CallTimes(BaseObserver):
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
+        self.retry_at = 0.0  # when the model is called again after an error, as a Unix time
 
     def load(self, session_dir: Path) -> None:
         """Take over what earlier processes wrote."""
@@ -83,6 +84,8 @@ class CallTimes(BaseObserver):
     def on_event(self, event: Event) -> None:
         if type(event) is events.ToolStarted:
             self._started[event.call_id] = time.monotonic()
+        elif type(event) is events.RetryScheduled:
+            self.retry_at = time.time() + event.delay
         elif type(event) is events.ToolFinished:
             started = self._started.pop(event.call_id, None)
             if started is not None:

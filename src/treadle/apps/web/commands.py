@@ -71,6 +71,8 @@ async def _change_screen(
     match change.name:
         case "review":
             return await show_pane(session, "review", change.value)
+        case "settings" | "permissions" | "context" | "servers":
+            return await show_pane(session, change.name, "")
         case "help":
             return ShowDialog(render_help_dialog(change.rows))
         case "limits":

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from treadle.apps.conversation.state.blocks import CallState
 from treadle.apps.conversation.state.from_transcript import apply_item, finish_view
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.pages.timeline import TimingFollower
@@ -68,7 +69,8 @@ class HeldSession:
         self._log = JournalFollower(session_dir)
         self._timings = TimingFollower(session_dir)
         self._state: SessionState | None = None
-        self._items = ViewState()  # of what is in the log; in the view, open calls are interrupted
+        self._items = ViewState()  # of what is in the log, without the state of its open calls
+        self._is_locked = False  # by the program that works on it
         self._view = ViewState()
         self._calls = CallIndex()
         self._reading = asyncio.Lock()  # all tabs that show it share this
@@ -83,7 +85,10 @@ class HeldSession:
         async with self._reading:
             live = self._parent.find_view(self.session_id) if self._parent is not None else None
             is_changed, self._live = live is not self._live, live
-            if self._state is None or (await asyncio.to_thread(self._log.has_new) and not live):
+            was_locked = self._is_locked
+            self._is_locked = await asyncio.to_thread(is_locked, self._session_dir)
+            has_new = self._is_locked != was_locked or await asyncio.to_thread(self._log.has_new)
+            if self._state is None or (has_new and not live):
                 await asyncio.to_thread(self._read)
                 is_changed = True
             if is_changed:
@@ -130,9 +135,16 @@ class HeldSession:
             view = apply_item(view, items[position])
         self._state, self._items = state, view
         usage = state.usage + state.child_usage
-        self._view = msgspec.structs.replace(finish_view(view), usage=usage)
         self._timings.read_new()
+        view = finish_view(view, self._find_call_state) if self._is_locked else finish_view(view)
+        self._view = msgspec.structs.replace(view, usage=usage)
         self._facts = msgspec.structs.replace(self._facts, banner=self._make_banner())
+
+    def _find_call_state(self, call_id: str) -> CallState:
+        """Of a call that the other program has not finished."""
+        state = self._state
+        is_decided = state is not None and (call_id in state.decisions or call_id in state.intents)
+        return "asking" if call_id in self._timings.asked and not is_decided else "running"
 
     def _make_banner(self) -> str:
         if self._parent is not None:

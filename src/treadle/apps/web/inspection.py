@@ -20,9 +20,11 @@ from treadle.lib.text.text import format_cost
 from treadle.sessions.children import list_children, make_child_session_id
 from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
+from treadle.sessions.log.reader import list_segments
 
 MAX_KEPT = 4  # timelines
 MAX_CHOICES = 200  # sessions to compare with
+LogVersion = tuple[int, int, int]  # of a log: files, and size and time of the last one
 
 
 class StepParts(msgspec.Struct, frozen=True):
@@ -48,9 +50,9 @@ class Inspections:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._timelines: OrderedDict[Path, tuple[float, Timeline]] = OrderedDict()
+        self._timelines: OrderedDict[Path, tuple[LogVersion, Timeline]] = OrderedDict()
         self._lanes: dict[Path, Mapping[str, AgentLane]] = {}  # of the same sessions
-        self._items: tuple[Path, float, Sequence[Item]] | None = None  # of the last session
+        self._items: tuple[Path, LogVersion, Sequence[Item]] | None = None  # of the last session
 
     def render_page(self, session_id: str, wanted: StepRequest) -> str:
         path, timeline, step = self._find(session_id, wanted.step)
@@ -87,10 +89,10 @@ class Inspections:
 
     def _find(self, session_id: str, step: int) -> tuple[Path, Timeline, int]:
         path = self._library.find(session_id)
-        updated = self._library.get_summary(path).updated
+        version = _read_version(path)
         known = self._timelines.get(path)
-        if known is None or known[0] != updated:
-            self._timelines[path] = known = (updated, read_timeline(path))
+        if known is None or known[0] != version:
+            self._timelines[path] = known = (version, read_timeline(path))
             self._lanes[path] = _read_lanes(path, known[1])
             self._timelines.move_to_end(path)
             if len(self._timelines) > MAX_KEPT:
@@ -124,10 +126,16 @@ class Inspections:
 
     def _load_all(self, path: Path) -> Sequence[Item]:
         """All items of a session that was never rewritten, read once for all steps."""
-        updated = self._library.get_summary(path).updated
-        if self._items is None or self._items[:2] != (path, updated):
-            self._items = (path, updated, read_state(path).transcript)
+        version = _read_version(path)
+        if self._items is None or self._items[:2] != (path, version):
+            self._items = (path, version, read_state(path).transcript)
         return self._items[2]
+
+
+def _read_version(session_dir: Path) -> LogVersion:
+    files = list_segments(session_dir)
+    status = files[-1].stat()
+    return len(files), status.st_size, status.st_mtime_ns
 
 
 def _read_lanes(session_dir: Path, timeline: Timeline) -> dict[str, AgentLane]:

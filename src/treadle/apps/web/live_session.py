@@ -250,6 +250,7 @@ class LiveSession(HostCallbacks):
             agents=self._agents,
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
+            retry_at=self._call_times.retry_at,
         )
         regions = render_regions(view, facts, self.list_questions(), self._calls)
         return PageState(version, view.blocks, regions)

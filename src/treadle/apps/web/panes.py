@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 
 from treadle.apps.assembly.system_prompt import load_memory
 from treadle.apps.conversation.commands.change_review import (
@@ -29,14 +28,6 @@ from treadle.apps.web.render import settings_panes
 from treadle.apps.web.render.review import render_review
 from treadle.core.errors import ConfigError
 
-# Commands that a pane answers if they have no arguments.
-PANE_COMMANDS: Mapping[str, PaneName] = {
-    "/config": "settings",
-    "/settings": "settings",
-    "/permissions": "permissions",
-    "/context": "context",
-    "/mcp": "servers",
-}
 RULE_USE_SECONDS = 1.5  # for reading past calls
 
 
@@ -100,8 +91,8 @@ async def _render_permissions(session: HostedSession) -> str:
 
 async def _render_memory(session: HostedSession) -> str:
     options, more = session.options, session.load_settings().cursor_gemini_files
-    rules = load_rules(session.folder, options.allow, options.deny).get_rules
-    check_read = make_read_check(session.folder, rules)
+    loaded = await asyncio.to_thread(load_rules, session.folder, options.allow, options.deny)
+    check_read = make_read_check(session.folder, loaded.get_rules)
     memory = await asyncio.to_thread(
         load_memory, session.folder, check_read, trusted=session.trust.is_given, more=more
     )

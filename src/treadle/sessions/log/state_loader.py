@@ -8,7 +8,6 @@ are whole; older ones are truncated. The log keeps all of them.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -26,6 +25,7 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.files.blobs import Blobs
 from treadle.lib.files.file_system import LocalFiles
+from treadle.lib.garbage import paused_collector
 from treadle.sessions.log.reader import JournalReader
 from treadle.sessions.log.records import (
     Record,
@@ -83,14 +83,8 @@ class StateLoader:
 
     def load(self) -> SessionState:
         """The view of the session."""
-        # A million values without cycles: the collector would take a tenth of the time.
-        was_on = gc.isenabled()
-        gc.disable()
-        try:
+        with paused_collector():
             return self._load()
-        finally:
-            if was_on:
-                gc.enable()
 
     def load_recovered(self) -> tuple[SessionState, list[Entry]]:
         """The state with which the session is continued, and the entries that lead to it, for the

@@ -18,16 +18,20 @@ from treadle.core.transcript.items import UserItem
 
 ScreenName = Literal[
     "agents",  # those at work, as a list to choose from
+    "changed-settings",
+    "context",
     "export",  # the session as a file
     "help",
     "limits",
     "panel",  # Markdown, until the user closes it
+    "permissions",
     "prompt",  # a text for the user to edit
     "queue",
     "quit",
     "review",  # the changes of a scope (change_review.py), by file and hunk
+    "servers",
     "session",  # another one: see `resume` and `fork`
-    "settings",  # they have changed
+    "settings",
     "theme",
     "tour",
     "vim",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from treadle.apps.conversation.approval_text import find_coverage
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.choices import ChoiceOption
@@ -84,10 +86,12 @@ async def run_config(session: HostedSession, arguments: str) -> CommandAnswer:
             (f"{name} = {value}", origin)
             for name, value, origin in session.settings.list_settings()
         ]
-        return CommandAnswer(format_table(rows), is_table=True)
+        screen = ScreenChange("settings")
+        return CommandAnswer(format_table(rows), is_table=True, screen=screen)
     if len(arguments.split()) == 1:
         return CommandAnswer(session.settings.describe(arguments))
-    return CommandAnswer(await session.settings.change(arguments), screen=ScreenChange("settings"))
+    screen = ScreenChange("changed-settings")
+    return CommandAnswer(await session.settings.change(arguments), screen=screen)
 
 
 async def run_permissions(session: HostedSession, arguments: str) -> CommandAnswer:
@@ -103,13 +107,15 @@ async def run_permissions(session: HostedSession, arguments: str) -> CommandAnsw
         covered = f"\nit would have covered {coverage}" if coverage and changed else ""
         return CommandAnswer(done + covered)
     options = session.options
-    applied = rules.load_rules(session.folder, options.allow, options.deny)[0]()
+    loaded = await asyncio.to_thread(rules.load_rules, session.folder, options.allow, options.deny)
+    applied = loaded.get_rules()
     parts = (("deny", applied.deny), ("ask", applied.ask), ("allow", applied.allow))
     rows = [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in parts for rule in part]
     listed = format_table(rows) if rows else "there are no rules"
     usage = "/permissions add RULE and /permissions remove RULE change them"
     heading = f"mode {describe_mode(session.permissions.mode)}"
-    return CommandAnswer(f"{heading}\n{listed}\n{usage}", is_table=True)
+    note, screen = f"{heading}\n{listed}\n{usage}", ScreenChange("permissions")
+    return CommandAnswer(note, is_table=True, screen=screen)
 
 
 async def run_theme(session: HostedSession, arguments: str) -> CommandAnswer:

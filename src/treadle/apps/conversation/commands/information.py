@@ -48,7 +48,8 @@ def measure_session(session: HostedSession) -> ContextUsage:
 
 
 async def run_context(session: HostedSession, arguments: str) -> CommandAnswer:
-    return CommandAnswer(format_context_usage(measure_session(session)), is_table=True)
+    note, screen = format_context_usage(measure_session(session)), ScreenChange("context")
+    return CommandAnswer(note, is_table=True, screen=screen)
 
 
 async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:
@@ -108,7 +109,8 @@ async def run_mcp(session: HostedSession, arguments: str) -> CommandAnswer:
         lines = [server.status.summary, *(logs or ["it has sent no log messages"])]
         return CommandAnswer("\n".join(lines), is_table=True)
     lines = [server.status.summary for server in session.servers.list_servers()]
-    return CommandAnswer("\n".join(lines) or "no MCP server is configured", is_table=bool(lines))
+    note, screen = "\n".join(lines) or "no MCP server is configured", ScreenChange("servers")
+    return CommandAnswer(note, is_table=bool(lines), screen=screen)
 
 
 async def run_doctor(session: HostedSession, arguments: str) -> CommandAnswer:

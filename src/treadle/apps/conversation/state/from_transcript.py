@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -10,6 +11,7 @@ from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.state import markdown_stream, view_state
 from treadle.apps.conversation.state.background_tasks import detach_call, end_task
 from treadle.apps.conversation.state.blocks import (
+    CallState,
     NoteBlock,
     TaskLine,
     ThinkingBlock,
@@ -40,11 +42,14 @@ def build_view(items: Iterable[Item], view: ViewState | None = None) -> ViewStat
     return finish_view(view)
 
 
-def finish_view(view: ViewState) -> ViewState:
-    """The view after the last item: calls without a result were interrupted."""
+def finish_view(
+    view: ViewState, find_state: Callable[[str], CallState] = lambda call_id: "interrupted"
+) -> ViewState:
+    """The view after the last item: calls without a result were interrupted, or have the state
+    that `find_state` knows."""
     running = {task.call_id for task in view.tasks}
     for call_id in view.open_calls.keys() - running:
-        view = update_call(view, call_id, lambda call: _replace(call, state="interrupted"))
+        view = update_call(view, call_id, partial(_replace, state=find_state(call_id)))
     return view
 
 

@@ -5,6 +5,7 @@ Values only. reducer.py applies events with these functions, from_transcript.py 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from treadle.tools.builtin.conversation.todo import TodoItem
 
 MAX_NAME_CHARS = 60  # of an attached text
+_FILE_HEAD = re.compile(r'<file path="([^"]+)">')  # as attachments.py and editors begin a file
 CHOSEN_BY_ENGINE = "this call was chosen by the engine, not by the model"
 _replace = msgspec.structs.replace
 
@@ -176,8 +178,10 @@ def finish_todos(view: ViewState, call_id: str, *, is_error: bool) -> ViewState:
 
 
 def _name_text(text: str) -> str:
-    """The first line of an attached text, and how long it is."""
+    """The name of an attached file, or the first line of a text; and how long it is."""
     first, _, rest = text.strip().partition("\n")
+    if file := _FILE_HEAD.fullmatch(first):
+        return f"{file[1]} ({plural(len(text), 'character')})"
     cut = "…" if rest or len(first) > MAX_NAME_CHARS else ""
     return f"{first[:MAX_NAME_CHARS]}{cut} ({plural(len(text), 'character')})"
 

@@ -1,6 +1,6 @@
 // The blocks of the conversation in the page. The server sends their HTML, already escaped.
 // What the user opened stays open; nothing opens or closes by itself.
-import { find, findAll } from "./dom.js";
+import { morph } from "./regions.js";
 
 export class Blocks {
   constructor(list) {
@@ -35,23 +35,14 @@ export class Blocks {
   set(index, html) {
     const old = this.byIndex.get(index);
     const element = this.make(index, html);
-    if (old) {
-      const opened = findAll("details", old).map((details) => details.open);
-      findAll("details", element).forEach((details, at) => {
-        details.open = opened[at] ?? details.open;
-      });
-      const focused = old.contains(document.activeElement) && document.activeElement.tagName;
-      old.replaceWith(element);
-      if (focused) find(focused, element)?.focus({ preventScroll: true });
-    } else {
-      this.list.append(element);
-    }
+    if (old) this.byIndex.set(index, morph(old, element));
+    else this.list.append(element);
   }
 
   make(index, html) {
     const template = document.createElement("template");
     template.innerHTML = html;
-    const element = template.content.firstElementChild;
+    const element = /** @type {Element} */ (template.content.firstElementChild);
     this.byIndex.set(index, element);
     return element;
   }

@@ -17,6 +17,9 @@ export class Connection {
     this.getPosition = getPosition;
     this.attempts = 0;
     this.isRefused = false;
+    this.heardAt = 0;
+    /** @type {WebSocket | null} */
+    this.socket = null;
     this.open();
     setInterval(() => this.checkSilence(), 1000);
   }
@@ -76,7 +79,7 @@ export class Connection {
 
   // What has an id is done once, however often it arrives. What only looks something up has none.
   send(message) {
-    if (!this.isOpen) return false;
+    if (!this.socket || !this.isOpen) return false;
     const isLookup = ["complete", "search", "earlier", "inbox", "pane"].includes(message.do);
     this.socket.send(JSON.stringify(isLookup ? message : { id: makeId(), ...message }));
     return true;

@@ -13,6 +13,17 @@ export function find(selector, root = document) {
   return root.querySelector(selector);
 }
 
+/** The same of one that is always there. @param {string} selector @param {ParentNode} root
+ * @returns {PageElement} */
+export function get(selector, root = document) {
+  return /** @type {PageElement} */ (root.querySelector(selector));
+}
+
+/** What has the focus. @returns {PageElement} */
+export function getFocused() {
+  return /** @type {PageElement} */ (document.activeElement ?? document.body);
+}
+
 /** @param {string} selector @param {ParentNode} root @returns {PageElement[]} */
 export function findAll(selector, root = document) {
   return [...root.querySelectorAll(selector)].map((found) => /** @type {PageElement} */ (found));

@@ -7,6 +7,7 @@ const LEAVING_KEYS = /^(Tab|Backspace|Home|End|Arrow.*)$/;
 const ANSWER_KEYS = { y: "once", o: "network", s: "session", a: "always", e: "edit", n: "deny" };
 
 export function listenToKeys({ send, prompt, panes, createSession, showKeys, moveFocus }) {
+  /** @type {Element | null} */
   let target = null; // the question that has the focus
   let targetSince = 0;
   let marked = ""; // the character that marked an answer

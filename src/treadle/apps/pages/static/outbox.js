@@ -64,7 +64,7 @@ export class Outbox {
   click(event) {
     const button = findAt(event, "button");
     const one = this.waiting.find(({ message }) => message.id === button?.dataset.message);
-    if (!one) return;
+    if (!button || !one) return;
     if (button.dataset.outbox === "send") {
       if (this.feed) this.deliver(one);
     } else {

@@ -59,7 +59,7 @@ export class Prompt {
     document.addEventListener("dragover", (event) => event.preventDefault());
     document.addEventListener("drop", (event) => {
       event.preventDefault();
-      this.attachAll(event.dataTransfer.files);
+      this.attachAll(event.dataTransfer?.files ?? []);
     });
   }
 
@@ -79,7 +79,7 @@ export class Prompt {
   }
 
   lineBeforeCursor() {
-    return this.textBeforeCursor().split("\n").pop();
+    return this.textBeforeCursor().split("\n").pop() ?? "";
   }
 
   press(event) {
@@ -199,7 +199,7 @@ export class Prompt {
       one.id = answer.id;
     } catch (error) {
       this.remove(one);
-      this.showProblem(error.message);
+      this.showProblem(error instanceof Error ? error.message : String(error));
     }
     this.drawAttachments();
   }

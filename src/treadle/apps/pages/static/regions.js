@@ -1,22 +1,22 @@
-// Replaces the content of an element. What the user opened or closed stays so, and what has the
-// focus keeps it.
-import { findAll } from "./dom.js";
+// Changes elements into what the server sent, with as few changes as it needs (morphdom): what the
+// user opened, marked or typed stays, and so does the focus.
+import morphdom from "./vendor/morphdom.js";
 
+/** @param {Element} element @param {string} html */
 export function replaceContent(element, html) {
-  const states = new Map(
-    findAll("details[data-panel]", element).map((one) => [one.dataset.panel, one.open]),
-  );
-  const focused = findFocus(element);
-  element.innerHTML = html;
-  for (const one of findAll("details[data-panel]", element)) {
-    one.open = states.get(one.dataset.panel) ?? one.open;
-  }
-  if (focused) findAll(focused.selector, element)[focused.at]?.focus({ preventScroll: true });
+  const wanted = /** @type {Element} */ (element.cloneNode(false));
+  wanted.innerHTML = html;
+  morph(element, wanted, { childrenOnly: true });
 }
 
-function findFocus(element) {
-  const active = /** @type {import("./dom.js").PageElement} */ (document.activeElement);
-  if (!element.contains(active) || active === element) return null;
-  const selector = active.tagName.toLowerCase();
-  return { selector, at: findAll(selector, element).indexOf(active) };
+/** @param {Element} element @param {Element} wanted @param {{ childrenOnly?: boolean }} options
+ * @returns {Element} */
+export function morph(element, wanted, options = {}) {
+  return morphdom(element, wanted, { ...options, onBeforeElUpdated: keepState });
+}
+
+function keepState(from, to) {
+  if (from instanceof HTMLDetailsElement) to.open = from.open;
+  if (from === document.activeElement && "value" in from) to.value = from.value;
+  return !from.isEqualNode(to);
 }

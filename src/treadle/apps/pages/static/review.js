@@ -1,6 +1,6 @@
 // The review pane: hunks side by side, which of them are kept, and comments on lines.
 import { showDiff } from "./diffs.js";
-import { find, findAll, findAt, getTarget } from "./dom.js";
+import { find, findAll, findAt, get, getTarget } from "./dom.js";
 
 const NARROW = matchMedia("(max-width: 720px)");
 
@@ -65,16 +65,16 @@ export class Review {
   }
 
   goTo(number) {
-    const file = find(`#file-${number}`, this.pane);
+    const file = get(`#file-${number}`, this.pane);
     file.scrollIntoView({ block: "start" });
     file.focus({ preventScroll: true });
   }
 
   fold(card, isFolded) {
-    const button = find("[data-fold]", card);
+    const button = get("[data-fold]", card);
     button.setAttribute("aria-expanded", String(!isFolded));
     card.classList.toggle("folded", isFolded);
-    find("[data-kept-tag]", card).hidden = !this.kept.has(card.dataset.hunk);
+    get("[data-kept-tag]", card).hidden = !this.kept.has(card.dataset.hunk);
   }
 
   keep(card) {
@@ -97,7 +97,7 @@ export class Review {
   }
 
   drop(card) {
-    const { scope, turn } = find("[data-scope]", this.pane).dataset;
+    const { scope, turn } = get("[data-scope]", this.pane).dataset;
     const { hunk, number } = card.dataset;
     this.send({ do: "drop_hunk", scope, key: hunk, number: Number(number), turn: Number(turn ?? 0) });
   }
@@ -108,7 +108,7 @@ export class Review {
     const line = findAt(event, ".line");
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (line && step) {
-      const lines = findAll(".line", line.closest("table"));
+      const lines = findAll(".line", line.closest("table") ?? this.pane);
       const next = lines[lines.indexOf(line) + step];
       if (!next) return;
       event.preventDefault();
@@ -147,7 +147,7 @@ export class Review {
   endEdit(inside, isDone) {
     const row = inside.closest("tr");
     const line = row.closest("table").querySelector(`[data-line="${row.dataset.of}"]`);
-    const text = find("textarea", row).value.trim();
+    const text = get("textarea", row).value.trim();
     const path = row.closest(".file").dataset.path;
     row.remove();
     if (isDone) this.comments.set(path, line.dataset.line, text);

@@ -1,5 +1,5 @@
 // The list of sessions: filters by state and words, search in the text of all sessions.
-import { $, find, findAll } from "./dom.js";
+import { $, find, findAll, get } from "./dom.js";
 import { replaceContent } from "./regions.js";
 
 export class SessionList {
@@ -29,7 +29,7 @@ export class SessionList {
     for (const button of findAll("[data-filter]")) {
       const state = button.dataset.filter;
       const count = rows.filter((row) => !state || row.dataset.state === state).length;
-      find("span", button).textContent = String(count || "");
+      get("span", button).textContent = String(count || "");
     }
     this.apply();
   }

@@ -3,7 +3,7 @@ import { Blocks } from "./blocks.js";
 import { Comments } from "./comments.js";
 import { Connection } from "./connection.js";
 import { showDiff } from "./diffs.js";
-import { $, find, findAll, findAt, getTarget } from "./dom.js";
+import { $, find, findAll, findAt, get, getFocused, getTarget } from "./dom.js";
 import { TextFinder } from "./find.js";
 import { listenToKeys } from "./keys.js";
 import { Outbox } from "./outbox.js";
@@ -18,6 +18,7 @@ const session = document.body.dataset.session;
 const COMMAND = /^\/[\w:.-]*(\s|$)/; // a slash command; a path is not one
 const PREVIEW = "preview"; // the feed of what is shown while the session is loaded
 const AT_END = -200; // pixels: nearer to the end, the conversation follows what is new
+/** @type {any[] | null} */
 let position = null;
 let newCount = 0;
 
@@ -155,12 +156,12 @@ function start() {
   }
 
   function findLimit(data) {
-    return "off" in data ? "off" : find(`[data-limit=${data.kind}]`, $("dialog")).value.trim();
+    return "off" in data ? "off" : get(`[data-limit=${data.kind}]`, $("dialog")).value.trim();
   }
 
   $("dialog").addEventListener("keydown", (event) => {
     const limit = event.key === "Enter" && getTarget(event).dataset.limit;
-    if (limit) find(`[data-kind=${limit}]`, $("dialog")).click();
+    if (limit) get(`[data-kind=${limit}]`, $("dialog")).click();
   });
   $("stop-button").addEventListener("click", () => send({ do: "interrupt" }));
   $("end-button").addEventListener("click", () => {
@@ -184,7 +185,7 @@ function start() {
   function answer(card, kind) {
     const question = Number(card.dataset.question);
     const value = (selector) => find(selector, card)?.value ?? "";
-    if (find(`[data-answer="${kind}"]`, card).disabled) return;
+    if (get(`[data-answer="${kind}"]`, card).disabled) return;
     if (kind === "edit") return toggleEditor(card);
     const of = card.closest("[data-of]")?.dataset.of; // in the inbox: a question of any session
     /** @type {Record<string, any>} */
@@ -192,8 +193,8 @@ function start() {
     if (kind === "deny") message.text = value("[data-reason]");
     if (kind === "edited") {
       message.answer = "edit";
-      const field = find("[data-argument]", card);
-      message.arguments = { [field.dataset.argument]: field.value };
+      const field = get("[data-argument]", card);
+      message.arguments = { [field.dataset.argument ?? ""]: field.value };
     }
     if (kind === "answer") {
       const chosen = findAll("[name=choice]:checked", card).map((box) => box.value);
@@ -207,7 +208,7 @@ function start() {
 
   // The other buttons would allow the call as the model wrote it.
   function toggleEditor(card) {
-    const editor = find(".edit", card);
+    const editor = get(".edit", card);
     editor.hidden = !editor.hidden;
     for (const kind of ["once", "network", "session", "always"]) {
       const button = find(`[data-answer="${kind}"]`, card);
@@ -269,7 +270,7 @@ function setRegion(name, html) {
   if (name === "access") setAccess(html);
   if (name === "now") $("stop-button").hidden = !html;
   if (name === "pocket") element.hidden = !html;
-  if (name === "head") document.title = `${find("h1", element).textContent} · Treadle`;
+  if (name === "head") document.title = `${get("h1", element).textContent} · Treadle`;
 }
 
 // "" (all can be done), "read-only", "agent" (at work: it takes messages only), "ended-agent".
@@ -347,8 +348,12 @@ function notify(count) {
   note.addEventListener("click", () => window.focus());
 }
 
-// The time of calls that run.
+// The time of calls that run, and until the next attempt of a model call.
 function tickClocks() {
+  for (const clock of findAll("[data-until]")) {
+    const seconds = Math.max(0, Math.ceil(Number(clock.dataset.until) - Date.now() / 1000));
+    clock.textContent = `${seconds} s`;
+  }
   for (const clock of findAll("[data-since]")) {
     const seconds = Math.max(0, Math.floor(Date.now() / 1000 - Number(clock.dataset.since)));
     const minutes = Math.floor(seconds / 60);
@@ -394,7 +399,7 @@ function showToast(text) {
 function moveFocus(step) {
   const kind = $("pane").hidden ? "#blocks .item, #questions .item" : "#pane .hunk-card";
   const items = findAll(kind);
-  const at = items.indexOf(document.activeElement.closest?.(".item, .hunk-card"));
+  const at = items.indexOf(getFocused().closest(".item, .hunk-card") ?? getFocused());
   const next = items[at < 0 ? items.length - 1 : Math.max(0, Math.min(items.length - 1, at + step))];
   if (!next) return;
   const target = find("summary, button, a", next) ?? next;

@@ -46,6 +46,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     parent: str = ""  # of a child agent
     agents: Mapping[str, ChildSession] = {}  # those of child agents on disk, by their ids
     changed_files: Mapping[str, str] = {}  # what the turns did to them: added, removed, changed
+    retry_at: float = 0.0  # when a model call that failed is made again, as a Unix time
 
 
 def render_regions(
@@ -60,7 +61,7 @@ def render_regions(
         "banner": _render_banner(facts),
         "access": _describe_access(facts),
         "questions": "".join(render_question(number, one) for number, one in questions),
-        "now": _render_now(view, bool(questions)),
+        "now": _render_now(view, facts, bool(questions)),
         "queue": "".join(map(_render_queued, enumerate(view.queued_messages))),
         "meters": _render_meters(view, facts),
         "mode": escape_html(facts.mode),
@@ -101,18 +102,22 @@ def _render_banner(facts: SessionFacts) -> str:
     if facts.is_unfinished:
         parts.append(
             "<p>The last turn is not finished. "
-            '<button class="btn first" type="button" data-do="resume">Continue it</button></p>'
+            '<span class="row"><button class="btn" type="button" data-ask="model">Switch model'
+            '</button><button class="btn first" type="button" data-do="resume">Continue it</button>'
+            "</span></p>"
         )
     return "".join(parts)
 
 
-def _render_now(view: ViewState, waits: bool) -> str:
+def _render_now(view: ViewState, facts: SessionFacts, waits: bool) -> str:
     if waits:
         sign = f'<span class="warn">{render_icon("wait", style="sm")}</span>'
         state = f'{sign}<b class="warn">Waits for your answer</b>'
     elif view.is_busy:
         sign = f'<span class="accent">{render_icon("run", style="sm")}</span>'
         state = f"{sign}<b>{escape_html(format_activity(view.activity).capitalize())}</b>"
+        if view.activity.kind == "retrying" and facts.retry_at:
+            state += f'<span class="num" data-until="{facts.retry_at:.0f}"></span>'
     else:
         return ""
     used = view.turn_usage
