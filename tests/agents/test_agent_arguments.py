@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -31,11 +32,14 @@ from treadle.contracts import (
     Ask,
     BaseGate,
     BasePolicy,
+    HookInput,
     PermissionRequest,
+    PreToolUseData,
     RequestEstimate,
     ToolResultItem,
     Verdict,
 )
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
 from treadle.testing import ChangingSource, ManualClock, MemoryStore, RecordingTool
 
@@ -215,7 +219,8 @@ async def test_a_tool_that_comes_later_under_a_taken_name_is_reported_in_the_log
 def test_the_typed_settings_are_those_of_the_constructor():
     types, first = AgentSettings.__annotations__, {"model", "tools", "deps_type", "output_type"}
     assert {name: str(types[name]) for name in types if name not in first} == {
-        name: one.__forward_arg__ for name, one in AgentArguments.__annotations__.items()
+        name: re.sub("DepsT|OutputT", "Any", one.__forward_arg__)
+        for name, one in AgentArguments.__annotations__.items()
     }
     assert set(AgentChanges.__annotations__) == set(types) - {"deps_type", "output_type"}
     assert set(inspect.signature(Agent).parameters) == set(types)
@@ -250,7 +255,7 @@ async def test_deps_of_another_type_or_none_are_refused():
     with pytest.raises(ConfigError, match="deps: expected Shop, got int"):
         await agent.run("x", deps=3)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="deps: expected Shop, got nothing"):
-        await agent.run("x")
+        await agent.run("x")  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="deps: expected nothing, got int"):
         await Agent(Scripted([])).run("x", deps=3)  # type: ignore[call-overload]
 
@@ -419,7 +424,8 @@ def test_instructions_that_want_other_deps_than_those_of_the_agent_are_refused()
     async def instruct_later(context: RunContext[Shop]) -> str:
         return context.deps.name
 
-    for instructions in (instruct, instruct_later):
+    functions: list[Any] = [instruct, instruct_later]
+    for instructions in functions:
         with pytest.raises(ConfigError, match=r"instructions takes a RunContext\[Shop\], and deps"):
             Agent(Scripted([]), deps_type=int, instructions=instructions)
         with pytest.raises(ConfigError, match=r"is not set; give Agent\(deps_type=Shop\)"):
@@ -452,3 +458,23 @@ def test_an_agent_is_made_without_modules_that_it_can_do_without():
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
     assert done.stderr.decode().split() == []
+
+
+async def test_deps_reach_hooks_and_policies():
+    seen: list[Shop] = []
+
+    class Watched(BasePolicy[Shop]):
+        async def decide(self, request: PermissionRequest[Shop]) -> Verdict:
+            seen.append(request.deps)
+            return Allow()
+
+    @hook("pre_tool_use", "stop")
+    def watch(hook_input: HookInput[Any, Shop]) -> None:
+        seen.append(hook_input.deps)
+
+    model = Scripted([Say(calls=[("record", {})]), "ok"])
+    shop = Shop("Ada")
+    agent = Agent(model, [RecordingTool()], deps_type=Shop, policy=Watched(), hooks=[watch])
+    await agent.run("x", deps=shop)
+    assert seen == [shop, shop, shop]
+    assert get_args(HookInput[PreToolUseData]) == (PreToolUseData, object)

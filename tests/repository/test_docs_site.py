@@ -114,7 +114,7 @@ def test_the_reference_describes_every_public_name_once():
 
 def test_the_reference_shows_signatures_as_they_are_written():
     page = write_reference()["reference/treadle.md"]
-    assert "class Agent(\n    model: str | Model,\n    tools: Sequence[ToolLike] = ()," in page
+    assert "class Agent(\n    model: str | Model,\n    tools: Sequence[ToolLike[Any]] = ()," in page
     assert " at 0x" not in page
     assert "<class" not in page
 

@@ -19,7 +19,6 @@ from treadle.agents.agent_runs import AgentRuns
 from treadle.agents.agent_settings import (
     Approver,
     ApproverAnswer,
-    ToolLike,
     check_instructions_deps,
     check_tool_deps,
     collect_sources,
@@ -45,15 +44,18 @@ from treadle.core.steps import (
     Finished,
     PendingApproval,
 )
-from treadle.core.type_variables import DepsT, OutputT
+from treadle.core.type_variables import DepsT, OutputT, fill_parameters
 from treadle.lib.tasks import await_contained
 from treadle.tools.federation import Federation, StaticSource
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from typing_extensions import TypeForm
+
     from treadle.agents.agent_definition import AgentDefinition
-    from treadle.agents.agent_settings import AgentArguments, AgentChanges
+    from treadle.agents.agent_settings import AgentArguments, AgentChanges, ToolLike
+    from treadle.agents.run import JsonSchema
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.task_tool import TaskTool
 
@@ -77,36 +79,54 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
         @overload
         def __init__(
+            self: Agent[None, str],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            **settings: Unpack[AgentArguments[None, str]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[None, OutputT],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            *,
+            output_type: TypeForm[OutputT],
+            **settings: Unpack[AgentArguments[None, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
             self,
             model: str | Model,
-            tools: Sequence[ToolLike] = (),
+            tools: Sequence[ToolLike[DepsT]] = (),
             *,
-            deps_type: type[DepsT] = ...,
-            output_type: type[OutputT] = ...,
-            **settings: Unpack[AgentArguments],
+            deps_type: TypeForm[DepsT],
+            output_type: TypeForm[OutputT] = ...,
+            **settings: Unpack[AgentArguments[DepsT, OutputT]],
         ) -> None: ...
         @overload
         def __init__(
             self: Agent[None, Any],
             model: str | Model,
-            tools: Sequence[ToolLike] = (),
+            tools: Sequence[ToolLike[None]] = (),
             *,
-            output_type: object,
-            **settings: Unpack[AgentArguments],
+            output_type: JsonSchema,
+            **settings: Unpack[AgentArguments[None, Any]],
         ) -> None: ...
         @overload
         def __init__(
             self: Agent[DepsT, Any],
             model: str | Model,
-            tools: Sequence[ToolLike] = (),
+            tools: Sequence[ToolLike[DepsT]] = (),
             *,
-            deps_type: type[DepsT],
-            output_type: object,
-            **settings: Unpack[AgentArguments],
+            deps_type: TypeForm[DepsT],
+            output_type: JsonSchema,
+            **settings: Unpack[AgentArguments[DepsT, Any]],
         ) -> None: ...
 
     @reject_second_model
-    def __init__(self, model: str | Model, tools: Sequence[ToolLike] = (), **settings: Any) -> None:
+    def __init__(
+        self, model: str | Model, tools: Sequence[ToolLike[Any]] = (), **settings: Any
+    ) -> None:
         given = make_settings({"model": model, "tools": tools, **settings})
         self._settings, self.store = given, given.store
         self._owns_model, self._is_closed = isinstance(given.model, str), False
@@ -130,44 +150,60 @@ class Agent(AgentRuns[DepsT, OutputT]):
         __signature__ = sign_settings()
 
         def __class_getitem__(cls, types: object) -> object:
-            """`Agent[Shop]` is `Agent[Shop, str]`."""
-            given = types if isinstance(types, tuple) else (types,)
-            return super().__class_getitem__((*given, str)[: max(2, len(given))])
+            return super().__class_getitem__(fill_parameters(types, None, str))
 
     if TYPE_CHECKING:
 
         @overload
-        def replace(self, **changes: Unpack[AgentChanges]) -> Agent[DepsT, OutputT]: ...
+        def replace(
+            self, **changes: Unpack[AgentChanges[DepsT, OutputT]]
+        ) -> Agent[DepsT, OutputT]: ...
         @overload
         def replace(
-            self, *, output_type: type[_OutputT], **changes: Unpack[AgentChanges]
+            self,
+            *,
+            output_type: TypeForm[_OutputT],
+            **changes: Unpack[AgentChanges[DepsT, _OutputT]],
         ) -> Agent[DepsT, _OutputT]: ...
         @overload
         def replace(
-            self, *, output_type: object, **changes: Unpack[AgentChanges]
+            self, *, output_type: JsonSchema, **changes: Unpack[AgentChanges[DepsT, Any]]
         ) -> Agent[DepsT, Any]: ...
         @overload
         def replace(
-            self, *, deps_type: type[_DepsT], **changes: Unpack[AgentChanges]
+            self, *, deps_type: TypeForm[_DepsT], **changes: Unpack[AgentChanges[_DepsT, OutputT]]
         ) -> Agent[_DepsT, OutputT]: ...
         @overload
         def replace(
             self,
             *,
-            deps_type: type[_DepsT],
-            output_type: type[_OutputT],
-            **changes: Unpack[AgentChanges],
+            deps_type: TypeForm[_DepsT],
+            output_type: TypeForm[_OutputT],
+            **changes: Unpack[AgentChanges[_DepsT, _OutputT]],
         ) -> Agent[_DepsT, _OutputT]: ...
         @overload
         def replace(
-            self, *, deps_type: type[_DepsT], output_type: object, **changes: Unpack[AgentChanges]
+            self,
+            *,
+            deps_type: TypeForm[_DepsT],
+            output_type: JsonSchema,
+            **changes: Unpack[AgentChanges[_DepsT, Any]],
         ) -> Agent[_DepsT, Any]: ...
 
     def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
         return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
 
-    def as_tool(self, name: str = "", description: str = "") -> Tool:
+    if TYPE_CHECKING:
+
+        @overload
+        def as_tool(
+            self: Agent[None, Any], name: str = "", description: str = ""
+        ) -> Tool[object]: ...
+        @overload
+        def as_tool(self, name: str = "", description: str = "") -> Tool[DepsT]: ...
+
+    def as_tool(self, name: str = "", description: str = "") -> Tool[Any]:
         """This agent as a tool of another one: the model of that one gives it a prompt, and reads
         its answer.
 

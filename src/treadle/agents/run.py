@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -56,12 +56,15 @@ if TYPE_CHECKING:
 ACCOUNT_ERRORS = (AccessDenied, QuotaExhausted, UnknownModel)
 
 Prompt = UserInput | None
+JsonSchema = Mapping[str, Any]
 History = Transcript | Sequence[Item]
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
 
+_AnswerT = TypeVar("_AnswerT")
+_DepsT = TypeVar("_DepsT")
 # (answer, context) -> what is wrong with it, as a text for the model; None: nothing.
-CheckOutput = Callable[[Any, RunContext[Any]], str | Awaitable[str | None] | None]
+CheckOutput = Callable[[_AnswerT, RunContext[_DepsT]], str | Awaitable[str | None] | None]
 
 OUTPUT_RETRIES = 2
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
@@ -177,7 +180,7 @@ class Run:
         output: StructuredOutput | None,
         options: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
         model: Model | None = None,
-        check_output: CheckOutput | None = None,
+        check_output: CheckOutput[Any, Any] | None = None,
     ) -> None:
         """`model` is used instead of the driver's, until the end of the run."""
         self.driver = driver

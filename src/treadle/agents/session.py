@@ -57,6 +57,10 @@ from treadle.sessions.open_store import (
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from typing_extensions import TypeForm
+
+    from treadle.agents.run import JsonSchema
+
 _T = TypeVar("_T")
 
 RUN_ARGUMENTS = ("prompt", "output", *SessionRunOptions.__annotations__)
@@ -279,11 +283,11 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: TypeForm[_T], **options: Unpack[SessionRunOptions]
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: JsonSchema, **options: Unpack[SessionRunOptions]
     ) -> Result[Any]: ...
     async def run(
         self,
@@ -310,11 +314,11 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: TypeForm[_T], **options: Unpack[SessionRunOptions]
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: JsonSchema, **options: Unpack[SessionRunOptions]
     ) -> Stream[Any]: ...
     def stream(
         self,
