@@ -478,3 +478,30 @@ async def test_deps_reach_hooks_and_policies():
     await agent.run("x", deps=shop)
     assert seen == [shop, shop, shop]
     assert get_args(HookInput[PreToolUseData]) == (PreToolUseData, object)
+
+
+async def test_an_overridden_agent_has_other_settings_for_the_block_only():
+    seen: list[object] = []
+
+    @tool
+    def look(context: ToolContext[Shop]) -> str:
+        seen.append(context.deps)
+        return "ok"
+
+    real = Scripted(["real"])
+    agent = Agent(real, [look], deps_type=Shop)
+
+    async def serve() -> str:
+        """The code under test, which knows nothing of the test."""
+        return (await agent.run("x", deps=Shop("real"))).output
+
+    model = Scripted([Say(calls=[("look", {})]), "test"])
+    with agent.override(model=model, deps=Shop("test")):
+        assert await serve() == "test"
+        async with agent.session("s", deps=Shop("real"), store=MemoryStore("s")) as session:
+            assert session.driver.deps == Shop("test")
+    assert seen == [Shop("test")]
+    assert await serve() == "real"
+    with pytest.raises(ConfigError, match="max_turns"), agent.override(max_turns=-1):
+        pass
+    assert agent.config.model is real

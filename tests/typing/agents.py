@@ -114,6 +114,27 @@ def annotated() -> None:
     assert_type(once.output, int | Order)
 
 
+async def sell(seats: int) -> Order:
+    return Order(seats)
+
+
+def count(seats: int) -> int:
+    return seats
+
+
+def output_functions() -> None:
+    assert_type(Agent(model, output_type=sell), Agent[None, Order])
+    assert_type(Agent(model, output_type=count, deps_type=Shop), Agent[Shop, int])
+    assert_type(plain.run_sync("x", output=count).output, Any)
+
+
+def override() -> None:
+    with typed.override(model=model, tools=[], deps=Shop("a")):
+        pass
+    typed.override(deps=3)  # type: ignore[arg-type]
+    typed.override(modell=model)  # type: ignore[call-arg]
+
+
 async def session_without_deps() -> None:
     async with Agent("sonnet").session("order-42") as session:
         assert_type(await session.run("x"), Result[str])

@@ -10,11 +10,13 @@ history: one agent serves many sessions at once, and `replace` makes a copy with
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
+from treadle.agents.agent_base import UNSET
 from treadle.agents.agent_runs import AgentRuns
 from treadle.agents.agent_settings import (
     Approver,
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.agent_settings import AgentArguments, AgentChanges, ToolLike
-    from treadle.agents.run import JsonSchema
+    from treadle.agents.run import JsonSchema, UntypedOutput
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.task_tool import TaskTool
 
@@ -66,13 +68,14 @@ _OutputT = TypeVar("_OutputT")
 class Agent(AgentRuns[DepsT, OutputT]):
     """A model, tools and rules, ready to run.
 
-    `output_type` is what the agent answers with, a type or a JSON schema; `deps_type` is the type
-    of what each run gives to the tools as `context.deps`. `approve` decides every call for which
-    the policy returns Ask; without it such a call is denied with a reason for the model. Without a
-    `policy` your own tools run, and built-in tools that change something need `approve`
-    (`DefaultPolicy`). `store` is where `session` keeps its sessions. `name` is in events, logs,
-    telemetry and sessions. With `subagents`, a list of definitions that may be empty, the model
-    gets the `task` tool and can start children.
+    `output_type` is what the agent answers with: a type, a JSON schema, or a function that makes
+    the answer of what the model says. `deps_type` is the type of what each run gives to the tools
+    as `context.deps`. `approve` decides every call for which the policy returns Ask; without it
+    such a call is denied with a reason for the model. Without a `policy` your own tools run, and
+    built-in tools that change something need `approve` (`DefaultPolicy`). `store` is where
+    `session` keeps its sessions. `name` is in events, logs, telemetry and sessions. With
+    `subagents`, a list of definitions that may be empty, the model gets the `task` tool and can
+    start children. docs/library.md describes each setting.
     """
 
     if TYPE_CHECKING:
@@ -105,6 +108,44 @@ class Agent(AgentRuns[DepsT, OutputT]):
         ) -> None: ...
         @overload
         def __init__(
+            self: Agent[None, OutputT],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            *,
+            output_type: Callable[..., Coroutine[Any, Any, OutputT]],
+            **settings: Unpack[AgentArguments[None, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            model: str | Model,
+            tools: Sequence[ToolLike[DepsT]] = (),
+            *,
+            deps_type: TypeForm[DepsT],
+            output_type: Callable[..., Coroutine[Any, Any, OutputT]],
+            **settings: Unpack[AgentArguments[DepsT, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[None, OutputT],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            *,
+            output_type: Callable[..., OutputT],
+            **settings: Unpack[AgentArguments[None, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            model: str | Model,
+            tools: Sequence[ToolLike[DepsT]] = (),
+            *,
+            deps_type: TypeForm[DepsT],
+            output_type: Callable[..., OutputT],
+            **settings: Unpack[AgentArguments[DepsT, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
             self: Agent[None, Any],
             model: str | Model,
             tools: Sequence[ToolLike[None]] = (),
@@ -130,6 +171,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         given = make_settings({"model": model, "tools": tools, **settings})
         self._settings, self.store = given, given.store
         self._owns_model, self._is_closed = isinstance(given.model, str), False
+        self._forced_deps: object = UNSET
         own_sources = collect_sources(given.tools)
         check_tool_deps(own_sources, given.deps_type)
         check_instructions_deps(given.instructions, given.deps_type)
@@ -167,7 +209,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         ) -> Agent[DepsT, _OutputT]: ...
         @overload
         def replace(
-            self, *, output_type: JsonSchema, **changes: Unpack[AgentChanges[DepsT, Any]]
+            self, *, output_type: UntypedOutput, **changes: Unpack[AgentChanges[DepsT, Any]]
         ) -> Agent[DepsT, Any]: ...
         @overload
         def replace(
@@ -186,13 +228,28 @@ class Agent(AgentRuns[DepsT, OutputT]):
             self,
             *,
             deps_type: TypeForm[_DepsT],
-            output_type: JsonSchema,
+            output_type: UntypedOutput,
             **changes: Unpack[AgentChanges[_DepsT, Any]],
         ) -> Agent[_DepsT, Any]: ...
 
     def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
         return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
+
+    @contextmanager
+    def override(
+        self, *, deps: DepsT = UNSET, **changes: Unpack[AgentChanges[DepsT, OutputT]]
+    ) -> Iterator[None]:
+        """`with agent.override(model=Scripted([...])):` for tests: in the block this agent has the
+        changed settings, for all that use it, and runs get `deps` whatever they are given."""
+        changed = self.replace(**changes)
+        changed._forced_deps = deps
+        before = dict(self.__dict__)
+        self.__dict__.update(changed.__dict__)
+        try:
+            yield
+        finally:
+            self.__dict__.update(before)
 
     if TYPE_CHECKING:
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+UNSET: Any = object()  # for what may be None
 SESSION_ARGUMENTS = ("session_id", "deps", "history", "store", "must_exist")
 
 
@@ -59,6 +60,7 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
     _settings: AgentSettings
     _structured_output: StructuredOutput | None
     _is_closed: bool
+    _forced_deps: object
 
     def _open_run(
         self,
@@ -174,6 +176,7 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
         the session, which a host may look at.
         """
         self._check_open()
+        deps = deps if self._forced_deps is UNSET else self._forced_deps
         self._check_deps(deps)
         if snapshot is not None:
             state = recovered(snapshot.state)

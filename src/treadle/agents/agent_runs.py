@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from treadle.agents.run import JsonSchema
+    from treadle.agents.run import UntypedOutput
 
 _T = TypeVar("_T")
 
@@ -78,7 +78,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         prompt: Prompt = None,
         *,
         deps: None = None,
-        output: JsonSchema,
+        output: UntypedOutput,
         **options: Unpack[RunOptions],
     ) -> Result[Any]: ...
     @overload
@@ -105,7 +105,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         prompt: Prompt = None,
         *,
         deps: DepsT,
-        output: JsonSchema,
+        output: UntypedOutput,
         **options: Unpack[RunOptions],
     ) -> Result[Any]: ...
     async def run(
@@ -164,7 +164,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         prompt: Prompt = None,
         *,
         deps: None = None,
-        output: JsonSchema,
+        output: UntypedOutput,
         **options: Unpack[RunOptions],
     ) -> Result[Any]: ...
     @overload
@@ -191,7 +191,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         prompt: Prompt = None,
         *,
         deps: DepsT,
-        output: JsonSchema,
+        output: UntypedOutput,
         **options: Unpack[RunOptions],
     ) -> Result[Any]: ...
     def run_sync(self, prompt: Prompt = None, **options: Any) -> Result[Any]:
@@ -231,7 +231,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         prompt: Prompt = None,
         *,
         deps: None = None,
-        output: JsonSchema,
+        output: UntypedOutput,
         **options: Unpack[RunOptions],
     ) -> Stream[Any]: ...
     @overload
@@ -258,7 +258,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         prompt: Prompt = None,
         *,
         deps: DepsT,
-        output: JsonSchema,
+        output: UntypedOutput,
         **options: Unpack[RunOptions],
     ) -> Stream[Any]: ...
     def stream(

@@ -28,13 +28,16 @@ from treadle.core.argument_checks import (
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.task_manager import TaskInfo
+from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import (
     AccessDenied,
     OutputMismatch,
     OutputMissing,
     QuotaExhausted,
+    ToolError,
     TreadleError,
     UnknownModel,
+    error_message,
 )
 from treadle.core.events import TerminalReason, TurnResult, preview
 from treadle.core.loop.config import NO_CHANGES, RunContext
@@ -57,6 +60,7 @@ ACCOUNT_ERRORS = (AccessDenied, QuotaExhausted, UnknownModel)
 
 Prompt = UserInput | None
 JsonSchema = Mapping[str, Any]
+UntypedOutput = JsonSchema | Callable[..., Any]  # a checker finds Any
 History = Transcript | Sequence[Item]
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
@@ -67,6 +71,7 @@ _DepsT = TypeVar("_DepsT")
 CheckOutput = Callable[[_AnswerT, RunContext[_DepsT]], str | Awaitable[str | None] | None]
 
 OUTPUT_RETRIES = 2
+OUTPUT_CALL = "output"  # the id of the call of an output function
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
 
 
@@ -256,7 +261,7 @@ class Run:
                 problem, has_more = str(mismatch), output.has_attempts
                 question = output.ask_again(problem)
             else:
-                found = await self._find_problem(value, turn)
+                value, found = await self._finish_answer(value, turn)
                 if found is None:
                     return RunAnswer(turn, text, value)
                 problem, question = found, question.format(found)
@@ -265,6 +270,31 @@ class Run:
             left -= 1
             self.configure(continues=True)
             self.driver.offer(question, self._options.metadata)
+
+    async def _finish_answer(self, value: Any, turn: TurnResult) -> tuple[Any, str | None]:
+        """The answer for the caller, and why the program refuses it, if it does."""
+        if self.output is not None:
+            try:
+                value = await self.output.finish(value, self._make_tool_context(turn))
+            except ToolError as refusal:
+                return None, error_message(refusal)
+        return value, await self._find_problem(value, turn)
+
+    def _make_tool_context(self, turn: TurnResult) -> ToolContext[Any]:
+        """For an output function, which is no call: nothing is shown of it."""
+        driver, ids = self.driver, (self.driver.session_id, turn.turn_id)
+        return ToolContext(
+            *ids,
+            OUTPUT_CALL,
+            "/".join([*ids, OUTPUT_CALL]),
+            report_progress=_ignore,
+            detach=_ignore,
+            relay_event=_ignore,
+            history=lambda: driver.history,
+            deps=driver.deps,
+            metadata=turn.metadata,
+            usage=driver.total_usage,
+        )
 
     async def _find_problem(self, value: object, turn: TurnResult) -> str | None:
         """What the check of the agent says about an answer."""
@@ -339,6 +369,10 @@ class Run:
             finally:
                 waiting.cancel()
         self._background = tasks.list()
+
+
+def _ignore(*_: object) -> None:
+    return None
 
 
 def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:

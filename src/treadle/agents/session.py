@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from treadle.agents.run import JsonSchema
+    from treadle.agents.run import UntypedOutput
 
 _T = TypeVar("_T")
 
@@ -287,7 +287,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: JsonSchema, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: UntypedOutput, **options: Unpack[SessionRunOptions]
     ) -> Result[Any]: ...
     async def run(
         self,
@@ -318,7 +318,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: JsonSchema, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: UntypedOutput, **options: Unpack[SessionRunOptions]
     ) -> Stream[Any]: ...
     def stream(
         self,

@@ -177,13 +177,17 @@ class FunctionTool(BaseTool[PartDepsT], Generic[P, R, PartDepsT]):
         return declared(arguments) if declared is not None else Access()
 
     async def call(self, arguments: Arguments, context: ToolContext[PartDepsT]) -> ToolOutput:
+        return as_output(await self.call_function(arguments, context))
+
+    async def call_function(self, arguments: Arguments, context: ToolContext[PartDepsT]) -> Any:
+        """What the function returns for these arguments of a model."""
         if self._is_async:
             positional, named = self._parameters.bind(arguments, context)
             value = await self.function(*positional, **named)  # type: ignore[misc]  # async
         else:
             value = await self._call_in_thread(arguments, context)
         # A coroutine that the function forgot to await is awaited.
-        return as_output(await value if hasattr(value, "__await__") else value)
+        return await value if hasattr(value, "__await__") else value
 
     async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> Any:
         """A plain function may block, so it runs in a thread."""

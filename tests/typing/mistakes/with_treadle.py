@@ -79,7 +79,7 @@ async def main(shop: Shop) -> None:
     print(once.output.seats)  # mistake: attribute of the answer of one run
     agent.replace(check_output=check)  # mistake: check for another answer
     Agent(model, instruction="Be brief.")  # mistake: unknown setting
-    agent.replace(modell=model)  # mistake: unknown setting of a changed agent
+    agent.override(modell=model)  # mistake: unknown setting of a changed agent
     add("1")  # mistake: argument of a tool
     tool(add, efect="pure")  # mistake: unknown option of a tool
     tool(add, timeout="5 s")  # mistake: option of a tool of another type
