@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import msgspec
 
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from treadle.agents.run import JsonSchema, UntypedOutput
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.task_tool import TaskTool
+    from treadle.core.contracts.gate import Gate
 
 _DepsT = TypeVar("_DepsT")
 _OutputT = TypeVar("_OutputT")
@@ -181,12 +182,19 @@ class Agent(AgentRuns[DepsT, OutputT]):
             children = StaticSource([self._make_task_tool(given.subagents)], "subagents")
             source = Federation([source, children], given.collision)
         used_model = resolve_model(given.model)
+        handoffs = [one for one in given.tools if getattr(one, "takes_over", False)]
+        if handoffs:
+            from treadle.agents.handoff import HandoffModel
+
+            used_model = HandoffModel(used_model)
         self._structured_output = given.structured_output
         if given.structured_output is None and given.output_type is not str:
             from treadle.agents.structured_output import StructuredOutput
 
             self._structured_output = StructuredOutput(given.output_type, used_model)
-        self.config = make_config(given, used_model, source)
+        config = make_config(given, used_model, source)
+        gates = (*config.gates, *cast("list[Gate]", handoffs))
+        self.config = msgspec.structs.replace(config, gates=gates)
 
     if not TYPE_CHECKING:
         __signature__ = sign_settings()
@@ -273,6 +281,24 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
         given = self._settings
         return AgentTool(name or given.name, description, given, self.config, self.replace)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def as_handoff(
+            self: Agent[None, Any], name: str = "", description: str = ""
+        ) -> Tool[object]: ...
+        @overload
+        def as_handoff(self, name: str = "", description: str = "") -> Tool[DepsT]: ...
+
+    def as_handoff(self, name: str = "", description: str = "") -> Tool[Any]:
+        """This agent as one that takes over the conversation of another, which has this in its
+        `tools`: its answer is the answer of the run, and the next messages of the session go to it.
+        The rest is as for `as_tool`."""
+        from treadle.agents.handoff import HandoffTool
+
+        given = self._settings
+        return HandoffTool(name or given.name, description, given, self.config, self.replace)
 
     # --- for hosts and children ---------------------------------------------------------
 

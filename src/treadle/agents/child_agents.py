@@ -29,7 +29,7 @@ from treadle.core.events import Event, InputAccepted, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded
-from treadle.core.transcript.items import CALL_KEY, Metadata, UserItem
+from treadle.core.transcript.items import CALL_KEY, Item, Metadata, UserItem
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
 
@@ -47,6 +47,7 @@ class ChildAgent(Protocol):
         prompt: UserInput | None = None,
         *,
         deps: object = None,
+        history: Sequence[Item] | None = None,
         state: SessionState | None = None,
         store: Store | None = None,
         metadata: Metadata | None = None,

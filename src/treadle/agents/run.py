@@ -43,7 +43,7 @@ from treadle.core.events import TerminalReason, TurnResult, preview
 from treadle.core.loop.config import NO_CHANGES, RunContext
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
-from treadle.core.transcript.items import Item, Metadata
+from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import OutputT
@@ -71,6 +71,7 @@ _DepsT = TypeVar("_DepsT")
 CheckOutput = Callable[[_AnswerT, RunContext[_DepsT]], str | Awaitable[str | None] | None]
 
 OUTPUT_RETRIES = 2
+HANDOFF_KEY = "handoff"  # in the data of the result of a hand-off: the name of its tool
 OUTPUT_CALL = "output"  # the id of the call of an output function
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
 
@@ -248,11 +249,15 @@ class Run:
             output.begin(left + 1)
         while True:
             turn = await self._run_turn(decide)
+            handed = find_handoff_answer(turn.items)
+            said = turn.text if handed is None else handed
             if output is None and (self._check is None or turn.reason != "end_turn"):
-                return RunAnswer(turn, turn.text, turn.text)
+                return RunAnswer(turn, said, said)
             if turn.reason != "end_turn":
                 return RunAnswer(turn)
-            text = turn.text if output is None else output.find_answer(turn, self.driver.transcript)
+            text = said
+            if output is not None and handed is None:
+                text = output.find_answer(turn, self.driver.transcript)
             question, has_more = "The answer was refused: {}. Answer again.", left > 0
             try:
                 value = text if output is None else output.parse(text)
@@ -384,6 +389,17 @@ def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseExcept
         with contextlib.suppress(AttributeError):  # a class without room for it
             setattr(error, name, value)
     return error
+
+
+def find_handoff_answer(transcript: Sequence[Item]) -> str | None:
+    """What another agent answered, if the transcript ends with a hand-off to it."""
+    for item in reversed(transcript):
+        if isinstance(item, ToolResultItem):
+            if item.data is not None and HANDOFF_KEY in item.data:
+                return item.text
+        elif not isinstance(item, NoticeItem):
+            break
+    return None
 
 
 def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:
