@@ -30,7 +30,7 @@ from treadle.agents.agent_settings import (
     resolve_model,
     sign_settings,
 )
-from treadle.agents.run import DecideApprovals, RunSettings
+from treadle.agents.run import DecideApprovals, RunSettings, RunSuspended
 from treadle.agents.stream import NO_APPROVER
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.source import ToolSource
@@ -356,7 +356,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         while True:
             match await driver.next():
                 case ApprovalRequest() as request:
-                    await driver.resolve(request, decide)
+                    await _resolve(driver, request, decide)
                 case Finished(result=result):
                     return result
                 case AwaitingInput(blocked=reason):
@@ -385,6 +385,21 @@ class Agent(AgentRuns[DepsT, OutputT]):
                     request.deny(call_id, reason, decided_by=decided_by)
                 case _:
                     request.deny(call_id)
+
+
+async def _resolve(driver: Driver, request: ApprovalRequest, decide: DecideApprovals) -> None:
+    """A run that is suspended has not failed: the loop knows nothing of it."""
+    suspended: list[RunSuspended] = []
+
+    async def decide_or_note(request: ApprovalRequest) -> None:
+        try:
+            await decide(request)
+        except RunSuspended as suspension:
+            suspended.append(suspension)
+
+    await driver.resolve(request, decide_or_note)
+    for one in suspended:
+        raise one
 
 
 async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:

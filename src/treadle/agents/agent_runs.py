@@ -26,7 +26,7 @@ from treadle.agents.stream import Stream
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.store import Store
-from treadle.core.errors import LoopError
+from treadle.core.errors import ConfigError, LoopError
 from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import DepsT, OutputT
 
@@ -48,7 +48,12 @@ class RunOptions(SessionRunOptions, total=False):
     background_wait: float
 
 
+class StreamOptions(RunOptions, total=False):
+    suspend: bool
+
+
 RUN_ARGUMENTS = ("prompt", "deps", "output", *RunOptions.__annotations__)
+STREAM_ARGUMENTS = (*RUN_ARGUMENTS, "suspend")
 
 
 class AgentRuns(AgentBase[DepsT, OutputT]):
@@ -214,7 +219,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         *,
         deps: None = None,
         output: None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[StreamOptions],
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
@@ -223,7 +228,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         *,
         deps: None = None,
         output: TypeForm[_T],
-        **options: Unpack[RunOptions],
+        **options: Unpack[StreamOptions],
     ) -> Stream[_T]: ...
     @overload
     def stream(
@@ -232,7 +237,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         *,
         deps: None = None,
         output: UntypedOutput,
-        **options: Unpack[RunOptions],
+        **options: Unpack[StreamOptions],
     ) -> Stream[Any]: ...
     @overload
     def stream(
@@ -241,7 +246,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         *,
         deps: DepsT,
         output: None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[StreamOptions],
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
@@ -250,7 +255,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         *,
         deps: DepsT,
         output: TypeForm[_T],
-        **options: Unpack[RunOptions],
+        **options: Unpack[StreamOptions],
     ) -> Stream[_T]: ...
     @overload
     def stream(
@@ -259,7 +264,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         *,
         deps: DepsT,
         output: UntypedOutput,
-        **options: Unpack[RunOptions],
+        **options: Unpack[StreamOptions],
     ) -> Stream[Any]: ...
     def stream(
         self,
@@ -275,6 +280,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         options: ModelOptions | None = None,
         gates: Sequence[Gate] = (),
         background_wait: float = BACKGROUND_WAIT,
+        suspend: bool = False,
         **unknown: object,
     ) -> Stream[Any]:
         """`async with agent.stream(prompt) as events`: the events of a run.
@@ -282,12 +288,16 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         A failure arrives as RunFailed. Without an approver, the reader of the events answers
         ApprovalRequired, also that of a child agent inside a ChildEvent, with
         `events.approve(...)` or `events.deny(...)`. A call without an answer is denied when the
-        reader waits for the next event, unless `events.answer_later(...)` was called.
+        reader waits for the next event, unless `events.answer_later(...)` was called. With
+        `suspend`, which needs a `session`, the events end there: `events.waiting` are the calls,
+        and the process that opens the session next answers and continues.
         """
-        reject_unknown_argument("agent.stream", RUN_ARGUMENTS, unknown)
+        reject_unknown_argument("agent.stream", STREAM_ARGUMENTS, unknown)
+        if suspend and session is None:
+            raise ConfigError("suspend: the run waits in its session; give session=...")
         settings = RunSettings(metadata, output_retries, model, options, gates, background_wait)
         opening = self._open_run(prompt, output, settings, session, deps, history)
-        return Stream(opening, has_approver=self.has_approver)
+        return Stream(opening, has_approver=self.has_approver, suspend=suspend)
 
     async def _run_and_disconnect(self, prompt: Prompt, options: dict[str, Any]) -> Result[Any]:
         try:

@@ -250,6 +250,13 @@ class ChildAgents:
         while self.restored:
             await self.restored.popitem()[1].aclose()
 
+    async def freeze(self) -> None:
+        """Leave the sessions of those at work as they are; see SessionLog.freeze."""
+        for child in self.running.values():
+            if child.driver is not None:
+                await child.driver.log.freeze()
+            await child.children.freeze()
+
     def find_driver(self, session_id: str) -> Driver | None:
         """The driver of the child at work, or of one of its children, with this session."""
         for child in self.running.values():

@@ -168,6 +168,10 @@ _RETRIES = whole_number(0)
 _SECONDS = optional(number("seconds, 0 or more", lambda value: value >= 0))
 
 
+class RunSuspended(Exception):
+    """Raised by what decides on approvals: the calls wait, and the run ends here."""
+
+
 class RunAnswer(msgspec.Struct, frozen=True):
     """The last turn of a run; `text` and `value` are its answer, if it ended with one."""
 

@@ -66,6 +66,10 @@ _T = TypeVar("_T")
 RUN_ARGUMENTS = ("prompt", "output", *SessionRunOptions.__annotations__)
 
 
+class SessionStreamOptions(SessionRunOptions, total=False):
+    suspend: bool
+
+
 class SessionAgent(Protocol):
     """What a session uses of its agent."""
 
@@ -264,16 +268,22 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
 
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, write all of it, and release the session for
-        others: nothing of it happens afterwards."""
+        others: nothing of it happens afterwards. A suspended turn stays open."""
         driver = self._driver
         if driver is not None:
             driver.check_loop("aclose")
         self._is_closed, self._driver = True, None
+        if driver is not None and driver.state.suspended is not None:
+            await complete(self._freeze(driver))
         try:
             await complete(self._children.aclose())
         finally:
             if driver is not None:
                 await driver.aclose()
+
+    async def _freeze(self, driver: Driver) -> None:
+        await self._children.freeze()
+        await driver.log.freeze()
 
     # --- work ----------------------------------------------------------------------------
 
@@ -310,15 +320,23 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
 
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionStreamOptions]
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: TypeForm[_T], **options: Unpack[SessionRunOptions]
+        self,
+        prompt: Prompt = None,
+        *,
+        output: TypeForm[_T],
+        **options: Unpack[SessionStreamOptions],
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: UntypedOutput, **options: Unpack[SessionRunOptions]
+        self,
+        prompt: Prompt = None,
+        *,
+        output: UntypedOutput,
+        **options: Unpack[SessionStreamOptions],
     ) -> Stream[Any]: ...
     def stream(
         self,
@@ -330,13 +348,15 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         model: str | Model | None = None,
         options: ModelOptions | None = None,
         gates: Sequence[Gate] = (),
+        suspend: bool = False,
         **unknown: object,
     ) -> Stream[Any]:
-        """`async with session.stream(prompt) as events`: the events of a run."""
-        reject_unknown_argument("session.stream", RUN_ARGUMENTS, unknown)
+        """`async with session.stream(prompt) as events`: the events of a run. `suspend` is that of
+        `agent.stream`."""
+        reject_unknown_argument("session.stream", (*RUN_ARGUMENTS, "suspend"), unknown)
         settings = RunSettings(metadata, output_retries, model, options, gates)
         opening = self.open_run(prompt, output, settings)
-        return Stream(opening, has_approver=self._agent.has_approver)
+        return Stream(opening, has_approver=self._agent.has_approver, suspend=suspend)
 
     @asynccontextmanager
     async def open_run(
