@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -23,7 +24,7 @@ from treadle import (
     ToolContext,
     tool,
 )
-from treadle.agents.agent_runs import RUN_ARGUMENTS
+from treadle.agents.agent_runs import RUN_ARGUMENTS, STREAM_ARGUMENTS
 from treadle.agents.agent_settings import AgentArguments, AgentChanges, AgentSettings
 from treadle.budgets import CostBudget
 from treadle.contracts import (
@@ -224,9 +225,9 @@ def test_the_typed_settings_are_those_of_the_constructor():
     }
     assert set(AgentChanges.__annotations__) == set(types) - {"deps_type", "output_type"}
     assert set(inspect.signature(Agent).parameters) == set(types)
-    for method in (Agent.run, Agent.stream):
+    for method, known in ((Agent.run, RUN_ARGUMENTS), (Agent.stream, STREAM_ARGUMENTS)):
         own = set(inspect.signature(method).parameters) - {"self", "unknown"}
-        assert set(RUN_ARGUMENTS) == own
+        assert set(known) == own
 
 
 async def test_deps_reach_async_and_plain_functions_and_children():
@@ -505,3 +506,19 @@ async def test_an_overridden_agent_has_other_settings_for_the_block_only():
     with pytest.raises(ConfigError, match="max_turns"), agent.override(max_turns=-1):
         pass
     assert agent.config.model is real
+
+
+def test_the_docs_describe_each_setting_of_an_agent():
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    section = page.split("\n## The settings of an agent\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .", section, re.MULTILINE)
+    assert rows == list(AgentSettings.__struct_fields__)
+
+
+async def test_agent_and_result_are_shown_in_a_line():
+    agent = Agent(Scripted(["x" * 999]), [RecordingTool()], name="clerk")
+    assert repr(agent) == "<Agent 'clerk', scripted, 1 tool or source>"
+    shown = repr(await agent.run("go"))
+    assert shown.startswith("Result('xxx")
+    assert shown.endswith("reason='end_turn', cost=0.0000)")
+    assert len(shown) < 300

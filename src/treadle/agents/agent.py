@@ -48,6 +48,7 @@ from treadle.core.steps import (
 )
 from treadle.core.type_variables import DepsT, OutputT, fill_parameters
 from treadle.lib.tasks import await_contained
+from treadle.lib.text.text import plural
 from treadle.tools.federation import Federation, StaticSource
 
 if TYPE_CHECKING:
@@ -300,26 +301,32 @@ class Agent(AgentRuns[DepsT, OutputT]):
         given = self._settings
         return HandoffTool(name or given.name, description, given, self.config, self.replace)
 
+    def __repr__(self) -> str:
+        given = self._settings
+        name = f"{given.name!r}, " if given.name else ""
+        tools = plural(len(given.tools), "tool or source", "tools and sources")
+        return f"<Agent {name}{self.config.model.name}, {tools}>"
+
     # --- for hosts and children ---------------------------------------------------------
 
     async def finish_turn(
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
-        if self.has_approver or decide is None:
+        if self._has_approver or decide is None:
             decide = self._ask_approver
         return await self._drive(driver, decide)
 
-    async def answer_parent(
+    async def _answer_parent(
         self, driver: Driver, decide: DecideApprovals
     ) -> tuple[TurnResult, str]:
         """Drive the turns of a child to their end; its answer as text."""
-        run = self.make_run(driver, None, RunSettings())
+        run = self._make_run(driver, None, RunSettings())
         run.configure()
         answer = await run.answer(decide)
         return answer.turn, answer.text or answer.turn.text
 
-    async def aclose_owned_model(self) -> None:
+    async def _aclose_owned_model(self) -> None:
         """Close a child's model unless it is its parent's; its tools are the parent's."""
         if self._owns_model:
             await self.config.model.aclose()

@@ -87,13 +87,13 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
         history: History | None,
     ) -> AsyncIterator[Run]:
         if session is not None:
-            async with session, session.open_run(prompt, output, settings) as run:
+            async with session, session._open_run(prompt, output, settings) as run:
                 yield run
             return
         driver = self.start(deps=deps, history=history)
         own: Run | None = None
         try:
-            own = self.make_run(driver, output, settings)
+            own = self._make_run(driver, output, settings)
             own.begin(prompt)
             yield own
         finally:
@@ -213,15 +213,15 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
     async def aclose(self) -> None:
         """Close the model's connections and the tools' servers; the agent cannot run any more."""
         self._is_closed = True
-        await self.disconnect()
+        await self._disconnect()
 
     # --- for sessions and hosts ----------------------------------------------------------
 
     @property
-    def has_approver(self) -> bool:
+    def _has_approver(self) -> bool:
         return self._settings.approve is not None
 
-    def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run:
+    def _make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run:
         """A run on the driver that answers with `output`, or as the agent does."""
         wanted, model = self._structured_output, None
         if settings.model is not None:
@@ -260,7 +260,7 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
             )
             raise ConfigError(f"deps: expected {expected}, got {given} (see deps_type)")
 
-    async def disconnect(self) -> None:
+    async def _disconnect(self) -> None:
         """Close what is open; the next run opens it again."""
         await self.config.source.aclose()
         await self.config.model.aclose()

@@ -297,11 +297,11 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
             raise ConfigError("suspend: the run waits in its session; give session=...")
         settings = RunSettings(metadata, output_retries, model, options, gates, background_wait)
         opening = self._open_run(prompt, output, settings, session, deps, history)
-        return Stream(opening, has_approver=self.has_approver, suspend=suspend)
+        return Stream(opening, has_approver=self._has_approver, suspend=suspend)
 
     async def _run_and_disconnect(self, prompt: Prompt, options: dict[str, Any]) -> Result[Any]:
         try:
             result: Result[Any] = await self.run(prompt, **options)
             return result
         finally:
-            await self.disconnect()
+            await self._disconnect()

@@ -54,11 +54,11 @@ class ChildAgent(Protocol):
         children: ChildAgents | None = None,
     ) -> Driver: ...
 
-    async def answer_parent(
+    async def _answer_parent(
         self, driver: Driver, decide: DecideApprovals
     ) -> tuple[TurnResult, str]: ...
 
-    async def aclose_owned_model(self) -> None: ...
+    async def _aclose_owned_model(self) -> None: ...
 
 
 class PreparedChild(Protocol):
@@ -124,7 +124,7 @@ class RunningChild(BaseObserver):
                 await prepared.abandon()
             await self.children.aclose()
             if self.agent is not None:
-                await self.agent.aclose_owned_model()
+                await self.agent._aclose_owned_model()
         finally:
             if self.driver is not None:
                 await self.driver.aclose()

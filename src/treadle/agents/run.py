@@ -101,6 +101,11 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
 
             raise unknown_attribute("Result", name, self)
 
+    def __repr__(self) -> str:
+        said = "" if self.output == self.text else f", text={preview(self.text)!r}"
+        spent = "" if self.cost is None else f", cost={self.cost:.4f}"
+        return f"Result({preview(repr(self.output))}{said}, reason={self.reason!r}{spent})"
+
     @property
     def detail(self) -> str:
         """Why the run stopped, in words, such as the limit that was reached; "" if it did not."""

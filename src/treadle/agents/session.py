@@ -74,8 +74,8 @@ class SessionAgent(Protocol):
     """What a session uses of its agent."""
 
     @property
-    def has_approver(self) -> bool: ...
-    def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run: ...
+    def _has_approver(self) -> bool: ...
+    def _make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run: ...
     def start(
         self,
         *,
@@ -315,7 +315,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         if there is nothing to continue, see `can_continue`."""
         reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
         settings = RunSettings(metadata, output_retries, model, options, gates)
-        async with self.open_run(prompt, output, settings) as run:
+        async with self._open_run(prompt, output, settings) as run:
             return await run.finish()
 
     @overload
@@ -355,11 +355,11 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         `agent.stream`."""
         reject_unknown_argument("session.stream", (*RUN_ARGUMENTS, "suspend"), unknown)
         settings = RunSettings(metadata, output_retries, model, options, gates)
-        opening = self.open_run(prompt, output, settings)
-        return Stream(opening, has_approver=self._agent.has_approver, suspend=suspend)
+        opening = self._open_run(prompt, output, settings)
+        return Stream(opening, has_approver=self._agent._has_approver, suspend=suspend)
 
     @asynccontextmanager
-    async def open_run(
+    async def _open_run(
         self, prompt: Prompt, output: object | None, settings: RunSettings
     ) -> AsyncIterator[Run]:
         """A run that has begun with the prompt. DriverBusy if another is not over."""
@@ -369,7 +369,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
                 f"session {self.id} is running: await that run first, or send the message to it "
                 "with session.steer(...)"
             )
-        run = self._agent.make_run(driver, output, settings)
+        run = self._agent._make_run(driver, output, settings)
         run.begin(prompt)
         self._run = run
         try:

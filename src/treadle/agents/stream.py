@@ -43,7 +43,6 @@ from treadle.core.type_variables import OutputT
 from treadle.lib.logger import logger
 from treadle.lib.tasks import cancel_all
 from treadle.lib.text.text import plural
-from treadle.sessions.suspend import suspend_turn
 
 if TYPE_CHECKING:
     from typing import Self
@@ -300,6 +299,8 @@ class Stream(BaseObserver, Generic[OutputT]):
 
     async def _suspend(self) -> RunAnswer:
         """Write that the turn waits; closing the session leaves it so."""
+        from treadle.sessions.suspend import suspend_turn
+
         driver, turn_id = self.driver, self._next_place[0]
         self.waiting = driver.approvals
         detail = ", ".join(one.summary for one in self.waiting)

@@ -344,10 +344,10 @@ class SubagentRunner:
         assert child is not None, "its driver is its agent's"
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
-        turn, text = await child.answer_parent(driver, context.ask_host)
+        turn, text = await child._answer_parent(driver, context.ask_host)
         while turn.reason == "end_turn" and driver.queued_messages:  # sent while the turn ended
             with contextlib.suppress(InputBlocked):  # a hook refused them: the answer stays
-                turn, text = await child.answer_parent(driver, context.ask_host)
+                turn, text = await child._answer_parent(driver, context.ask_host)
         if turn.error is not None:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
         return _make_answer(text, turn.reason, turn.detail, driver.session_id)

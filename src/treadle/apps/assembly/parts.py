@@ -329,10 +329,10 @@ class CodingAgent(Agent):
         await self._get_parts().open_required_sandbox()
         return self
 
-    async def disconnect(self) -> None:
+    async def _disconnect(self) -> None:
         """Close the model, the MCP servers and the workspace."""
         try:
-            await super().disconnect()
+            await super()._disconnect()
         finally:
             if self.parts is not None:
                 await self.parts.release()
