@@ -318,3 +318,22 @@ async def test_a_call_of_a_child_agent_suspends_the_stream_as_well(tmp_path: Pat
         session.approve(approval.call.id, session_id=approval.session_id)
         assert (await session.run()).output == "Done."
     assert booked == ["Post"]
+
+
+async def test_a_suspended_run_can_go_on_in_the_same_session(tmp_path: Path):
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        return f"booked {hotel}"
+
+    model = Scripted([Say(calls=[("book", {"hotel": "Post"})]), "Done.", "Bye."])
+    agent = Agent(model, [book], store=tmp_path)
+    async with agent.session("s") as session:
+        async with session.stream("Book", suspend=True) as events:
+            async for _ in events:
+                pass
+        session.approve(events.waiting[0].call.id)
+        assert (await session.run()).output == "Done."
+    async with agent.session("s") as session:
+        assert (await session.run("Thanks")).output == "Bye."
+        assert [item.text for item in session.transcript][2:4] == ["booked Post", "Done."]
