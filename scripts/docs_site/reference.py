@@ -28,10 +28,6 @@ WIDTH = 88
 # methods in that of the source.
 FIRST_NAMES = ("Agent", "Session", "Stream", "Result", "coding_agent")
 FIRST_METHODS = ("run", "run_sync", "stream", "session", "start")
-# The engine calls them; programs have no use for them.
-ENGINE_METHODS = frozenset(
-    {"Agent.finish_turn", "Agent.finish_run", "Agent.disconnect", "Agent.aclose_owned_model"}
-)
 SUBCOMMAND = re.compile(r"^    (\w[\w-]*)(?: {2,}|$)", re.MULTILINE)
 # What `str(signature)` adds to the source: quotes of annotations, modules, forms of repr().
 NOISE = re.compile(r" at 0x[0-9a-f]+|\b(?:treadle|collections|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
@@ -97,11 +93,7 @@ def describe(name: str, module: ModuleType) -> Iterator[str]:
 
 def list_methods(kind: type) -> list[tuple[str, Any]]:
     """The public methods that programs use, those of FIRST_METHODS first."""
-    methods = {
-        name: method
-        for name, method in public_methods(kind)
-        if f"{kind.__name__}.{name}" not in ENGINE_METHODS
-    }
+    methods = dict(public_methods(kind))
     first = [name for name in FIRST_METHODS if name in methods]
     return [(name, methods[name]) for name in dict.fromkeys([*first, *methods])]
 

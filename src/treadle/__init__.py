@@ -5,7 +5,7 @@
 The names below load when they are used, so that a start pays only for what it needs.
 """
 
-from treadle._lazy_exports import lazy_exports
+from treadle.lib.lazy_exports import lazy_exports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

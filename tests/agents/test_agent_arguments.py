@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -22,7 +24,7 @@ from treadle import (
     ToolContext,
     tool,
 )
-from treadle.agents.agent_runs import RUN_ARGUMENTS
+from treadle.agents.agent_runs import RUN_ARGUMENTS, STREAM_ARGUMENTS
 from treadle.agents.agent_settings import AgentArguments, AgentChanges, AgentSettings
 from treadle.budgets import CostBudget
 from treadle.contracts import (
@@ -31,11 +33,14 @@ from treadle.contracts import (
     Ask,
     BaseGate,
     BasePolicy,
+    HookInput,
     PermissionRequest,
+    PreToolUseData,
     RequestEstimate,
     ToolResultItem,
     Verdict,
 )
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
 from treadle.testing import ChangingSource, ManualClock, MemoryStore, RecordingTool
 
@@ -215,13 +220,14 @@ async def test_a_tool_that_comes_later_under_a_taken_name_is_reported_in_the_log
 def test_the_typed_settings_are_those_of_the_constructor():
     types, first = AgentSettings.__annotations__, {"model", "tools", "deps_type", "output_type"}
     assert {name: str(types[name]) for name in types if name not in first} == {
-        name: one.__forward_arg__ for name, one in AgentArguments.__annotations__.items()
+        name: re.sub("DepsT|OutputT", "Any", one.__forward_arg__)
+        for name, one in AgentArguments.__annotations__.items()
     }
     assert set(AgentChanges.__annotations__) == set(types) - {"deps_type", "output_type"}
     assert set(inspect.signature(Agent).parameters) == set(types)
-    for method in (Agent.run, Agent.stream):
+    for method, known in ((Agent.run, RUN_ARGUMENTS), (Agent.stream, STREAM_ARGUMENTS)):
         own = set(inspect.signature(method).parameters) - {"self", "unknown"}
-        assert set(RUN_ARGUMENTS) == own
+        assert set(known) == own
 
 
 async def test_deps_reach_async_and_plain_functions_and_children():
@@ -250,7 +256,7 @@ async def test_deps_of_another_type_or_none_are_refused():
     with pytest.raises(ConfigError, match="deps: expected Shop, got int"):
         await agent.run("x", deps=3)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="deps: expected Shop, got nothing"):
-        await agent.run("x")
+        await agent.run("x")  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="deps: expected nothing, got int"):
         await Agent(Scripted([])).run("x", deps=3)  # type: ignore[call-overload]
 
@@ -419,7 +425,8 @@ def test_instructions_that_want_other_deps_than_those_of_the_agent_are_refused()
     async def instruct_later(context: RunContext[Shop]) -> str:
         return context.deps.name
 
-    for instructions in (instruct, instruct_later):
+    functions: list[Any] = [instruct, instruct_later]
+    for instructions in functions:
         with pytest.raises(ConfigError, match=r"instructions takes a RunContext\[Shop\], and deps"):
             Agent(Scripted([]), deps_type=int, instructions=instructions)
         with pytest.raises(ConfigError, match=r"is not set; give Agent\(deps_type=Shop\)"):
@@ -452,3 +459,66 @@ def test_an_agent_is_made_without_modules_that_it_can_do_without():
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
     assert done.stderr.decode().split() == []
+
+
+async def test_deps_reach_hooks_and_policies():
+    seen: list[Shop] = []
+
+    class Watched(BasePolicy[Shop]):
+        async def decide(self, request: PermissionRequest[Shop]) -> Verdict:
+            seen.append(request.deps)
+            return Allow()
+
+    @hook("pre_tool_use", "stop")
+    def watch(hook_input: HookInput[Any, Shop]) -> None:
+        seen.append(hook_input.deps)
+
+    model = Scripted([Say(calls=[("record", {})]), "ok"])
+    shop = Shop("Ada")
+    agent = Agent(model, [RecordingTool()], deps_type=Shop, policy=Watched(), hooks=[watch])
+    await agent.run("x", deps=shop)
+    assert seen == [shop, shop, shop]
+    assert get_args(HookInput[PreToolUseData]) == (PreToolUseData, object)
+
+
+async def test_an_overridden_agent_has_other_settings_for_the_block_only():
+    seen: list[object] = []
+
+    @tool
+    def look(context: ToolContext[Shop]) -> str:
+        seen.append(context.deps)
+        return "ok"
+
+    real = Scripted(["real"])
+    agent = Agent(real, [look], deps_type=Shop)
+
+    async def serve() -> str:
+        """The code under test, which knows nothing of the test."""
+        return (await agent.run("x", deps=Shop("real"))).output
+
+    model = Scripted([Say(calls=[("look", {})]), "test"])
+    with agent.override(model=model, deps=Shop("test")):
+        assert await serve() == "test"
+        async with agent.session("s", deps=Shop("real"), store=MemoryStore("s")) as session:
+            assert session.driver.deps == Shop("test")
+    assert seen == [Shop("test")]
+    assert await serve() == "real"
+    with pytest.raises(ConfigError, match="max_turns"), agent.override(max_turns=-1):
+        pass
+    assert agent.config.model is real
+
+
+def test_the_docs_describe_each_setting_of_an_agent():
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    section = page.split("\n## The settings of an agent\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .", section, re.MULTILINE)
+    assert rows == list(AgentSettings.__struct_fields__)
+
+
+async def test_agent_and_result_are_shown_in_a_line():
+    agent = Agent(Scripted(["x" * 999]), [RecordingTool()], name="clerk")
+    assert repr(agent) == "<Agent 'clerk', scripted, 1 tool or source>"
+    shown = repr(await agent.run("go"))
+    assert shown.startswith("Result('xxx")
+    assert shown.endswith("reason='end_turn', cost=0.0000)")
+    assert len(shown) < 300

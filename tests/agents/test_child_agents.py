@@ -800,3 +800,25 @@ async def test_what_a_child_has_spent_is_durable_in_the_parents_log_before_its_e
     )
     await agent.run("go", session="parent")
     assert durable == [used]
+
+
+async def test_a_definition_brings_a_model_tools_and_an_output_type():
+    seen: list[str] = []
+
+    def look(city: str) -> str:
+        """Look at a city."""
+        seen.append(city)
+        return "24 degrees"
+
+    own = Scripted([Say(calls=[("look", {"city": "Graz"})]), '{"degrees": 24}'])
+    scout = AgentDefinition(
+        "scout", "Looks.", "Look.", ["record", look], own, output_type=dict[str, int]
+    )
+    model = Scripted([Say(calls=[task("Graz", subagent_type="scout")]), "done"])
+    result = await Agent(model, [RecordingTool()], subagents=[scout]).run("x")
+    assert seen == ["Graz"]
+    names = {spec.name for spec in own.requests[0].tools}
+    assert names == {"record", "look", "final_answer"}
+    assert answers(result.transcript) == ['{"degrees": 24}']
+    with pytest.raises(ConfigError, match="a name, a function or a tool"):
+        AgentDefinition("scout", "Looks.", "Look.", [3])  # type: ignore[list-item]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from treadle import Agent, ApprovalRequest, LoopError, PendingApproval, Session, tool
+from treadle import Agent, ApprovalRequest, ConfigError, LoopError, PendingApproval, Session, tool
 from treadle.contracts import (
     Allow,
     Ask,
@@ -235,3 +235,105 @@ async def test_tools_that_cannot_be_opened_leave_the_session_closed_and_an_own_s
             pass
     async with hotel.open() as session:
         assert len(session.approvals) == 1
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_suspended_stream_ends_with_the_request_and_another_process_continues(
+    place: str, tmp_path: Path
+):
+    booked: list[str] = []
+
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        booked.append(hotel)
+        return f"booked {hotel}"
+
+    def make(*replies: Any) -> Agent:
+        return Agent(Scripted(list(replies)), [book], store=tmp_path / place)
+
+    first = make(Say(calls=[("book", {"hotel": "Post"}), ("book", {"hotel": "Adler"})]))
+    async with first.stream("Book", session="s", suspend=True) as events:
+        seen = [event async for event in events]
+    assert sum(isinstance(event, ApprovalRequired) for event in seen) == 2
+    assert isinstance(seen[-1], ApprovalRequired)
+    assert [one.call.arguments for one in events.waiting] == [{"hotel": "Post"}, {"hotel": "Adler"}]
+    with pytest.raises(LoopError, match="2 calls"):
+        events.result  # noqa: B018
+    [stored] = await first.sessions.list()
+    assert stored.state == "suspended (approval)"
+
+    second = make("Done.")
+    async with second.session("s") as session:
+        post, adler = session.approvals
+        session.approve(post.call.id)
+        session.deny(adler.call.id, "too expensive")
+        async with session.stream(suspend=True) as events:
+            seen = [event async for event in events]
+    assert events.result.output == "Done."
+    assert booked == ["Post"]
+    assert not events.waiting
+
+
+async def test_a_stream_that_may_suspend_goes_on_if_the_reader_answers(tmp_path: Path):
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        return f"booked {hotel}"
+
+    model = Scripted([Say(calls=[("book", {"hotel": "Post"})]), "Done."])
+    agent = Agent(model, [book], store=tmp_path)
+    async with agent.stream("Book", session="s", suspend=True) as events:
+        async for event in events:
+            if isinstance(event, ApprovalRequired):
+                events.approve(event.call.id)
+    assert events.result.output == "Done."
+    with pytest.raises(ConfigError, match="give session="):
+        agent.stream("Book", suspend=True)
+
+
+async def test_a_call_of_a_child_agent_suspends_the_stream_as_well(tmp_path: Path):
+    booked: list[str] = []
+
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        booked.append(hotel)
+        return f"booked {hotel}"
+
+    def make(inner: list[Any], outer: list[Any]) -> Agent:
+        helper = Agent(Scripted(inner), [book]).as_tool("helper", "Books.")
+        return Agent(Scripted(outer), [helper], store=tmp_path / "s.db")
+
+    ask = Say(calls=[("helper", {"prompt": "Book"})])
+    first = make([Say(calls=[("book", {"hotel": "Post"})])], [ask])
+    async with first.stream("Book", session="s", suspend=True) as events:
+        async for _ in events:
+            pass
+    [waiting] = events.waiting
+    later = make(["It is booked."], ["Done."])
+    async with later.session("s") as session:
+        [approval] = session.approvals
+        assert approval.call == waiting.call
+        session.approve(approval.call.id, session_id=approval.session_id)
+        assert (await session.run()).output == "Done."
+    assert booked == ["Post"]
+
+
+async def test_a_suspended_run_can_go_on_in_the_same_session(tmp_path: Path):
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        return f"booked {hotel}"
+
+    model = Scripted([Say(calls=[("book", {"hotel": "Post"})]), "Done.", "Bye."])
+    agent = Agent(model, [book], store=tmp_path)
+    async with agent.session("s") as session:
+        async with session.stream("Book", suspend=True) as events:
+            async for _ in events:
+                pass
+        session.approve(events.waiting[0].call.id)
+        assert (await session.run()).output == "Done."
+    async with agent.session("s") as session:
+        assert (await session.run("Thanks")).output == "Bye."
+        assert [item.text for item in session.transcript][2:4] == ["booked Post", "Done."]

@@ -143,9 +143,9 @@ async def test_runs_of_one_agent_count_their_attempts_apart():
 async def test_an_output_that_is_no_type_is_refused_before_the_model_is_asked():
     model = Scripted(["never asked for"])
     with pytest.raises(ConfigError, match=r"For one of several types write Weather \| str"):
-        Agent(Scripted([]), output_type=[Weather, str])
+        Agent(Scripted([]), output_type=[Weather, str])  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="the output cannot be"):
-        await Agent(model).run("Weather?", output=object())
+        await Agent(model).run("Weather?", output=object())  # type: ignore[call-overload]
     assert model.requests == []
 
 

@@ -586,6 +586,16 @@ def test_a_reply_without_thinking_does_not_end_the_thinking_of_a_model_that_deci
     assert body(request, "claude-opus-5")["thinking"] == ADAPTIVE
 
 
+def test_settings_by_name_in_the_fields_of_this_api():
+    options = ModelOptions(top_p=0.9, seed=7, parallel_calls=False, service_tier="standard_only")
+    request = asked(tools=(ADD,), options=options)
+    sent = body(request)
+    assert (sent["top_p"], sent["service_tier"]) == (0.9, "standard_only")
+    assert sent["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert "seed" not in sent, "this API has none"
+    assert headers(request)["anthropic-version"] == "2023-06-01"
+
+
 def test_a_temperature_asks_for_the_version_that_still_takes_one():
     cool = asked(options=ModelOptions(temperature=0.2, stop=("END",), max_tokens=9))
     sent = body(cool)

@@ -476,7 +476,11 @@ def test_options_in_the_words_of_each_server():
         stop=("END",),
         tool_choice="any",
         thinking="high",
-        extra={"seed": 1},
+        top_p=0.9,
+        seed=7,
+        parallel_calls=False,
+        service_tier="flex",
+        extra={"logprobs": True},
     )
     thinks = ModelCard("x/m", abilities=frozenset({"thinking", "effort"}))
     more = {"options": options, "tools": (ADD,), "session_id": "s1"}
@@ -488,7 +492,8 @@ def test_options_in_the_words_of_each_server():
     assert plain["tool_choice"] == "required"
     assert plain["stream_options"] == {"include_usage": True}
     assert plain["prompt_cache_key"] == "s1"
-    assert plain["seed"] == 1
+    assert (plain["top_p"], plain["seed"], plain["logprobs"]) == (0.9, 7, True)
+    assert (plain["parallel_tool_calls"], plain["service_tier"]) == (False, "flex")
     assert plain["tools"][0]["function"]["strict"] is False
     assert "reasoning_effort" not in plain  # nothing says that this model could
 

@@ -362,6 +362,14 @@ def test_options_in_the_fields_of_this_api():
     assert "temperature" not in body  # this model does not take it
 
 
+def test_settings_by_name_in_the_fields_of_this_api():
+    options = ModelOptions(seed=7, parallel_calls=False, service_tier="flex", stop=("END",))
+    body = sent(to_user_item("x"), tools=(ADD,), options=options)
+    assert (body["parallel_tool_calls"], body["service_tier"]) == (False, "flex")
+    assert not {"seed", "stop"} & body.keys(), "this API has neither"
+    assert "parallel_tool_calls" not in sent(to_user_item("x"), options=options)
+
+
 def test_only_a_model_that_can_think_is_asked_to():
     auto = {"options": ModelOptions(thinking="auto"), "tools": (ADD,)}
     asked = sent(to_user_item("x"), card=card_for("openai/gpt-5.5"), **auto)

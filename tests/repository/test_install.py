@@ -32,7 +32,7 @@ NO_SERVERS = dict.fromkeys(
     ("OLLAMA_HOST", "LMSTUDIO_BASE_URL", "LLAMACPP_BASE_URL", "VLLM_BASE_URL"),
     "http://127.0.0.1:1",
 )
-LIMITS = f"at most {MAX_PACKAGES} packages and {MAX_MEGABYTES:.0f} MB"
+LIMITS = f"at most {MAX_PACKAGES} packages and {MAX_MEGABYTES:g} MB"
 
 
 class Environments:

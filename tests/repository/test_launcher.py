@@ -210,9 +210,10 @@ def test_saying_the_version_loads_no_more_than_the_interpreter():
         "__future__",
         "treadle",
         "treadle.__main__",
-        "treadle._lazy_exports",
         "treadle._version",
         "treadle.apps",
         "treadle.apps.cli",
         "treadle.apps.cli.main",
+        "treadle.lib",
+        "treadle.lib.lazy_exports",
     ]

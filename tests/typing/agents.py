@@ -33,7 +33,9 @@ assert_type(typed, Agent[Shop, Order])
 listed = Agent(model, output_type=list[int])
 assert_type(listed, Agent[None, list[int]])
 either = Agent(model, output_type=int | Order)
-assert_type(either, Agent[None, Any])
+assert_type(either, Agent[None, int | Order])
+one_word = Agent(model, output_type=Literal["yes", "no"])
+assert_type(one_word, Agent[None, Literal["yes", "no"]])
 by_schema = Agent(model, output_type={"type": "object"})
 assert_type(by_schema, Agent[None, Any])
 
@@ -50,7 +52,7 @@ async def instruct_later() -> str:
     return "Be brief."
 
 
-Agent(model, instructions=instruct, approve=decide, max_turns=3)
+Agent(model, instructions=instruct, approve=decide, max_turns=3, deps_type=Shop)
 Agent(model, instructions=instruct_later, approve=lambda approval: True)
 Agent(model, instructionss="x")  # type: ignore[call-overload]
 Agent(model, max_turns="3")  # type: ignore[call-overload]
@@ -63,7 +65,7 @@ async def run() -> None:
     assert_type((await typed.run("x", deps=Shop("a"))).output, Order)
     assert_type((await typed.run("x", deps=Shop("a"), output=int)).output, int)
     assert_type((await plain.run("x", output=list[str])).output, list[str])
-    assert_type((await plain.run("x", output=int | str)).output, Any)
+    assert_type((await plain.run("x", output=int | str)).output, int | str)
     await typed.run("x", deps=3)  # type: ignore[call-overload]
     await plain.run("x", metadatas={})  # type: ignore[call-overload]
     await plain.run(["look", "here"], session="a", metadata={"job": 1})
@@ -94,11 +96,11 @@ def replace() -> None:
     assert_type(typed.replace(max_turns=3), Agent[Shop, Order])
     assert_type(typed.replace(output_type=int), Agent[Shop, int])
     assert_type(typed.replace(output_type=list[int], max_turns=3), Agent[Shop, list[int]])
-    assert_type(typed.replace(output_type=int | Order), Agent[Shop, Any])
+    assert_type(typed.replace(output_type=int | Order), Agent[Shop, int | Order])
     assert_type(typed.replace(output_type={"type": "object"}), Agent[Shop, Any])
     assert_type(plain.replace(deps_type=Shop), Agent[Shop, str])
     assert_type(plain.replace(deps_type=Shop, output_type=Order), Agent[Shop, Order])
-    assert_type(plain.replace(deps_type=Shop, output_type=int | Order), Agent[Shop, Any])
+    assert_type(plain.replace(deps_type=Shop, output_type=int | Order), Agent[Shop, int | Order])
     typed.replace(max_turn=3)  # type: ignore[call-overload]
     typed.replace(max_turns="3")  # type: ignore[call-overload]
 
@@ -110,6 +112,27 @@ def annotated() -> None:
     assert_type(one_of.run_sync("x").output, Literal["yes", "no"])
     once: Result[int | Order] = plain.run_sync("x", output=int | Order)
     assert_type(once.output, int | Order)
+
+
+async def sell(seats: int) -> Order:
+    return Order(seats)
+
+
+def count(seats: int) -> int:
+    return seats
+
+
+def output_functions() -> None:
+    assert_type(Agent(model, output_type=sell), Agent[None, Order])
+    assert_type(Agent(model, output_type=count, deps_type=Shop), Agent[Shop, int])
+    assert_type(plain.run_sync("x", output=count).output, Any)
+
+
+def override() -> None:
+    with typed.override(model=model, tools=[], deps=Shop("a")):
+        pass
+    typed.override(deps=3)  # type: ignore[arg-type]
+    typed.override(modell=model)  # type: ignore[call-arg]
 
 
 async def session_without_deps() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from treadle import Agent, ToolContext, tool
+from treadle.contracts import Tool
 from treadle.tools.function import FunctionTool
 
 
@@ -109,7 +110,7 @@ async def book(seats: int, context: ToolContext[Shop]) -> str:
 
 @tool
 async def look(context: ToolContext) -> str:
-    assert_type(context.deps, None)
+    assert_type(context.deps, object)
     return ""
 
 
@@ -120,3 +121,27 @@ async def use_book(context: ToolContext[Shop], other: ToolContext[int]) -> None:
 
 many: list[FunctionTool] = [add, fetch, till.pay, book, look]
 agent = Agent("anthropic/claude-sonnet-5-5", [add, fetch, till.pay, greet, Greeter(), *many])
+
+# A tool of a function is a Tool, which may say what it depends on.
+
+as_tools: list[Tool] = [tool(greet), tool(greet, name="hello", effect="pure"), book, look]
+of_a_shop: list[Tool[Shop]] = [add, till.pay, book, look]
+of_a_number: list[Tool[int]] = [book]  # type: ignore[list-item]
+
+
+class Office:
+    @tool
+    def sell(self, seats: int, context: ToolContext[Shop], *, price: float = 1.0) -> str:
+        "Sell."
+        return context.deps.town
+
+    @tool(effect="pure")
+    async def count(self, context: ToolContext[Shop]) -> int:
+        return len(context.deps.town)
+
+
+def use_office(office: Office, context: ToolContext[Shop]) -> None:
+    assert_type(office.sell(seats=2, context=context, price=2.0), str)
+    Agent("sonnet", [office.sell, office.count, add], deps_type=Shop)
+    Agent("sonnet", [office.sell])  # type: ignore[list-item]
+    Agent("sonnet", [office.count])  # type: ignore[list-item]

@@ -10,16 +10,17 @@ history: one agent serves many sessions at once, and `replace` makes a copy with
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import msgspec
 
+from treadle.agents.agent_base import UNSET
 from treadle.agents.agent_runs import AgentRuns
 from treadle.agents.agent_settings import (
     Approver,
     ApproverAnswer,
-    ToolLike,
     check_instructions_deps,
     check_tool_deps,
     collect_sources,
@@ -29,7 +30,7 @@ from treadle.agents.agent_settings import (
     resolve_model,
     sign_settings,
 )
-from treadle.agents.run import DecideApprovals, RunSettings
+from treadle.agents.run import DecideApprovals, RunSettings, RunSuspended
 from treadle.agents.stream import NO_APPROVER
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.source import ToolSource
@@ -45,17 +46,22 @@ from treadle.core.steps import (
     Finished,
     PendingApproval,
 )
-from treadle.core.type_variables import DepsT, OutputT
+from treadle.core.type_variables import DepsT, OutputT, fill_parameters
 from treadle.lib.tasks import await_contained
+from treadle.lib.text.text import plural
 from treadle.tools.federation import Federation, StaticSource
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from typing_extensions import TypeForm
+
     from treadle.agents.agent_definition import AgentDefinition
-    from treadle.agents.agent_settings import AgentArguments, AgentChanges
+    from treadle.agents.agent_settings import AgentArguments, AgentChanges, ToolLike
+    from treadle.agents.run import JsonSchema, UntypedOutput
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.task_tool import TaskTool
+    from treadle.core.contracts.gate import Gate
 
 _DepsT = TypeVar("_DepsT")
 _OutputT = TypeVar("_OutputT")
@@ -64,52 +70,110 @@ _OutputT = TypeVar("_OutputT")
 class Agent(AgentRuns[DepsT, OutputT]):
     """A model, tools and rules, ready to run.
 
-    `output_type` is what the agent answers with, a type or a JSON schema; `deps_type` is the type
-    of what each run gives to the tools as `context.deps`. `approve` decides every call for which
-    the policy returns Ask; without it such a call is denied with a reason for the model. Without a
-    `policy` your own tools run, and built-in tools that change something need `approve`
-    (`DefaultPolicy`). `store` is where `session` keeps its sessions. `name` is in events, logs,
-    telemetry and sessions. With `subagents`, a list of definitions that may be empty, the model
-    gets the `task` tool and can start children.
+    `output_type` is what the agent answers with: a type, a JSON schema, or a function that makes
+    the answer of what the model says. `deps_type` is the type of what each run gives to the tools
+    as `context.deps`. `approve` decides every call for which the policy returns Ask; without it
+    such a call is denied with a reason for the model. Without a `policy` your own tools run, and
+    built-in tools that change something need `approve` (`DefaultPolicy`). `store` is where
+    `session` keeps its sessions. `name` is in events, logs, telemetry and sessions. With
+    `subagents`, a list of definitions that may be empty, the model gets the `task` tool and can
+    start children. docs/library.md describes each setting.
     """
 
     if TYPE_CHECKING:
 
         @overload
         def __init__(
+            self: Agent[None, str],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            **settings: Unpack[AgentArguments[None, str]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[None, OutputT],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            *,
+            output_type: TypeForm[OutputT],
+            **settings: Unpack[AgentArguments[None, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
             self,
             model: str | Model,
-            tools: Sequence[ToolLike] = (),
+            tools: Sequence[ToolLike[DepsT]] = (),
             *,
-            deps_type: type[DepsT] = ...,
-            output_type: type[OutputT] = ...,
-            **settings: Unpack[AgentArguments],
+            deps_type: TypeForm[DepsT],
+            output_type: TypeForm[OutputT] = ...,
+            **settings: Unpack[AgentArguments[DepsT, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[None, OutputT],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            *,
+            output_type: Callable[..., Coroutine[Any, Any, OutputT]],
+            **settings: Unpack[AgentArguments[None, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            model: str | Model,
+            tools: Sequence[ToolLike[DepsT]] = (),
+            *,
+            deps_type: TypeForm[DepsT],
+            output_type: Callable[..., Coroutine[Any, Any, OutputT]],
+            **settings: Unpack[AgentArguments[DepsT, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[None, OutputT],
+            model: str | Model,
+            tools: Sequence[ToolLike[None]] = (),
+            *,
+            output_type: Callable[..., OutputT],
+            **settings: Unpack[AgentArguments[None, OutputT]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            model: str | Model,
+            tools: Sequence[ToolLike[DepsT]] = (),
+            *,
+            deps_type: TypeForm[DepsT],
+            output_type: Callable[..., OutputT],
+            **settings: Unpack[AgentArguments[DepsT, OutputT]],
         ) -> None: ...
         @overload
         def __init__(
             self: Agent[None, Any],
             model: str | Model,
-            tools: Sequence[ToolLike] = (),
+            tools: Sequence[ToolLike[None]] = (),
             *,
-            output_type: object,
-            **settings: Unpack[AgentArguments],
+            output_type: JsonSchema,
+            **settings: Unpack[AgentArguments[None, Any]],
         ) -> None: ...
         @overload
         def __init__(
             self: Agent[DepsT, Any],
             model: str | Model,
-            tools: Sequence[ToolLike] = (),
+            tools: Sequence[ToolLike[DepsT]] = (),
             *,
-            deps_type: type[DepsT],
-            output_type: object,
-            **settings: Unpack[AgentArguments],
+            deps_type: TypeForm[DepsT],
+            output_type: JsonSchema,
+            **settings: Unpack[AgentArguments[DepsT, Any]],
         ) -> None: ...
 
     @reject_second_model
-    def __init__(self, model: str | Model, tools: Sequence[ToolLike] = (), **settings: Any) -> None:
+    def __init__(
+        self, model: str | Model, tools: Sequence[ToolLike[Any]] = (), **settings: Any
+    ) -> None:
         given = make_settings({"model": model, "tools": tools, **settings})
         self._settings, self.store = given, given.store
         self._owns_model, self._is_closed = isinstance(given.model, str), False
+        self._forced_deps: object = UNSET
         own_sources = collect_sources(given.tools)
         check_tool_deps(own_sources, given.deps_type)
         check_instructions_deps(given.instructions, given.deps_type)
@@ -119,55 +183,93 @@ class Agent(AgentRuns[DepsT, OutputT]):
             children = StaticSource([self._make_task_tool(given.subagents)], "subagents")
             source = Federation([source, children], given.collision)
         used_model = resolve_model(given.model)
+        handoffs = [one for one in given.tools if getattr(one, "takes_over", False)]
+        if handoffs:
+            from treadle.agents.handoff import HandoffModel
+
+            used_model = HandoffModel(used_model)
         self._structured_output = given.structured_output
         if given.structured_output is None and given.output_type is not str:
             from treadle.agents.structured_output import StructuredOutput
 
             self._structured_output = StructuredOutput(given.output_type, used_model)
-        self.config = make_config(given, used_model, source)
+        config = make_config(given, used_model, source)
+        gates = (*config.gates, *cast("list[Gate]", handoffs))
+        self.config = msgspec.structs.replace(config, gates=gates)
 
     if not TYPE_CHECKING:
         __signature__ = sign_settings()
 
         def __class_getitem__(cls, types: object) -> object:
-            """`Agent[Shop]` is `Agent[Shop, str]`."""
-            given = types if isinstance(types, tuple) else (types,)
-            return super().__class_getitem__((*given, str)[: max(2, len(given))])
+            return super().__class_getitem__(fill_parameters(types, None, str))
 
     if TYPE_CHECKING:
 
         @overload
-        def replace(self, **changes: Unpack[AgentChanges]) -> Agent[DepsT, OutputT]: ...
+        def replace(
+            self, **changes: Unpack[AgentChanges[DepsT, OutputT]]
+        ) -> Agent[DepsT, OutputT]: ...
         @overload
         def replace(
-            self, *, output_type: type[_OutputT], **changes: Unpack[AgentChanges]
+            self,
+            *,
+            output_type: TypeForm[_OutputT],
+            **changes: Unpack[AgentChanges[DepsT, _OutputT]],
         ) -> Agent[DepsT, _OutputT]: ...
         @overload
         def replace(
-            self, *, output_type: object, **changes: Unpack[AgentChanges]
+            self, *, output_type: UntypedOutput, **changes: Unpack[AgentChanges[DepsT, Any]]
         ) -> Agent[DepsT, Any]: ...
         @overload
         def replace(
-            self, *, deps_type: type[_DepsT], **changes: Unpack[AgentChanges]
+            self, *, deps_type: TypeForm[_DepsT], **changes: Unpack[AgentChanges[_DepsT, OutputT]]
         ) -> Agent[_DepsT, OutputT]: ...
         @overload
         def replace(
             self,
             *,
-            deps_type: type[_DepsT],
-            output_type: type[_OutputT],
-            **changes: Unpack[AgentChanges],
+            deps_type: TypeForm[_DepsT],
+            output_type: TypeForm[_OutputT],
+            **changes: Unpack[AgentChanges[_DepsT, _OutputT]],
         ) -> Agent[_DepsT, _OutputT]: ...
         @overload
         def replace(
-            self, *, deps_type: type[_DepsT], output_type: object, **changes: Unpack[AgentChanges]
+            self,
+            *,
+            deps_type: TypeForm[_DepsT],
+            output_type: UntypedOutput,
+            **changes: Unpack[AgentChanges[_DepsT, Any]],
         ) -> Agent[_DepsT, Any]: ...
 
     def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
         return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
 
-    def as_tool(self, name: str = "", description: str = "") -> Tool:
+    @contextmanager
+    def override(
+        self, *, deps: DepsT = UNSET, **changes: Unpack[AgentChanges[DepsT, OutputT]]
+    ) -> Iterator[None]:
+        """`with agent.override(model=Scripted([...])):` for tests: in the block this agent has the
+        changed settings, for all that use it, and runs get `deps` whatever they are given."""
+        changed = self.replace(**changes)
+        changed._forced_deps = deps
+        before = dict(self.__dict__)
+        self.__dict__.update(changed.__dict__)
+        try:
+            yield
+        finally:
+            self.__dict__.update(before)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def as_tool(
+            self: Agent[None, Any], name: str = "", description: str = ""
+        ) -> Tool[object]: ...
+        @overload
+        def as_tool(self, name: str = "", description: str = "") -> Tool[DepsT]: ...
+
+    def as_tool(self, name: str = "", description: str = "") -> Tool[Any]:
         """This agent as a tool of another one: the model of that one gives it a prompt, and reads
         its answer.
 
@@ -181,26 +283,50 @@ class Agent(AgentRuns[DepsT, OutputT]):
         given = self._settings
         return AgentTool(name or given.name, description, given, self.config, self.replace)
 
+    if TYPE_CHECKING:
+
+        @overload
+        def as_handoff(
+            self: Agent[None, Any], name: str = "", description: str = ""
+        ) -> Tool[object]: ...
+        @overload
+        def as_handoff(self, name: str = "", description: str = "") -> Tool[DepsT]: ...
+
+    def as_handoff(self, name: str = "", description: str = "") -> Tool[Any]:
+        """This agent as one that takes over the conversation of another, which has this in its
+        `tools`: its answer is the answer of the run, and the next messages of the session go to it.
+        The rest is as for `as_tool`."""
+        from treadle.agents.handoff import HandoffTool
+
+        given = self._settings
+        return HandoffTool(name or given.name, description, given, self.config, self.replace)
+
+    def __repr__(self) -> str:
+        given = self._settings
+        name = f"{given.name!r}, " if given.name else ""
+        tools = plural(len(given.tools), "tool or source", "tools and sources")
+        return f"<Agent {name}{self.config.model.name}, {tools}>"
+
     # --- for hosts and children ---------------------------------------------------------
 
     async def finish_turn(
         self, driver: Driver, decide: DecideApprovals | None = None
     ) -> TurnResult:
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
-        if self.has_approver or decide is None:
+        if self._has_approver or decide is None:
             decide = self._ask_approver
         return await self._drive(driver, decide)
 
-    async def answer_parent(
+    async def _answer_parent(
         self, driver: Driver, decide: DecideApprovals
     ) -> tuple[TurnResult, str]:
         """Drive the turns of a child to their end; its answer as text."""
-        run = self.make_run(driver, None, RunSettings())
+        run = self._make_run(driver, None, RunSettings())
         run.configure()
         answer = await run.answer(decide)
         return answer.turn, answer.text or answer.turn.text
 
-    async def aclose_owned_model(self) -> None:
+    async def _aclose_owned_model(self) -> None:
         """Close a child's model unless it is its parent's; its tools are the parent's."""
         if self._owns_model:
             await self.config.model.aclose()
@@ -237,7 +363,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         while True:
             match await driver.next():
                 case ApprovalRequest() as request:
-                    await driver.resolve(request, decide)
+                    await _resolve(driver, request, decide)
                 case Finished(result=result):
                     return result
                 case AwaitingInput(blocked=reason):
@@ -266,6 +392,21 @@ class Agent(AgentRuns[DepsT, OutputT]):
                     request.deny(call_id, reason, decided_by=decided_by)
                 case _:
                     request.deny(call_id)
+
+
+async def _resolve(driver: Driver, request: ApprovalRequest, decide: DecideApprovals) -> None:
+    """A run that is suspended has not failed: the loop knows nothing of it."""
+    suspended: list[RunSuspended] = []
+
+    async def decide_or_note(request: ApprovalRequest) -> None:
+        try:
+            await decide(request)
+        except RunSuspended as suspension:
+            suspended.append(suspension)
+
+    await driver.resolve(request, decide_or_note)
+    for one in suspended:
+        raise one
 
 
 async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:

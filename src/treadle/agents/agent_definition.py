@@ -6,10 +6,12 @@ agent_files.py reads the files; task_tool.py offers the kinds to a model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from treadle.agents.run import MODEL_EXPECTED
 from treadle.core.argument_checks import (
     TEXT,
     Expected,
@@ -20,27 +22,31 @@ from treadle.core.argument_checks import (
     optional,
     whole_number,
 )
+from treadle.core.contracts.model import Model
+from treadle.core.contracts.tool import Tool
 
 
 class AgentDefinition(msgspec.Struct, frozen=True):
     """One kind of child agent.
 
-    tools           names of tools; None: all of the parent. `task` only if it is listed
+    tools           names of the parent's tools, and functions or tools of its own; None: all of the
+                    parent. `task` only if it is listed
     excluded_tools  tools that it does not get
-    model           the name of its model; "": the parent's
+    model           its model, by name or as an object; "": the parent's
     mode            a permission mode; it counts if it allows less than the parent's
     max_turns       tool rounds of one task
     max_cost        USD that it may spend, of the budget of its parent
     worktree        it works in a git worktree of its own
     background      its call returns at once, and its report comes later
     use_small_model the small model of the settings, if there is one and `model` is ""
+    output_type     what it answers, a type or a JSON schema; its parent reads JSON
     """
 
     name: str
     description: str
     prompt: str
-    tools: tuple[str, ...] | None = None
-    model: str = ""
+    tools: Sequence[str | Tool | Callable[..., Any]] | None = None
+    model: str | Model = ""
     mode: str = ""
     max_turns: int = 50
     origin: str = ""
@@ -49,17 +55,35 @@ class AgentDefinition(msgspec.Struct, frozen=True):
     worktree: bool = False
     background: bool = False
     use_small_model: bool = False
+    output_type: object = str
 
     def __post_init__(self) -> None:
         check_fields(self, _EXPECTED)
+
+    @property
+    def tool_names(self) -> tuple[str, ...] | None:
+        """The tools of the parent that it gets; None: all of them."""
+        return None if self.tools is None else tuple(t for t in self.tools if isinstance(t, str))
+
+    @property
+    def own_tools(self) -> tuple[Tool | Callable[..., Any], ...]:
+        return tuple(one for one in self.tools or () if not isinstance(one, str))
 
 
 _EXPECTED: Mapping[str, Expected] = {
     "name": filled_text("a name"),
     "description": filled_text("a text that says when to use the agent"),
     "prompt": TEXT,
-    "tools": optional(list_of(TEXT, "names of tools")),
-    "model": TEXT,
+    "tools": optional(
+        list_of(
+            Expected(
+                lambda value: isinstance(value, str) or callable(value) or hasattr(value, "spec"),
+                "a name, a function or a tool",
+            ),
+            "names of tools, functions and tools",
+        )
+    ),
+    "model": MODEL_EXPECTED,
     "mode": TEXT,
     "max_turns": whole_number(0),
     "origin": TEXT,

@@ -1,97 +1,117 @@
-"""The ways to run an agent: run, run_sync, stream, session, start.
+"""The ways to run an agent: run, run_sync, stream.
 
-All of them are a few lines over `Driver.next()` and take the same arguments. Inherited by Agent,
-which has the settings.
+All of them are a few lines over `Driver.next()` and take the same arguments. A type checker knows
+the answer by `output`, and wants `deps` if the agent has a `deps_type`. Inherited by Agent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import msgspec
-
-from treadle.agents.agent_settings import is_checkable
-from treadle.agents.child_agents import ChildAgents, ParentSettings
+from treadle.agents.agent_base import AgentBase
 from treadle.agents.run import (
     ACCOUNT_ERRORS,
     BACKGROUND_WAIT,
     OUTPUT_RETRIES,
-    DecideApprovals,
     History,
     Prompt,
     Result,
-    Run,
     RunSettings,
     SessionRunOptions,
     reject_unknown_argument,
 )
 from treadle.agents.stream import Stream
-from treadle.core.argument_checks import is_list
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
-from treadle.core.events import TurnResult
-from treadle.core.loop.config import DriverConfig
-from treadle.core.loop.driver import Driver
-from treadle.core.steps import DriverSnapshot
-from treadle.core.transcript.items import Item, Metadata, check_items
-from treadle.core.transcript.recover import recovered
-from treadle.core.transcript.state import SessionState
-from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import DepsT, OutputT
 
 if TYPE_CHECKING:
-    from typing import Never, Self, Unpack
+    from typing import Unpack
 
-    from treadle.agents.agent_sessions import AgentSessions
-    from treadle.agents.agent_settings import AgentSettings
-    from treadle.agents.session import Session
-    from treadle.agents.structured_output import StructuredOutput
-    from treadle.sessions.open_store import StoreLocation
+    from typing_extensions import TypeForm
+
+    from treadle.agents.run import UntypedOutput
 
 _T = TypeVar("_T")
 
-SESSION_ARGUMENTS = ("session_id", "deps", "history", "store", "must_exist")
 
-
-class RunOptions(SessionRunOptions, Generic[DepsT], total=False):
+class RunOptions(SessionRunOptions, total=False):
     """Those of a run of an agent, which has no session yet."""
 
-    deps: DepsT
     history: History | None
     session: str | Store | None
     background_wait: float
 
 
-RUN_ARGUMENTS = ("prompt", "output", *RunOptions.__annotations__)
+class StreamOptions(RunOptions, total=False):
+    suspend: bool
 
 
-class AgentRuns(ABC, Generic[DepsT, OutputT]):
-    """What Agent inherits: it sets the attributes, and defines the method at the end."""
+RUN_ARGUMENTS = ("prompt", "deps", "output", *RunOptions.__annotations__)
+STREAM_ARGUMENTS = (*RUN_ARGUMENTS, "suspend")
 
-    config: DriverConfig
-    store: StoreLocation | None
-    _settings: AgentSettings
-    _structured_output: StructuredOutput | None
-    _is_closed: bool
+
+class AgentRuns(AgentBase[DepsT, OutputT]):
+    """What Agent inherits."""
 
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, OutputT],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: TypeForm[_T],
+        **options: Unpack[RunOptions],
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: UntypedOutput,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[OutputT]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: TypeForm[_T],
+        **options: Unpack[RunOptions],
+    ) -> Result[_T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: UntypedOutput,
+        **options: Unpack[RunOptions],
     ) -> Result[Any]: ...
     async def run(
         self,
@@ -127,15 +147,57 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
 
     @overload
     def run_sync(
-        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, OutputT],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[OutputT]: ...
     @overload
     def run_sync(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: TypeForm[_T],
+        **options: Unpack[RunOptions],
     ) -> Result[_T]: ...
     @overload
     def run_sync(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: UntypedOutput,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[OutputT]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: TypeForm[_T],
+        **options: Unpack[RunOptions],
+    ) -> Result[_T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: UntypedOutput,
+        **options: Unpack[RunOptions],
     ) -> Result[Any]: ...
     def run_sync(self, prompt: Prompt = None, **options: Any) -> Result[Any]:
         """`run` for a program without an event loop. Connections are closed afterwards."""
@@ -152,15 +214,57 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
 
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, OutputT],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: None = None,
+        **options: Unpack[StreamOptions],
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: TypeForm[_T],
+        **options: Unpack[StreamOptions],
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[RunOptions[DepsT]]
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: UntypedOutput,
+        **options: Unpack[StreamOptions],
+    ) -> Stream[Any]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: None = None,
+        **options: Unpack[StreamOptions],
+    ) -> Stream[OutputT]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: TypeForm[_T],
+        **options: Unpack[StreamOptions],
+    ) -> Stream[_T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: UntypedOutput,
+        **options: Unpack[StreamOptions],
     ) -> Stream[Any]: ...
     def stream(
         self,
@@ -176,6 +280,7 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         options: ModelOptions | None = None,
         gates: Sequence[Gate] = (),
         background_wait: float = BACKGROUND_WAIT,
+        suspend: bool = False,
         **unknown: object,
     ) -> Stream[Any]:
         """`async with agent.stream(prompt) as events`: the events of a run.
@@ -183,225 +288,20 @@ class AgentRuns(ABC, Generic[DepsT, OutputT]):
         A failure arrives as RunFailed. Without an approver, the reader of the events answers
         ApprovalRequired, also that of a child agent inside a ChildEvent, with
         `events.approve(...)` or `events.deny(...)`. A call without an answer is denied when the
-        reader waits for the next event, unless `events.answer_later(...)` was called.
+        reader waits for the next event, unless `events.answer_later(...)` was called. With
+        `suspend`, which needs a `session`, the events end there: `events.waiting` are the calls,
+        and the process that opens the session next answers and continues.
         """
-        reject_unknown_argument("agent.stream", RUN_ARGUMENTS, unknown)
+        reject_unknown_argument("agent.stream", STREAM_ARGUMENTS, unknown)
+        if suspend and session is None:
+            raise ConfigError("suspend: the run waits in its session; give session=...")
         settings = RunSettings(metadata, output_retries, model, options, gates, background_wait)
         opening = self._open_run(prompt, output, settings, session, deps, history)
-        return Stream(opening, has_approver=self.has_approver)
-
-    def _open_run(
-        self,
-        prompt: Prompt,
-        output: object | None,
-        settings: RunSettings,
-        session: str | Store | None,
-        deps: object,
-        history: History | None,
-    ) -> AbstractAsyncContextManager[Run]:
-        """A run that has begun; what it uses is closed at the end."""
-        self._check_open()
-        opened = None if session is None else self._use_session(session, deps, history)
-        return self._run_in(opened, prompt, output, settings, deps, history)
-
-    @asynccontextmanager
-    async def _run_in(
-        self,
-        session: Session[DepsT, Any] | None,
-        prompt: Prompt,
-        output: object | None,
-        settings: RunSettings,
-        deps: object,
-        history: History | None,
-    ) -> AsyncIterator[Run]:
-        if session is not None:
-            async with session, session.open_run(prompt, output, settings) as run:
-                yield run
-            return
-        driver = self.start(deps=deps, history=history)
-        own: Run | None = None
-        try:
-            own = self.make_run(driver, output, settings)
-            own.begin(prompt)
-            yield own
-        finally:
-            await driver.aclose()
-            if own is not None and settings.model is not None:
-                await own.aclose()
-
-    def session(
-        self,
-        session_id: str | None = None,
-        *,
-        deps: DepsT = cast(Any, None),  # noqa: B008 - None, for any type
-        history: History | None = None,
-        store: StoreLocation | None = None,
-        must_exist: bool = False,
-        **unknown: Never,
-    ) -> Session[DepsT, OutputT]:
-        """`async with agent.session("order-42") as session`: a conversation that is stored as it
-        goes on. The same id continues it, also after a crash; without an id it is a new one.
-
-        `store` is where it is kept: a folder, a SQLite file (`sessions.db`), an own Store, or a
-        function that makes the Store of an id; the agent's `store` if it is not given; without
-        both, with the user's other sessions. `history` is what a new session begins with. With
-        `must_exist`, an id that no session has is a SessionNotFound.
-        """
-        from treadle.agents.session import Session
-
-        self._check_open()
-        reject_unknown_argument("agent.session", SESSION_ARGUMENTS, unknown)
-        location = store if store is not None else self.store
-        return Session(self, session_id, location, deps, history, must_exist=must_exist)
-
-    @property
-    def sessions(self) -> AgentSessions:
-        """The sessions of the agent's `store`: list, look, delete, export, without opening them."""
-        from treadle.agents.agent_sessions import AgentSessions
-
-        self._check_open()
-        return AgentSessions(self, self.store)
-
-    def start(
-        self,
-        prompt: Prompt = None,
-        *,
-        deps: object = None,
-        history: History | None = None,
-        state: SessionState | None = None,
-        store: Store | None = None,
-        session_id: str | None = None,
-        metadata: Metadata | None = None,
-        snapshot: DriverSnapshot | None = None,
-        children: ChildAgents | None = None,
-    ) -> Driver:
-        """The loop itself: call `next()` on it.
-
-        A `history` from elsewhere is repaired first, and logged as a new session if there is a
-        `store`; `state`, loaded from a session's log, is used as it is. A `snapshot` of another
-        driver is continued with its session id; with a `store`, in the new session of that store.
-        `metadata` belongs to the prompt, see `Driver.submit`. `children` are the child agents of
-        the session, which a host may look at.
-        """
-        self._check_open()
-        self._check_deps(deps)
-        if snapshot is not None:
-            state = recovered(snapshot.state)
-            session_id = session_id or (None if store is not None else snapshot.session_id)
-        elif history is not None:
-            state = recovered(SessionState(transcript=make_history(history)))
-        given, children = self._settings, ChildAgents() if children is None else children
-        children.inherited = ParentSettings(
-            tuple(given.gates), tuple(given.hooks), given.parent_ids, given.depth
-        )
-        config = msgspec.structs.replace(
-            self.config, deps=self.config.deps if deps is None else deps, children=children
-        )
-        driver = Driver(config, session_id=session_id, state=state, store=store)
-        if history is not None or snapshot is not None:
-            driver.log_transcript()
-        if self._structured_output is not None:
-            output = self._structured_output.copy(config.model)
-            driver.configure_turns(output.make_settings(config.options))
-        if self._settings.on_start is not None:
-            self._settings.on_start(driver)
-        if prompt is not None:
-            driver.submit(prompt, metadata=metadata)
-        return driver
-
-    # --- the end -------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the model's connections and the tools' servers; the agent cannot run any more."""
-        self._is_closed = True
-        await self.disconnect()
-
-    # --- for sessions and hosts ----------------------------------------------------------
-
-    @property
-    def has_approver(self) -> bool:
-        return self._settings.approve is not None
-
-    def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run:
-        """A run on the driver that answers with `output`, or as the agent does."""
-        wanted, model = self._structured_output, None
-        if settings.model is not None:
-            from treadle.agents.agent_settings import resolve_model
-
-            model = resolve_model(settings.model)
-        if output is not None:
-            from treadle.agents.structured_output import StructuredOutput
-
-            wanted = StructuredOutput(output, model or driver.model)
-        elif wanted is not None:
-            wanted = wanted.copy(model or driver.model)
-        check = self._settings.check_output if output is None else None
-        return Run(driver, self.finish_turn, wanted, settings, model, check)
-
-    # --- details -------------------------------------------------------------------------
-
-    def _use_session(
-        self, session: str | Store, deps: object, history: History | None
-    ) -> Session[DepsT, Any]:
-        location = None if isinstance(session, str) else session
-        name = session if isinstance(session, str) else getattr(session, "session_id", None)
-        if name is None:
-            raise ConfigError(f"session is {session!r}; give its id or its Store")
-        return self.session(name, deps=cast(DepsT, deps), history=history, store=location)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LoopError("this agent is closed: make another one")
-
-    def _check_deps(self, deps: object) -> None:
-        wanted = self._settings.deps_type
-        if is_checkable(wanted) and not isinstance(deps, wanted):
-            expected, given = (
-                "nothing" if kind is NoneType else kind.__name__ for kind in (wanted, type(deps))
-            )
-            raise ConfigError(f"deps: expected {expected}, got {given} (see deps_type)")
-
-    async def disconnect(self) -> None:
-        """Close what is open; the next run opens it again."""
-        await self.config.source.aclose()
-        await self.config.model.aclose()
+        return Stream(opening, has_approver=self._has_approver, suspend=suspend)
 
     async def _run_and_disconnect(self, prompt: Prompt, options: dict[str, Any]) -> Result[Any]:
         try:
             result: Result[Any] = await self.run(prompt, **options)
             return result
         finally:
-            await self.disconnect()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            from treadle.agents.foreign_names import unknown_attribute
-
-            raise unknown_attribute("Agent", name, self)
-
-    @abstractmethod
-    async def finish_turn(
-        self, driver: Driver, decide: DecideApprovals | None = None
-    ) -> TurnResult:
-        """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
-
-
-def make_history(history: object) -> Transcript:
-    """ConfigError if these are not the items of a transcript."""
-    if isinstance(history, Result):
-        raise ConfigError("history is a Result; expected its transcript: history=result.transcript")
-    if not is_list(history):
-        given = f"{history!r:.80}"
-        raise ConfigError(f"history is {given}; expected a Transcript, or a list of items")
-    try:
-        check_items(cast(Sequence[object], history))
-    except TypeError as error:
-        raise ConfigError(f"history{error}") from None
-    return Transcript(cast(Sequence[Item], history))
+            await self._disconnect()

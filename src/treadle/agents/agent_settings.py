@@ -13,6 +13,7 @@ from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Generic,
     Literal,
     NewType,
     TypedDict,
@@ -55,6 +56,7 @@ from treadle.core.events import Caller
 from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
+from treadle.core.type_variables import DepsT, OutputT
 from treadle.lib.clock import RealClock
 from treadle.tools.federation import StaticSource
 from treadle.tools.function import FunctionTool
@@ -76,10 +78,17 @@ if TYPE_CHECKING:
 
 _Make = TypeVar("_Make", bound=Callable[..., None])
 
-ToolLike = Tool | ToolSource | Callable[..., Any]
-InstructionsLike = (
-    str | Callable[[], str | Awaitable[str]] | Callable[[RunContext[Any]], str | Awaitable[str]]
-)
+_Deps = TypeVar("_Deps")
+
+if TYPE_CHECKING:
+    from treadle.tools.function_types import PlainFunction
+
+    ToolLike = Tool[_Deps] | ToolSource | PlainFunction
+    InstructionsLike = (
+        str
+        | Callable[[], str | Awaitable[str]]
+        | Callable[[RunContext[_Deps]], str | Awaitable[str]]
+    )
 ApproverAnswer = bool | Approval | Denial | None
 Approver = Callable[[PendingApproval], ApproverAnswer | Awaitable[ApproverAnswer]]
 
@@ -88,16 +97,16 @@ class AgentSettings(msgspec.Struct, frozen=True):
     """All settings of an agent; docs/library.md describes each. Made by `make_settings`."""
 
     model: str | Model
-    tools: Sequence[ToolLike] = ()
+    tools: Sequence[ToolLike[Any]] = ()
     deps_type: object = NoneType
     output_type: object = str
-    check_output: CheckOutput | None = None
+    check_output: CheckOutput[Any, Any] | None = None
     name: str = ""
-    instructions: InstructionsLike = ""
+    instructions: InstructionsLike[Any] = ""
     max_turns: int = 50
-    policy: Policy | None = None
+    policy: Policy[Any] | None = None
     approve: Approver | None = None
-    hooks: Sequence[Hook] = ()
+    hooks: Sequence[Hook[Any]] = ()
     mutators: Sequence[Mutator] = ()
     gates: Sequence[Gate] = ()
     observers: Sequence[Observer] = ()
@@ -127,16 +136,16 @@ class AgentSettings(msgspec.Struct, frozen=True):
     on_start: Callable[[Driver], None] | None = None  # called with each driver that it starts
 
 
-class AgentArguments(TypedDict, total=False):
+class AgentArguments(TypedDict, Generic[DepsT, OutputT], total=False):
     """The settings that are given by name, for type checkers."""
 
-    check_output: CheckOutput | None
+    check_output: CheckOutput[OutputT, DepsT] | None
     name: str
-    instructions: InstructionsLike
+    instructions: InstructionsLike[DepsT]
     max_turns: int
-    policy: Policy | None
+    policy: Policy[DepsT] | None
     approve: Approver | None
-    hooks: Sequence[Hook]
+    hooks: Sequence[Hook[DepsT]]
     mutators: Sequence[Mutator]
     gates: Sequence[Gate]
     observers: Sequence[Observer]
@@ -166,11 +175,11 @@ class AgentArguments(TypedDict, total=False):
     on_start: Callable[[Driver], None] | None
 
 
-class AgentChanges(AgentArguments, total=False):
+class AgentChanges(AgentArguments[DepsT, OutputT], Generic[DepsT, OutputT], total=False):
     """What `replace` can change besides the two types: the settings, and what is given first."""
 
     model: str | Model
-    tools: Sequence[ToolLike]
+    tools: Sequence[ToolLike[DepsT]]
 
 
 def sign_settings() -> inspect.Signature:
@@ -290,7 +299,7 @@ def check_tool_deps(sources: Iterable[ToolSource], deps_type: object) -> None:
         _check_deps_type(f"tool {tool.spec.name!r} takes a ToolContext", wanted, deps_type)
 
 
-def check_instructions_deps(instructions: InstructionsLike, deps_type: object) -> None:
+def check_instructions_deps(instructions: InstructionsLike[Any], deps_type: object) -> None:
     """ConfigError if the function takes a RunContext of another type than the agent has."""
     if isinstance(instructions, str):
         return
@@ -319,7 +328,7 @@ def is_checkable(kind: object) -> TypeGuard[type]:
     return is_class and not getattr(kind, "_is_protocol", False)
 
 
-def normalize_instructions(given: InstructionsLike) -> str | MakeInstructions:
+def normalize_instructions(given: InstructionsLike[Any]) -> str | MakeInstructions:
     """A function gets the context of the run if it takes a parameter."""
     if isinstance(given, str):
         return given
@@ -342,7 +351,7 @@ def normalize_instructions(given: InstructionsLike) -> str | MakeInstructions:
     return lambda context: without_context()
 
 
-def collect_sources(tools: Iterable[ToolLike]) -> list[ToolSource]:
+def collect_sources(tools: Iterable[ToolLike[Any]]) -> list[ToolSource]:
     """Tools and functions grouped into sources, sources unchanged, in the same order."""
     sources: list[ToolSource] = []
     group: list[Tool] = []

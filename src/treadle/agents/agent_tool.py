@@ -30,17 +30,13 @@ from treadle.tools.function import summarize_call
 from treadle.tools.tool_options import check_name
 
 MAX_TOOL_DEPTH = 8  # agents in agents: the program put them together
-_SCHEMA = {
-    "type": "object",
-    "properties": {"prompt": {"type": "string", "description": "the whole task"}},
-    "required": ["prompt"],
-    "additionalProperties": False,
-}
 
 
 class AgentTool(ChildTool):
     """Runs an agent to its end for each call; the answer is the result. `replace` makes a copy of
     the agent with other settings."""
+
+    prompt_description = "the whole task"
 
     def __init__(
         self,
@@ -59,7 +55,14 @@ class AgentTool(ChildTool):
         self._spec = ToolSpec(
             name,
             description,
-            _SCHEMA,
+            {
+                "type": "object",
+                "properties": {
+                    "prompt": {"type": "string", "description": self.prompt_description}
+                },
+                "required": ["prompt"],
+                "additionalProperties": False,
+            },
             effect="verifiable",
             concurrent=True,
             timeout=CHILD_SECONDS,

@@ -29,7 +29,7 @@ from treadle.core.events import Event, InputAccepted, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import UserInput
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded
-from treadle.core.transcript.items import CALL_KEY, Metadata, UserItem
+from treadle.core.transcript.items import CALL_KEY, Item, Metadata, UserItem
 from treadle.core.transcript.state import SessionState
 from treadle.lib.shielded import complete
 
@@ -47,17 +47,18 @@ class ChildAgent(Protocol):
         prompt: UserInput | None = None,
         *,
         deps: object = None,
+        history: Sequence[Item] | None = None,
         state: SessionState | None = None,
         store: Store | None = None,
         metadata: Metadata | None = None,
         children: ChildAgents | None = None,
     ) -> Driver: ...
 
-    async def answer_parent(
+    async def _answer_parent(
         self, driver: Driver, decide: DecideApprovals
     ) -> tuple[TurnResult, str]: ...
 
-    async def aclose_owned_model(self) -> None: ...
+    async def _aclose_owned_model(self) -> None: ...
 
 
 class PreparedChild(Protocol):
@@ -123,7 +124,7 @@ class RunningChild(BaseObserver):
                 await prepared.abandon()
             await self.children.aclose()
             if self.agent is not None:
-                await self.agent.aclose_owned_model()
+                await self.agent._aclose_owned_model()
         finally:
             if self.driver is not None:
                 await self.driver.aclose()
@@ -248,6 +249,13 @@ class ChildAgents:
         """Close the sessions of those that were not continued."""
         while self.restored:
             await self.restored.popitem()[1].aclose()
+
+    async def freeze(self) -> None:
+        """Leave the sessions of those at work as they are; see SessionLog.freeze."""
+        for child in self.running.values():
+            if child.driver is not None:
+                await child.driver.log.freeze()
+            await child.children.freeze()
 
     def find_driver(self, session_id: str) -> Driver | None:
         """The driver of the child at work, or of one of its children, with this session."""

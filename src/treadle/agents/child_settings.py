@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.agents.agent_definition import CHILD_INSTRUCTIONS, AgentDefinition
-from treadle.agents.agent_settings import AgentSettings
+from treadle.agents.agent_settings import AgentSettings, collect_sources
 from treadle.agents.subagents import ChildStart
 from treadle.budgets import CostBudget
 from treadle.core.arguments.fit_names import fold_name
@@ -121,6 +121,8 @@ def make_child_settings(
     source = changes.get("source", start.source)
     if definition.tools is not None or definition.excluded_tools:
         source, mutators = _narrow_tools(source, mutators, definition)
+    if definition.own_tools:
+        source = Federation([source, *collect_sources(definition.own_tools)])
     gates = join_once(settings.gates, start.gates)
     if definition.max_cost is not None:
         budget = CostBudget(definition.max_cost)
@@ -139,7 +141,7 @@ def make_child_settings(
         "role": definition.name,
         "caller": "child",
         "parent_ids": (start.parent_id, *settings.parent_ids),
-        "output_type": str,  # the child answers its parent in text
+        "output_type": definition.output_type,
         "structured_output": None,
         "check_output": None,
         "on_start": None,
@@ -166,7 +168,7 @@ def _narrow_tools(
     """The tools that the definition names, also of those that a mutator announces."""
 
     def narrow(one: ToolSource) -> ToolSource:
-        return FilteredSource(one, definition.tools, definition.excluded_tools)
+        return FilteredSource(one, definition.tool_names, definition.excluded_tools)
 
     sources, kept, replaced = [narrow(source)], list[Mutator](), list[str]()
     for mutator in mutators:
@@ -185,7 +187,8 @@ def _narrow_tools(
 
 def _may_start_children(definition: AgentDefinition) -> bool:
     """`task` is a tool as any other: a list of tools has to name it."""
-    is_listed = definition.tools is None or match_tools(definition.tools, (TASK_NAMES,))
+    names = definition.tool_names
+    is_listed = names is None or match_tools(names, (TASK_NAMES,))
     return bool(is_listed) and not match_tools(definition.excluded_tools, (TASK_NAMES,))
 
 

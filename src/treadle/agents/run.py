@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -28,19 +28,22 @@ from treadle.core.argument_checks import (
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.task_manager import TaskInfo
+from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import (
     AccessDenied,
     OutputMismatch,
     OutputMissing,
     QuotaExhausted,
+    ToolError,
     TreadleError,
     UnknownModel,
+    error_message,
 )
 from treadle.core.events import TerminalReason, TurnResult, preview
 from treadle.core.loop.config import NO_CHANGES, RunContext
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalRequest, UserInput
-from treadle.core.transcript.items import Item, Metadata
+from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import OutputT
@@ -56,14 +59,20 @@ if TYPE_CHECKING:
 ACCOUNT_ERRORS = (AccessDenied, QuotaExhausted, UnknownModel)
 
 Prompt = UserInput | None
+JsonSchema = Mapping[str, Any]
+UntypedOutput = JsonSchema | Callable[..., Any]  # a checker finds Any
 History = Transcript | Sequence[Item]
 DecideApprovals = Callable[[ApprovalRequest], Awaitable[None]]
 FinishTurn = Callable[[Driver, DecideApprovals | None], Awaitable[TurnResult]]
 
+_AnswerT = TypeVar("_AnswerT")
+_DepsT = TypeVar("_DepsT")
 # (answer, context) -> what is wrong with it, as a text for the model; None: nothing.
-CheckOutput = Callable[[Any, RunContext[Any]], str | Awaitable[str | None] | None]
+CheckOutput = Callable[[_AnswerT, RunContext[_DepsT]], str | Awaitable[str | None] | None]
 
 OUTPUT_RETRIES = 2
+HANDOFF_KEY = "handoff"  # in the data of the result of a hand-off: the name of its tool
+OUTPUT_CALL = "output"  # the id of the call of an output function
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
 
 
@@ -91,6 +100,11 @@ class Result(msgspec.Struct, Generic[OutputT], frozen=True):
             from treadle.agents.foreign_names import unknown_attribute
 
             raise unknown_attribute("Result", name, self)
+
+    def __repr__(self) -> str:
+        said = "" if self.output == self.text else f", text={preview(self.text)!r}"
+        spent = "" if self.cost is None else f", cost={self.cost:.4f}"
+        return f"Result({preview(repr(self.output))}{said}, reason={self.reason!r}{spent})"
 
     @property
     def detail(self) -> str:
@@ -159,6 +173,10 @@ _RETRIES = whole_number(0)
 _SECONDS = optional(number("seconds, 0 or more", lambda value: value >= 0))
 
 
+class RunSuspended(Exception):
+    """Raised by what decides on approvals: the calls wait, and the run ends here."""
+
+
 class RunAnswer(msgspec.Struct, frozen=True):
     """The last turn of a run; `text` and `value` are its answer, if it ended with one."""
 
@@ -177,7 +195,7 @@ class Run:
         output: StructuredOutput | None,
         options: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
         model: Model | None = None,
-        check_output: CheckOutput | None = None,
+        check_output: CheckOutput[Any, Any] | None = None,
     ) -> None:
         """`model` is used instead of the driver's, until the end of the run."""
         self.driver = driver
@@ -240,11 +258,15 @@ class Run:
             output.begin(left + 1)
         while True:
             turn = await self._run_turn(decide)
+            handed = find_handoff_answer(turn.items)
+            said = turn.text if handed is None else handed
             if output is None and (self._check is None or turn.reason != "end_turn"):
-                return RunAnswer(turn, turn.text, turn.text)
+                return RunAnswer(turn, said, said)
             if turn.reason != "end_turn":
                 return RunAnswer(turn)
-            text = turn.text if output is None else output.find_answer(turn, self.driver.transcript)
+            text = said
+            if output is not None and handed is None:
+                text = output.find_answer(turn, self.driver.transcript)
             question, has_more = "The answer was refused: {}. Answer again.", left > 0
             try:
                 value = text if output is None else output.parse(text)
@@ -253,7 +275,7 @@ class Run:
                 problem, has_more = str(mismatch), output.has_attempts
                 question = output.ask_again(problem)
             else:
-                found = await self._find_problem(value, turn)
+                value, found = await self._finish_answer(value, turn)
                 if found is None:
                     return RunAnswer(turn, text, value)
                 problem, question = found, question.format(found)
@@ -262,6 +284,31 @@ class Run:
             left -= 1
             self.configure(continues=True)
             self.driver.offer(question, self._options.metadata)
+
+    async def _finish_answer(self, value: Any, turn: TurnResult) -> tuple[Any, str | None]:
+        """The answer for the caller, and why the program refuses it, if it does."""
+        if self.output is not None:
+            try:
+                value = await self.output.finish(value, self._make_tool_context(turn))
+            except ToolError as refusal:
+                return None, error_message(refusal)
+        return value, await self._find_problem(value, turn)
+
+    def _make_tool_context(self, turn: TurnResult) -> ToolContext[Any]:
+        """For an output function, which is no call: nothing is shown of it."""
+        driver, ids = self.driver, (self.driver.session_id, turn.turn_id)
+        return ToolContext(
+            *ids,
+            OUTPUT_CALL,
+            "/".join([*ids, OUTPUT_CALL]),
+            report_progress=_ignore,
+            detach=_ignore,
+            relay_event=_ignore,
+            history=lambda: driver.history,
+            deps=driver.deps,
+            metadata=turn.metadata,
+            usage=driver.total_usage,
+        )
 
     async def _find_problem(self, value: object, turn: TurnResult) -> str | None:
         """What the check of the agent says about an answer."""
@@ -338,6 +385,10 @@ class Run:
         self._background = tasks.list()
 
 
+def _ignore(*_: object) -> None:
+    return None
+
+
 def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:
     """The error, which leaves a run, with it: `transcript`, `usage`, `cost` and `session_id`."""
     carried = {"transcript": driver.transcript, "usage": usage, "session_id": driver.session_id}
@@ -347,6 +398,17 @@ def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseExcept
         with contextlib.suppress(AttributeError):  # a class without room for it
             setattr(error, name, value)
     return error
+
+
+def find_handoff_answer(transcript: Sequence[Item]) -> str | None:
+    """What another agent answered, if the transcript ends with a hand-off to it."""
+    for item in reversed(transcript):
+        if isinstance(item, ToolResultItem):
+            if item.data is not None and HANDOFF_KEY in item.data:
+                return item.text
+        elif not isinstance(item, NoticeItem):
+            break
+    return None
 
 
 def reject_unknown_argument(function: str, known: Iterable[str], unknown: Iterable[str]) -> None:

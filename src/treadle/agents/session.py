@@ -57,17 +57,25 @@ from treadle.sessions.open_store import (
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from typing_extensions import TypeForm
+
+    from treadle.agents.run import UntypedOutput
+
 _T = TypeVar("_T")
 
 RUN_ARGUMENTS = ("prompt", "output", *SessionRunOptions.__annotations__)
+
+
+class SessionStreamOptions(SessionRunOptions, total=False):
+    suspend: bool
 
 
 class SessionAgent(Protocol):
     """What a session uses of its agent."""
 
     @property
-    def has_approver(self) -> bool: ...
-    def make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run: ...
+    def _has_approver(self) -> bool: ...
+    def _make_run(self, driver: Driver, output: object | None, settings: RunSettings) -> Run: ...
     def start(
         self,
         *,
@@ -260,16 +268,22 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
 
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, write all of it, and release the session for
-        others: nothing of it happens afterwards."""
+        others: nothing of it happens afterwards. A suspended turn stays open."""
         driver = self._driver
         if driver is not None:
             driver.check_loop("aclose")
         self._is_closed, self._driver = True, None
+        if driver is not None and driver.state.suspended is not None:
+            await complete(self._freeze(driver))
         try:
             await complete(self._children.aclose())
         finally:
             if driver is not None:
                 await driver.aclose()
+
+    async def _freeze(self, driver: Driver) -> None:
+        await self._children.freeze()
+        await driver.log.freeze()
 
     # --- work ----------------------------------------------------------------------------
 
@@ -279,11 +293,11 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
     ) -> Result[OutputT]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: TypeForm[_T], **options: Unpack[SessionRunOptions]
     ) -> Result[_T]: ...
     @overload
     async def run(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: UntypedOutput, **options: Unpack[SessionRunOptions]
     ) -> Result[Any]: ...
     async def run(
         self,
@@ -301,20 +315,28 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         if there is nothing to continue, see `can_continue`."""
         reject_unknown_argument("session.run", RUN_ARGUMENTS, unknown)
         settings = RunSettings(metadata, output_retries, model, options, gates)
-        async with self.open_run(prompt, output, settings) as run:
+        async with self._open_run(prompt, output, settings) as run:
             return await run.finish()
 
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionRunOptions]
+        self, prompt: Prompt = None, *, output: None = None, **options: Unpack[SessionStreamOptions]
     ) -> Stream[OutputT]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: type[_T], **options: Unpack[SessionRunOptions]
+        self,
+        prompt: Prompt = None,
+        *,
+        output: TypeForm[_T],
+        **options: Unpack[SessionStreamOptions],
     ) -> Stream[_T]: ...
     @overload
     def stream(
-        self, prompt: Prompt = None, *, output: object, **options: Unpack[SessionRunOptions]
+        self,
+        prompt: Prompt = None,
+        *,
+        output: UntypedOutput,
+        **options: Unpack[SessionStreamOptions],
     ) -> Stream[Any]: ...
     def stream(
         self,
@@ -326,16 +348,18 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
         model: str | Model | None = None,
         options: ModelOptions | None = None,
         gates: Sequence[Gate] = (),
+        suspend: bool = False,
         **unknown: object,
     ) -> Stream[Any]:
-        """`async with session.stream(prompt) as events`: the events of a run."""
-        reject_unknown_argument("session.stream", RUN_ARGUMENTS, unknown)
+        """`async with session.stream(prompt) as events`: the events of a run. `suspend` is that of
+        `agent.stream`."""
+        reject_unknown_argument("session.stream", (*RUN_ARGUMENTS, "suspend"), unknown)
         settings = RunSettings(metadata, output_retries, model, options, gates)
-        opening = self.open_run(prompt, output, settings)
-        return Stream(opening, has_approver=self._agent.has_approver)
+        opening = self._open_run(prompt, output, settings)
+        return Stream(opening, has_approver=self._agent._has_approver, suspend=suspend)
 
     @asynccontextmanager
-    async def open_run(
+    async def _open_run(
         self, prompt: Prompt, output: object | None, settings: RunSettings
     ) -> AsyncIterator[Run]:
         """A run that has begun with the prompt. DriverBusy if another is not over."""
@@ -345,7 +369,7 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
                 f"session {self.id} is running: await that run first, or send the message to it "
                 "with session.steer(...)"
             )
-        run = self._agent.make_run(driver, output, settings)
+        run = self._agent._make_run(driver, output, settings)
         run.begin(prompt)
         self._run = run
         try:

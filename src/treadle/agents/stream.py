@@ -4,7 +4,8 @@ The loop runs in a task of its own; the events arrive through a queue, and the l
 terminal. Leaving the block early interrupts the run and waits for its end. While the block is
 open the run can be steered and interrupted, and approvals can be answered. Without an approver the
 reader of the events is asked: a call on which it does not decide before it waits for the next event
-is denied, because the run would wait for ever.
+is denied, because the run would wait for ever. With `suspend` the events end there instead, and the
+turn waits in its session, for another process that answers and continues it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
 
-from treadle.agents.run import Result, Run, RunAnswer
+from treadle.agents.run import Result, Run, RunAnswer, RunSuspended
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
@@ -34,12 +35,14 @@ from treadle.core.events import (
     unwrap,
 )
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import ApprovalRequest, UserInput
+from treadle.core.steps import ApprovalRequest, PendingApproval, UserInput
 from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.entries import Suspended, WakeCondition
 from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import OutputT
 from treadle.lib.logger import logger
 from treadle.lib.tasks import cancel_all
+from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from typing import Self
@@ -66,8 +69,11 @@ class Stream(BaseObserver, Generic[OutputT]):
         opening: AbstractAsyncContextManager[Run],
         *,
         has_approver: bool = False,
+        suspend: bool = False,
     ) -> None:
         self._opening = opening
+        self._may_suspend = suspend
+        self.waiting: tuple[PendingApproval, ...] = ()  # what a suspended run waits for
         self._run: Run | None = None
         self._answer_parts: list[str] = []
         self._events: deque[Event] = deque()
@@ -81,7 +87,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._run_task: asyncio.Task[RunAnswer] | None = None
         self._last_event: Event | None = None
         self._has_started = self._is_entered = False
-        self._is_finished = False
+        self._is_finished = self._is_suspended = False
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
@@ -130,6 +136,11 @@ class Stream(BaseObserver, Generic[OutputT]):
         """How the run ended; available after the last event. Raises what a failed run raised."""
         if self._run is None or self._run_task is None or not self._run_task.done():
             raise LoopError("the run is not over: read all events first")
+        if self.waiting:
+            raise LoopError(
+                f"the run is suspended, because {plural(len(self.waiting), 'call')} waits for a "
+                "decision: open the session, answer, and run it without a prompt"
+            )
         return self._run.make_result(self._run_task.result())
 
     @property
@@ -208,7 +219,12 @@ class Stream(BaseObserver, Generic[OutputT]):
         return False
 
     def _deny_unanswered(self) -> None:
-        for key in [one for one in self._asked if one not in self._kept_waiting]:
+        unanswered = [one for one in self._asked if one not in self._kept_waiting]
+        if unanswered and self._may_suspend:
+            self._is_suspended = True
+            self._approval_resolved.set()
+            return
+        for key in unanswered:
             session_id, call_id = key
             name = self._asked[key].call.name
             if self.driver.deny(call_id, NO_APPROVER, session_id=session_id):
@@ -229,6 +245,8 @@ class Stream(BaseObserver, Generic[OutputT]):
         if self._reader is not None:  # it has read the events, and waits for more
             self._deny_unanswered()
         while request.unresolved:
+            if self._is_suspended:
+                raise RunSuspended
             self._approval_resolved.clear()
             await self._approval_resolved.wait()
 
@@ -270,12 +288,26 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._has_started = True
         try:
             return await run.drive(self._wait_for_decisions)
+        except RunSuspended:
+            return await self._suspend()
         except Exception as error:
             self._emit_failure(error)
             raise
         finally:
             self._is_finished = True
             self._wake()
+
+    async def _suspend(self) -> RunAnswer:
+        """Write that the turn waits; closing the session leaves it so."""
+        from treadle.sessions.suspend import suspend_turn
+
+        driver, turn_id = self.driver, self._next_place[0]
+        self.waiting = driver.approvals
+        detail = ", ".join(one.summary for one in self.waiting)
+        await suspend_turn(
+            driver.log, Suspended(turn_id, "approval", WakeCondition("answer"), detail)
+        )
+        return RunAnswer(TurnResult(turn_id, "end_turn"))
 
     def _emit_failure(self, error: Exception) -> None:
         """The loop itself failed without a terminal event: the reader gets one from here."""

@@ -2,12 +2,14 @@
 
 A model that supports schemas gets the schema with each request; any other gets one more tool,
 whose call is the answer. JSON text that fits is accepted in both modes. An answer that does not fit
-is sent back with the reason, a bounded number of times. Used by run.py and apps/assembly; uses
-models/output_schema.py.
+is sent back with the reason, a bounded number of times. A function as the type is called with what
+the model answers: what it returns is the answer, its ToolError goes to the model. Used by run.py
+and apps/assembly; uses models/output_schema.py.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +24,7 @@ from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 from treadle.lib.json.schema import Mismatch
 from treadle.models.output_schema import OutputType, get_output_type
+from treadle.tools.function import FunctionTool
 
 TOOL_NAME = "final_answer"
 DESCRIPTION = "Give the final answer. Call this once, when the work is done."
@@ -58,11 +61,12 @@ class FinalAnswerTool(BaseTool, BaseGate):
 
     reads_size = False
 
-    def __init__(self, output: OutputType) -> None:
+    def __init__(self, output: OutputType, about: str = "") -> None:
         self._output = output
         self.attempts: Attempts | None = None  # of the run
         # Not eager: a reply that breaks off is not an answer.
-        self._spec = ToolSpec(TOOL_NAME, DESCRIPTION, output.schema, effect="pure", eager=False)
+        description = f"{DESCRIPTION} {about}".strip()
+        self._spec = ToolSpec(TOOL_NAME, description, output.schema, effect="pure", eager=False)
 
     @property
     def spec(self) -> ToolSpec:
@@ -118,19 +122,26 @@ def _get_answer(item: ToolResultItem) -> str | None:
 
 
 class StructuredOutput:
-    """What the answer of one run has to be: `output_type`, a type or a JSON schema. ConfigError if
-    it is neither."""
+    """What the answer of one run has to be: `output_type`, a type, a JSON schema, or a function of
+    the answer. ConfigError if it is none of them."""
 
     def __init__(self, output_type: object, model: Model) -> None:
-        self._output = get_output_type(output_type)
+        self._function: FunctionTool | None = None
+        if isinstance(output_type, FunctionTool):
+            self._function = output_type
+        elif inspect.isroutine(output_type):
+            self._function = FunctionTool(output_type)
+        function = self._function
+        self._output = get_output_type(output_type if function is None else function.spec.schema)
         self._model = model
         self._has_schema = "schema" in model.card.abilities
-        self.final_answer = None if self._has_schema else FinalAnswerTool(self._output)
+        about = "" if function is None else function.spec.description
+        self.final_answer = None if self._has_schema else FinalAnswerTool(self._output, about)
         self._attempts = Attempts(MAX_ATTEMPTS)
 
     def copy(self, model: Model) -> StructuredOutput:
         """The same for another run, with this model."""
-        return StructuredOutput(self._output, model)
+        return StructuredOutput(self._function or self._output, model)
 
     def make_settings(self, options: ModelOptions) -> TurnSettings:
         """What the turns of the run change: the schema, or one more tool and its gate."""
@@ -146,7 +157,7 @@ class StructuredOutput:
 
     def read_partial(self, text: str) -> Any:
         """The value of an answer that is still being written; None before it begins."""
-        return self._output.read_partial(text)
+        return self._output.read_partial(text) if self._function is None else None
 
     def find_answer(self, turn: TurnResult, transcript: Sequence[Item]) -> str:
         """The answer of a finished turn as text."""
@@ -154,7 +165,17 @@ class StructuredOutput:
 
     def parse(self, text: str) -> Any:
         """The value of an answer; a Mismatch says what does not fit."""
-        return self._output.parse(text)
+        value = self._output.parse(text)
+        problem = None if self._function is None else self._function.check(value)
+        if problem is not None:
+            raise Mismatch(problem)
+        return value
+
+    async def finish(self, value: Any, context: ToolContext[Any]) -> Any:
+        """The answer for the caller. A ToolError of the function refuses it."""
+        return (
+            value if self._function is None else await self._function.call_function(value, context)
+        )
 
     @property
     def has_attempts(self) -> bool:

@@ -40,6 +40,7 @@ from treadle.core.transcript.items import CALL_KEY, AssistantItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, last_reply, pending
 from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.state import SessionState
+from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.lib.shielded import complete
 from treadle.lib.text.text import plural
@@ -49,6 +50,7 @@ MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
 MAX_CHILDREN = 8
 AGENT_KEY = "agent"  # in the data of the result of a call that started a child: its name
+EARLY_KEY = "ended_early"  # there, too: at a limit, say
 QUEUED = (
     "{name} is at work; the message waits for its next step. Its report comes as before, and says "
     "if the message did not reach it"
@@ -62,7 +64,8 @@ WorktreeStart = Literal["", "head", "changes"]
 class ChildTask(msgspec.Struct, frozen=True):
     """What a call of the model wants of a child.
 
-    `call_id` is the call that started the child, also when a later call continues it.
+    `call_id` is the call that started the child, also when a later call continues it. `history` is
+    what a new child begins with.
     """
 
     definition: AgentDefinition
@@ -71,6 +74,7 @@ class ChildTask(msgspec.Struct, frozen=True):
     call_id: str
     worktree: WorktreeStart = ""
     is_continued: bool = False
+    history: Transcript | None = None
 
 
 class ChildStart(msgspec.Struct, frozen=True):
@@ -228,6 +232,8 @@ class SubagentRunner:
             data: dict[str, Any] = {AGENT_KEY: task.name}
             if answer.is_stopped:
                 data[STOPPED_KEY] = True
+            if not answer.is_complete:
+                data[EARLY_KEY] = True
             return ToolOutput(_join(answer.text, *notes), data=data)
         except Exception as error:  # a child that fails in any way is an error result
             prepared, running.prepared, note = running.prepared, None, ""
@@ -300,7 +306,11 @@ class SubagentRunner:
         start, prepared = await self._prepare_child(task, running, context, state)
         running.agent = self._make_child(start, prepared.changes)
         running.driver = running.agent.start(
-            state=state, store=running.store, deps=context.deps, children=running.children
+            state=state,
+            store=running.store,
+            deps=context.deps,
+            children=running.children,
+            history=task.history if state is None else None,
         )
         return running.driver
 
@@ -334,10 +344,10 @@ class SubagentRunner:
         assert child is not None, "its driver is its agent's"
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
-        turn, text = await child.answer_parent(driver, context.ask_host)
+        turn, text = await child._answer_parent(driver, context.ask_host)
         while turn.reason == "end_turn" and driver.queued_messages:  # sent while the turn ended
             with contextlib.suppress(InputBlocked):  # a hook refused them: the answer stays
-                turn, text = await child.answer_parent(driver, context.ask_host)
+                turn, text = await child._answer_parent(driver, context.ask_host)
         if turn.error is not None:
             raise ToolError(f"the agent failed: {turn.error} (session {driver.session_id})")
         return _make_answer(text, turn.reason, turn.detail, driver.session_id)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, overload
 
 from treadle.core.contracts.hook import (
     DEFAULT_HOOK_TIMEOUT,
@@ -38,18 +38,27 @@ from treadle.core.contracts.hook_data import (
     UserPromptSubmitData,
 )
 from treadle.core.errors import ConfigError
+from treadle.core.type_variables import PartDepsT
 from treadle.hooks.hook_config import HookConfig
 from treadle.lib.function_thread import run_in_thread
 
 HookFunctionResult = HookAnswer | str | None
 _DataT = TypeVar("_DataT")
+_DataT_co = TypeVar("_DataT_co", covariant=True)
 # A function of the input of one point.
-PointFunction = Callable[[HookInput[_DataT]], HookFunctionResult | Awaitable[HookFunctionResult]]
-HookFunction = PointFunction[Any]
-HookDecorator = Callable[[PointFunction[_DataT]], "FunctionHook"]
+PointFunction = Callable[
+    [HookInput[_DataT, PartDepsT]], HookFunctionResult | Awaitable[HookFunctionResult]
+]
+HookFunction = PointFunction[Any, Any]
 
 
-class FunctionHook:
+class HookDecorator(Protocol[_DataT_co]):
+    def __call__(
+        self, function: PointFunction[_DataT_co, PartDepsT], /
+    ) -> FunctionHook[PartDepsT]: ...
+
+
+class FunctionHook(Generic[PartDepsT]):
     """Calls a function as a Hook; a plain one runs in a thread, unless it has no timeout."""
 
     def __init__(
@@ -67,7 +76,7 @@ class FunctionHook:
         # Same matcher semantics as in settings; there is no command here.
         self._matcher = HookConfig("PreToolUse", "", matcher)
 
-    async def run(self, hook_input: HookInput) -> HookAnswer | None:
+    async def run(self, hook_input: HookInput[Any, PartDepsT]) -> HookAnswer | None:
         if not self._matcher.matches(hook_input):
             return None
         if self._needs_thread:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle._lazy_exports import lazy_exports
+from treadle.lib.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from treadle.lib.http.timeouts import Timeouts

@@ -29,6 +29,7 @@ from treadle.core.contracts.model import (
     ModelCard,
     ModelEvent,
     ModelNotified,
+    ModelOptions,
     ModelRequest,
     ModelTextDelta,
     ModelThinkingDelta,
@@ -100,7 +101,9 @@ class _PendingExchange(NamedTuple):
     line: _ExchangeLine
 
 
-_LATER_OPTIONS = ("task_budget", "web_search")  # recordings of earlier versions do not have them
+_NO_OPTIONS = ModelOptions()
+# Recordings of earlier versions do not have them.
+_LATER_OPTIONS = ("task_budget", "web_search", "top_p", "seed", "parallel_calls", "service_tier")
 
 
 class Cassette:
@@ -188,7 +191,7 @@ class Cassette:
         shown["quarantine"] = sorted(request.quarantine)
         clean: Json = self._redactor.redact_value(msgspec.to_builtins(shown))
         for name in _LATER_OPTIONS:
-            if not clean["options"][name]:
+            if clean["options"][name] == getattr(_NO_OPTIONS, name):
                 del clean["options"][name]
         clean["items"] = self._item_values(request.transcript)
         return clean

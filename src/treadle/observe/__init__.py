@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle._lazy_exports import lazy_exports
+from treadle.lib.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from treadle.observe.jsonlines import JsonLines
+    from treadle.observe.jsonlines import JsonLines, encode_line
     from treadle.observe.telemetry import Telemetry
     from treadle.observe.totals import Totals
 
@@ -21,6 +21,7 @@ __all__ = [
     "JsonLines",
     "Telemetry",
     "Totals",
+    "encode_line",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -29,5 +30,6 @@ __getattr__, __dir__ = lazy_exports(
         "JsonLines": "jsonlines",
         "Telemetry": "telemetry",
         "Totals": "totals",
+        "encode_line": "jsonlines",
     },
 )

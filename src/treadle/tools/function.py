@@ -11,13 +11,14 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
     ParamSpec,
+    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -39,17 +40,21 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
+from treadle.core.type_variables import PartDepsT
 from treadle.lib.text.text import shorten_middle
 from treadle.tools.tool_options import check_effect, check_name, check_options
 
 if TYPE_CHECKING:
-    import typing_extensions
-
+    from treadle.tools.function_types import (
+        ContextFifth,
+        ContextFirst,
+        ContextFourth,
+        ContextSecond,
+        ContextThird,
+        P,
+        R,
+    )
     from treadle.tools.option_types import ToolOptions
-
-    # With defaults, so that `list[FunctionTool]` is a complete type.
-    P = typing_extensions.ParamSpec("P", default=...)
-    R = typing_extensions.TypeVar("R", default=Any)
 else:
     P = ParamSpec("P")
     R = TypeVar("R")
@@ -62,12 +67,15 @@ VALUE_CHARS = 60  # of one argument of several
 PARTS = (Text, Image, Document)
 
 
-class FunctionTool(BaseTool, Generic[P, R]):
+class FunctionTool(BaseTool[PartDepsT], Generic[P, R, PartDepsT]):
     """A function as a Tool. Calling it calls the function, with the function's own parameters.
 
     In a class it is a method: `shop.book` is the tool of that shop. `deps_type` is the D of a
     parameter of type `ToolContext[D]`, None without one.
     """
+
+    if TYPE_CHECKING:  # so that a checker does not take it for a PlainFunction
+        __reduce__: None  # type: ignore[assignment]
 
     def __init__(self, function: Callable[P, R], **options: Unpack[ToolOptions]) -> None:
         from treadle.tools.parameters import (
@@ -111,21 +119,24 @@ class FunctionTool(BaseTool, Generic[P, R]):
     def __get__(self, instance: None, owner: type, /) -> Self: ...
     @overload
     def __get__(
-        self: FunctionTool[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /
-    ) -> FunctionTool[Q, R]: ...
-    def __get__(self, instance: object, owner: type | None = None, /) -> FunctionTool[Any, R]:
+        self: FunctionTool[Concatenate[Any, Q], R, PartDepsT],
+        instance: object,
+        owner: type | None = None,
+        /,
+    ) -> FunctionTool[Q, R, PartDepsT]: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> FunctionTool[Any, R, Any]:
         target = owner if self._binds_class else instance
         if target is None or not self._is_unbound:
             return self
         from copy import copy
 
-        bound: FunctionTool[Any, R] = copy(self)
+        bound: FunctionTool[Any, R, Any] = copy(self)
         bound.function = self.function.__get__(target, owner)
         bound.__wrapped__ = bound.function
         bound._is_unbound = False
         return bound
 
-    @cached_property
+    @property
     def spec(self) -> ToolSpec:
         if self._is_unbound:
             raise ConfigError(
@@ -149,7 +160,9 @@ class FunctionTool(BaseTool, Generic[P, R]):
     def summary(self, arguments: Arguments) -> str:
         return describe_call(self._spec.name, arguments)
 
-    async def preview(self, arguments: Arguments, context: ToolContext[Any]) -> Preview | None:
+    async def preview(
+        self, arguments: Arguments, context: ToolContext[PartDepsT]
+    ) -> Preview | None:
         make = self.options.get("preview")
         made = make(arguments) if make is not None else None
         shown = await made if inspect.isawaitable(made) else made
@@ -163,14 +176,18 @@ class FunctionTool(BaseTool, Generic[P, R]):
         declared = self.options.get("access")
         return declared(arguments) if declared is not None else Access()
 
-    async def call(self, arguments: Arguments, context: ToolContext[Any]) -> ToolOutput:
+    async def call(self, arguments: Arguments, context: ToolContext[PartDepsT]) -> ToolOutput:
+        return as_output(await self.call_function(arguments, context))
+
+    async def call_function(self, arguments: Arguments, context: ToolContext[PartDepsT]) -> Any:
+        """What the function returns for these arguments of a model."""
         if self._is_async:
             positional, named = self._parameters.bind(arguments, context)
             value = await self.function(*positional, **named)  # type: ignore[misc]  # async
         else:
             value = await self._call_in_thread(arguments, context)
         # A coroutine that the function forgot to await is awaited.
-        return as_output(await value if hasattr(value, "__await__") else value)
+        return await value if hasattr(value, "__await__") else value
 
     async def _call_in_thread(self, arguments: Arguments, context: ToolContext[Any]) -> Any:
         """A plain function may block, so it runs in a thread."""
@@ -183,12 +200,14 @@ class FunctionTool(BaseTool, Generic[P, R]):
         positional, named = self._parameters.bind(arguments, context)
         return await run_in_thread(partial(self.function, *positional, **named), on_cancel)
 
-    async def evidence(self, arguments: Arguments, context: ToolContext[Any]) -> dict[str, Any]:
+    async def evidence(
+        self, arguments: Arguments, context: ToolContext[PartDepsT]
+    ) -> dict[str, Any]:
         take = self.options.get("evidence")
         return await take(arguments, context) if take is not None else {}
 
     async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext[Any]
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext[PartDepsT]
     ) -> ProbeResult:
         probe = self.options.get("probe")
         if probe is None:
@@ -268,16 +287,63 @@ def _make_thread_context(context: ToolContext, cancelled: threading.Event) -> To
     )
 
 
+if TYPE_CHECKING:
+
+    class ToolDecorator(Protocol):
+        """`@tool(effect="pure")`; the overloads are those of `tool` itself."""
+
+        @overload
+        def __call__(
+            self, function: ContextFifth[P, R, PartDepsT], /
+        ) -> FunctionTool[P, R, PartDepsT]: ...
+        @overload
+        def __call__(
+            self, function: ContextFourth[P, R, PartDepsT], /
+        ) -> FunctionTool[P, R, PartDepsT]: ...
+        @overload
+        def __call__(
+            self, function: ContextThird[P, R, PartDepsT], /
+        ) -> FunctionTool[P, R, PartDepsT]: ...
+        @overload
+        def __call__(
+            self, function: ContextSecond[P, R, PartDepsT], /
+        ) -> FunctionTool[P, R, PartDepsT]: ...
+        @overload
+        def __call__(
+            self, function: ContextFirst[P, R, PartDepsT], /
+        ) -> FunctionTool[P, R, PartDepsT]: ...
+        @overload
+        def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
 @overload
 def tool(
     function: classmethod[Any, P, R], /, **options: Unpack[ToolOptions]
 ) -> FunctionTool[P, R]: ...
 @overload
-def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
+def tool(
+    function: ContextFifth[P, R, PartDepsT], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, PartDepsT]: ...
 @overload
 def tool(
-    **options: Unpack[ToolOptions],
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+    function: ContextFourth[P, R, PartDepsT], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, PartDepsT]: ...
+@overload
+def tool(
+    function: ContextThird[P, R, PartDepsT], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, PartDepsT]: ...
+@overload
+def tool(
+    function: ContextSecond[P, R, PartDepsT], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, PartDepsT]: ...
+@overload
+def tool(
+    function: ContextFirst[P, R, PartDepsT], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R, PartDepsT]: ...
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> ToolDecorator: ...
 def tool(function: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Make a tool of a function: `@tool`, `@tool(effect="pure")`, or `tool(function, name=…)`.
 

@@ -101,7 +101,9 @@ class ChildSetup:
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
         builtin = place.builtin
         changes["on_start"] = lambda one: builtin.begin_session(one.session_id, one.transcript)
-        changes["model"] = own_model or self._find_small_model(start) or start.model
+        given = start.task.definition.model
+        found = own_model or (None if isinstance(given, str) else given)  # an object is not ours
+        changes["model"] = found or self._find_small_model(start) or start.model
         return PreparedCodingChild(self, changes, start, worktree, workspace, own_model)
 
     async def merge(self, worktree: Worktree, *, succeeded: bool, name: str) -> str:
@@ -197,7 +199,7 @@ class ChildSetup:
 
     def _make_own_model(self, start: ChildStart) -> Model | None:
         definition = start.task.definition
-        if not definition.model or start.is_done:
+        if not definition.model or not isinstance(definition.model, str) or start.is_done:
             return None
         try:
             return self._parts.make_model(definition.model)
@@ -236,7 +238,7 @@ def add_children(parts: AgentParts) -> None:
     parts.warnings += problems
     known = [*(tool.spec for tool in parts.builtin.tools()), *OTHER_TOOLS]
     for one in definitions:
-        if unknown := find_unknown((*(one.tools or ()), *one.excluded_tools), known):
+        if unknown := find_unknown((*(one.tool_names or ()), *one.excluded_tools), known):
             parts.warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
     place = ChildPlace(parts.folder, parts.builtin, parts.policy, parts.prompt, parts.worktrees)
     own = [mutator for mutator in parts.mutators if getattr(mutator, "for_children", True)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from treadle.agents.agent_settings import Approver, ToolLike
+from treadle.agents.agent_settings import Approver
 from treadle.apps.assembly.parts import (
     AgentParts,
     CodingAgent,
@@ -43,6 +43,7 @@ from treadle.core.loop.retry import Retry
 if TYPE_CHECKING:
     from typing import Never
 
+    from treadle.agents.agent_settings import ToolLike
     from treadle.permissions.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
     from treadle.workspace.container import ContainerOptions
@@ -57,7 +58,7 @@ def coding_agent(
     deny: Sequence[str] = (),
     ask: Sequence[str] = (),
     approve: Approver | None = None,
-    tools: Sequence[ToolLike] = (),
+    tools: Sequence[ToolLike[Any]] = (),
     mcp: McpDefinitions | str | os.PathLike[str] | None = None,
     instructions: str = "",
     sandbox: Literal["required", "auto", "off"] | None = None,
@@ -229,7 +230,7 @@ def _make_retry(settings: Settings) -> Retry | None:
     return retry
 
 
-def _list_own_tools(tools: Sequence[ToolLike]) -> list[str]:
+def _list_own_tools(tools: Sequence[ToolLike[Any]]) -> list[str]:
     """The names of the program's own tools, which are rules that allow them. A name of a built-in
     tool would be a rule for that tool."""
     if not tools:

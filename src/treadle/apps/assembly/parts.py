@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.agents.agent import Agent
-from treadle.agents.agent_settings import Approver, ToolLike
+from treadle.agents.agent_settings import Approver
 from treadle.apps.assembly.lazy import (
     Containers,
     Lazy,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import TracerProvider
 
+    from treadle.agents.agent_settings import ToolLike
     from treadle.agents.structured_output import StructuredOutput
     from treadle.apps.assembly.kept_branches import KeptBranches
     from treadle.apps.settings.extensions import Extensions
@@ -125,7 +126,7 @@ class GivenParts(msgspec.Struct, frozen=True, kw_only=True):
 
     model: Model | None
     approve: Approver | None
-    tools: tuple[ToolLike, ...]
+    tools: tuple[ToolLike[Any], ...]
     servers: McpDefinitions
     instructions: str
     hooks: tuple[Hook, ...]
@@ -223,7 +224,7 @@ class AgentParts:
         self.outputs_dir = get_outputs_dir(self.store)
         self.notes: list[str] = []
         self.warnings: list[str] = []
-        self.tools: list[ToolLike] = []
+        self.tools: list[ToolLike[Any]] = []
         self.gates: list[Gate] = []
         self.hooks: list[Hook] = list(given.hooks)
         self.mutators: list[Mutator] = []
@@ -328,10 +329,10 @@ class CodingAgent(Agent):
         await self._get_parts().open_required_sandbox()
         return self
 
-    async def disconnect(self) -> None:
+    async def _disconnect(self) -> None:
         """Close the model, the MCP servers and the workspace."""
         try:
-            await super().disconnect()
+            await super()._disconnect()
         finally:
             if self.parts is not None:
                 await self.parts.release()

@@ -21,7 +21,7 @@ core/loop/hooks.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
 
@@ -29,7 +29,7 @@ from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.wrapped import call_directly
 from treadle.core.events import Caller
 from treadle.core.transcript.content import Arguments
-from treadle.core.type_variables import HookDataT
+from treadle.core.type_variables import ContextDepsT, HookDataT, PartDepsT, fill_parameters
 
 HookPoint = Literal[
     "session_start",
@@ -46,10 +46,11 @@ HookPoint = Literal[
 ]
 
 
-class HookInput(msgspec.Struct, Generic[HookDataT], frozen=True):
+class HookInput(msgspec.Struct, Generic[HookDataT, ContextDepsT], frozen=True):
     """The point of the call. `data` depends on the point: `HookInput[PreToolUseData]` has
     `tool_name`, `tool_input` and so on. It must not be changed: answer with a Change instead.
-    A hook makes its own model calls by `call_model`, with the purpose "judge"."""
+    `deps` is what the run was given: `HookInput[PreToolUseData, Shop]`. A hook makes its own model
+    calls by `call_model`, with the purpose "judge"."""
 
     point: HookPoint
     session_id: str
@@ -57,6 +58,12 @@ class HookInput(msgspec.Struct, Generic[HookDataT], frozen=True):
     data: HookDataT
     caller: Caller = "library"
     call_model: CallModel = call_directly
+    deps: ContextDepsT = cast(ContextDepsT, None)
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types: object) -> object:
+            return super().__class_getitem__(fill_parameters(types, Any, object))
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -104,7 +111,7 @@ ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
 DEFAULT_HOOK_TIMEOUT = 60.0  # seconds
 
 
-class Hook(Protocol):
+class Hook(Protocol[PartDepsT]):
     """A function or command at named points of the loop.
 
     Promises: `run` returns only answers that its point allows (the loop ignores others with a
@@ -116,7 +123,7 @@ class Hook(Protocol):
     @property
     def points(self) -> frozenset[HookPoint]: ...
 
-    async def run(self, hook_input: HookInput) -> HookAnswer | None: ...
+    async def run(self, hook_input: HookInput[Any, PartDepsT]) -> HookAnswer | None: ...
 
 
 def get_hook_timeout(hook: Hook) -> float | None:

@@ -56,6 +56,10 @@ _MODEL_OPTIONS: Mapping[str, Expected] = {
     "extra": DICT,
     "task_budget": optional(_COUNT),
     "web_search": FLAG,
+    "top_p": optional(number("a number above 0, up to 1", lambda value: 0 < value <= 1)),
+    "seed": optional(_COUNT),
+    "parallel_calls": optional(FLAG),
+    "service_tier": TEXT,
 }
 
 
@@ -93,6 +97,10 @@ class ModelOptions(msgspec.Struct, frozen=True):
     extra: dict[str, Any] = {}  # merged into the provider's request as it is
     task_budget: int | None = None  # tokens for the whole task, which the model sees and plans with
     web_search: bool = False  # the provider may search the web, for models with the ability search
+    top_p: float | None = None
+    seed: int | None = None
+    parallel_calls: bool | None = None  # False: at most one call in a reply
+    service_tier: str = ""  # in the provider's words, such as flex or priority
 
     def __post_init__(self) -> None:
         check_fields(self, _MODEL_OPTIONS)

@@ -7,7 +7,7 @@ defined in permissions/. Used by core/loop/calls/prepare.py.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, cast
 
 import msgspec
 
@@ -15,12 +15,14 @@ from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.tool import NO_ACCESS, Access, ToolSpec
 from treadle.core.contracts.wrapped import call_directly
 from treadle.core.transcript.content import Arguments
+from treadle.core.type_variables import ContextDepsT, PartDepsT
 from treadle.lib.logger import logger
 
 
-class PermissionRequest(msgspec.Struct, frozen=True):
-    """A call to decide on. `access` says what it uses, and from which folder. A policy that asks a
-    model does so by `call_model`, with the purpose "judge"."""
+class PermissionRequest(msgspec.Struct, Generic[ContextDepsT], frozen=True):
+    """A call to decide on. `access` says what it uses, and from which folder; `deps` is what the
+    run was given: `PermissionRequest[Shop]`. A policy that asks a model does so by `call_model`,
+    with the purpose "judge"."""
 
     session_id: str
     call_id: str
@@ -29,6 +31,7 @@ class PermissionRequest(msgspec.Struct, frozen=True):
     summary: str
     access: Access = NO_ACCESS
     call_model: CallModel = call_directly
+    deps: ContextDepsT = cast(ContextDepsT, None)
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -97,7 +100,7 @@ def require_approval(verdict: Verdict, tool: ToolSpec) -> Verdict:
     return verdict
 
 
-class Policy(Protocol):
+class Policy(Protocol[PartDepsT]):
     """Decides on tool calls.
 
     Promises: the same request under the same rules gets the same verdict; an internal error
@@ -105,19 +108,23 @@ class Policy(Protocol):
     A policy must not run anything, and neither a model nor a repository may widen it.
     """
 
-    async def decide(self, request: PermissionRequest) -> Verdict: ...
+    async def decide(self, request: PermissionRequest[PartDepsT]) -> Verdict: ...
 
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+    async def save_rules(
+        self, request: PermissionRequest[PartDepsT], rules: tuple[str, ...]
+    ) -> None:
         """The user chose "always": save these rules."""
 
 
-class BasePolicy:
+class BasePolicy(Generic[PartDepsT]):
     """A policy that saves no rules. A subclass defines `decide`."""
 
-    async def decide(self, request: PermissionRequest) -> Verdict:
+    async def decide(self, request: PermissionRequest[PartDepsT]) -> Verdict:
         raise NotImplementedError(f"{type(self).__name__} does not define `decide`")
 
-    async def save_rules(self, request: PermissionRequest, rules: tuple[str, ...]) -> None:
+    async def save_rules(
+        self, request: PermissionRequest[PartDepsT], rules: tuple[str, ...]
+    ) -> None:
         return None
 
 

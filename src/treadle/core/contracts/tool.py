@@ -22,7 +22,7 @@ from treadle.core.transcript.entries import ToolKind as ToolKind
 from treadle.core.transcript.items import Metadata, join_text
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
-from treadle.core.type_variables import DepsT
+from treadle.core.type_variables import ContextDepsT, PartDepsT
 
 DEFAULT_RESULT_CHARS = 100_000
 
@@ -167,7 +167,7 @@ async def deny_unasked(request: Any) -> None:
     request.deny_all("this call needs the user's approval, and the user cannot be asked")
 
 
-class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
+class ToolContext(msgspec.Struct, Generic[ContextDepsT], frozen=True):
     """What a call may use: a parameter of a tool with this type gets it.
 
     `deps` is what the run was given, `agent.run(..., deps=shop)`: write `ToolContext[Shop]`.
@@ -192,15 +192,16 @@ class ToolContext(msgspec.Struct, Generic[DepsT], frozen=True):
     is_cancelled: Callable[[], bool] = never_cancelled  # being stopped; for plain functions
     # Let the host decide on an ApprovalRequest of a child agent; for tools with `asks_host`.
     ask_host: Callable[[Any], Awaitable[None]] = deny_unasked
-    deps: DepsT = cast(DepsT, None)
+    deps: ContextDepsT = cast(ContextDepsT, None)
     planned_files: dict[str, bytes | None] = {}
     children: Any = None  # the child agents of the session, for the tool that starts them
     metadata: Metadata = {}
     usage: Usage = NO_USAGE
 
 
-class Tool(Protocol):
+class Tool(Protocol[PartDepsT]):
     """One thing that an agent can do. `BaseTool` has a default for all but `spec` and `call`.
+    A `Tool[Shop]` needs the `deps` of a run to be a Shop.
 
     Promises: `call` honours cancellation and leaves nothing running; it reports progress through
     the context; a failure is a ToolError whose text tells the model what to do.
@@ -219,24 +220,28 @@ class Tool(Protocol):
     def access(self, arguments: Arguments, session_id: str) -> Access:
         """What the call touches, for the order of calls and for the policy. Runs nothing."""
 
-    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+    async def preview(
+        self, arguments: Arguments, context: ToolContext[PartDepsT]
+    ) -> Preview | None:
         """What the call would do; None if the arguments say it all. Changes nothing.
 
         A ToolError says that the call would fail: the model gets it as the result, and the user is
         not asked."""
 
-    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput: ...
+    async def call(self, arguments: Arguments, context: ToolContext[PartDepsT]) -> ToolOutput: ...
 
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def evidence(
+        self, arguments: Arguments, context: ToolContext[PartDepsT]
+    ) -> dict[str, Any]:
         """What a probe will compare; taken before the effect of a verifiable call."""
 
     async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext[PartDepsT]
     ) -> ProbeResult:
         """Whether an interrupted call had its effect."""
 
 
-class BaseTool:
+class BaseTool(Generic[PartDepsT]):
     """A tool that only needs a spec and a call: everything else has its default here."""
 
     @property
@@ -252,17 +257,21 @@ class BaseTool:
     def access(self, arguments: Arguments, session_id: str) -> Access:
         return NO_ACCESS
 
-    async def preview(self, arguments: Arguments, context: ToolContext) -> Preview | None:
+    async def preview(
+        self, arguments: Arguments, context: ToolContext[PartDepsT]
+    ) -> Preview | None:
         return None
 
-    async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+    async def call(self, arguments: Arguments, context: ToolContext[PartDepsT]) -> ToolOutput:
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
-    async def evidence(self, arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def evidence(
+        self, arguments: Arguments, context: ToolContext[PartDepsT]
+    ) -> dict[str, Any]:
         return {}
 
     async def probe(
-        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
+        self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext[PartDepsT]
     ) -> ProbeResult:
         return ProbeResult("unknown", f"{self.spec.name} cannot tell whether it was done")
 

@@ -24,16 +24,16 @@ from treadle.core.events import Caller
 from treadle.core.loop.retry import DEFAULT_RETRY, Retry
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.usage import CallPurpose
-from treadle.core.type_variables import DepsT
+from treadle.core.type_variables import ContextDepsT
 from treadle.lib.clock import Clock, RealClock
 
 
-class RunContext(msgspec.Struct, Generic[DepsT], frozen=True):
+class RunContext(msgspec.Struct, Generic[ContextDepsT], frozen=True):
     """What a function for the instructions may use: `deps` and `metadata` are the run's."""
 
     session_id: str
     turn_id: str
-    deps: DepsT = cast(DepsT, None)
+    deps: ContextDepsT = cast(ContextDepsT, None)
     metadata: Metadata = {}
 
 

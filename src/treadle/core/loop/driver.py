@@ -67,9 +67,7 @@ class Driver(HostControls):
         super().__init__(config, session_id, state, store)
         emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
-        self._hooks = Hooks(
-            config.hooks, emitter, config.caller, lambda *call: self._gateway.call(*call)
-        )
+        self._hooks = Hooks(config, emitter, lambda *call: self._gateway.call(*call))
         self._toolbox = Toolbox(config.source, emitter)
         self._task_reports = TaskReports(emitter, inbox.put)
         self.tasks: TaskManager = (config.task_manager or BackgroundTasks)(

@@ -6,7 +6,7 @@ ignored with a warning. What each point allows is in contracts/hook.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from treadle.core.contracts.hook import (
@@ -21,9 +21,9 @@ from treadle.core.contracts.hook import (
     get_hook_timeout,
 )
 from treadle.core.contracts.model import CallModel
-from treadle.core.contracts.wrapped import call_directly
 from treadle.core.errors import TreadleError, error_message
-from treadle.core.events import Caller, WarningRaised
+from treadle.core.events import WarningRaised
+from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
 
 SESSION_END_TIMEOUT = 90.0  # closing a session waits no longer for one hook
@@ -34,17 +34,16 @@ class Hooks:
 
     def __init__(
         self,
-        hooks: Sequence[Hook],
+        config: DriverConfig,
         emitter: Emitter,
-        caller: Caller = "library",
-        call_model: CallModel = call_directly,
+        call_model: CallModel,
     ) -> None:
         self._by_point: dict[HookPoint, list[Hook]] = {}
-        for hook in hooks:
+        for hook in config.hooks:
             for point in hook.points:
                 self._by_point.setdefault(point, []).append(hook)
         self._emitter = emitter
-        self._caller = caller
+        self._caller, self._deps = config.caller, config.deps
         self.call_model = call_model
 
     def has(self, point: HookPoint) -> bool:
@@ -58,7 +57,7 @@ class Hooks:
             name = type(hook).__name__
             try:
                 ids = (emitter.session_id, emitter.turn_id)
-                hook_input = HookInput(point, *ids, data, self._caller, self.call_model)
+                hook_input = HookInput(point, *ids, data, self._caller, self.call_model, self._deps)
                 answer = await self._run_bounded(hook, hook_input)
             except Exception as error:  # noqa: BLE001 - a hook may raise anything
                 problem = _failure_text(name, point, error)

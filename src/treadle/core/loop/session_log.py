@@ -47,7 +47,7 @@ class SessionLog(WrappedStore):
         self.has_store = store is not None
         self._key = 0 if store is None else id(find_innermost(store))
         self._needs_flush = False
-        self._is_closed = self._is_replaced = self._is_handed_over = False
+        self._is_closed = self._is_replaced = self._is_handed_over = self._is_frozen = False
 
     def hand_over(self) -> None:
         """Another log continues the session: `aclose` flushes, and leaves the store open."""
@@ -94,6 +94,8 @@ class SessionLog(WrappedStore):
         """Log the entry and apply it."""
         if self._is_closed:
             raise StoreError("the session is closed; nothing more is written")
+        if self._is_frozen:
+            return
         if self.has_store:
             if _writers.get(self._key) is not self:
                 self._become_writer()
@@ -106,6 +108,12 @@ class SessionLog(WrappedStore):
         if self.has_store:
             await self.wrapped.flush()
             self._needs_flush = False
+
+    async def freeze(self) -> None:
+        """Write what is logged, and nothing after it: a suspended turn stays in the store as it is,
+        while what runs of it is stopped."""
+        await self.flush()
+        self._is_frozen = True
 
     async def flush_intent(self) -> None:
         """Make an intent durable: the effect may begin once this returns."""

@@ -122,7 +122,7 @@ def encode_head(
         # Before the others, so that the mark of the cache stays on the last one.
         own = b"[%b," % msgspec.json.encode(SEARCH_TOOL) if searches else b"["
         fields["tools"] = msgspec.Raw(own + encode_tools(tools, mark)[1:])
-        choice = encode_tool_choice(options.tool_choice, is_thinking)
+        choice = encode_tool_choice(options, is_thinking)
         if choice is not None:
             fields["tool_choice"] = choice
     elif searches:
@@ -135,9 +135,12 @@ def encode_head(
         text = encode_json_string(request.system)
         fields["system"] = msgspec.Raw(b'[{"type":"text","text":%b%b}]' % (text, mark))
     version = API_VERSION
-    if options.temperature is not None and not is_thinking and "sampling" in card.abilities:
-        fields["temperature"] = min(1.0, max(0.0, options.temperature))
-        version = SAMPLING_VERSION
+    if not is_thinking and "sampling" in card.abilities:
+        sampling = _build_sampling(options)
+        fields |= sampling
+        version = SAMPLING_VERSION if sampling else API_VERSION
+    if options.service_tier:
+        fields["service_tier"] = options.service_tier
     if options.stop:
         fields["stop_sequences"] = [stop for stop in options.stop if stop.strip()]
     if options.output_schema is not None:
@@ -195,13 +198,26 @@ def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     return b"[%b]" % b",".join([*encoded, *deferred])
 
 
-def encode_tool_choice(choice: str, is_thinking: bool) -> dict[str, str] | None:
+def _build_sampling(options: ModelOptions) -> dict[str, float]:
+    """The provider refuses a temperature above 1."""
+    heat = None if options.temperature is None else min(1.0, options.temperature)
+    given = {"temperature": heat, "top_p": options.top_p}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def encode_tool_choice(options: ModelOptions, is_thinking: bool) -> dict[str, Any] | None:
+    choice = options.tool_choice
     if choice == "none":
         return {"type": "none"}
+    only_one = (
+        {}
+        if options.parallel_calls is None
+        else {"disable_parallel_tool_use": not options.parallel_calls}
+    )
     if choice == "auto" or is_thinking:  # a thinking model cannot be forced to call
-        return None
+        return {"type": "auto", **only_one} if only_one else None
     named = {"type": "tool", "name": make_provider_tool_name(choice)}
-    return {"type": "any"} if choice == "any" else named
+    return {**({"type": "any"} if choice == "any" else named), **only_one}
 
 
 def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:

@@ -35,6 +35,7 @@ from treadle.models.provider_base.encoding import (
 )
 from treadle.models.provider_base.openai_common import (
     build_cache_fields,
+    build_common_options,
     encode_arguments,
     encode_data_url,
     encode_fields,
@@ -196,13 +197,13 @@ def encode_chat_body(
 
 def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
     options = request.options
-    values: dict[str, object] = {}
+    values = build_common_options(options, card, bool(request.tools))
     if quirks.supports_stream_usage:
         values["stream_options"] = {"include_usage": True}
     if options.max_tokens is not None:
         values[quirks.max_tokens_field] = options.max_tokens
-    if options.temperature is not None and "sampling" in card.abilities:
-        values["temperature"] = options.temperature
+    if options.seed is not None:
+        values["seed"] = options.seed
     if options.stop:
         values["stop"] = list(options.stop)
     if request.tools and options.tool_choice != "auto":

@@ -41,6 +41,7 @@ from treadle.models.provider_base.encoding import (
 )
 from treadle.models.provider_base.openai_common import (
     build_cache_fields,
+    build_common_options,
     encode_arguments,
     encode_data_url,
     encode_fields,
@@ -195,13 +196,11 @@ def _encode_tools(tools: Sequence[ToolSpec]) -> list[bytes]:
 
 def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> dict[str, object]:
     options = request.options
-    values: dict[str, object] = {}
+    values = build_common_options(options, card, bool(request.tools))
     if "thinking" in card.abilities:
         values["include"] = ["reasoning.encrypted_content"]
     if options.max_tokens is not None:
         values["max_output_tokens"] = options.max_tokens
-    if options.temperature is not None and "sampling" in card.abilities:
-        values["temperature"] = options.temperature
     effort = resolve_effort(options, card)
     if effort is not None and "effort" in card.abilities:
         values["reasoning"] = {"effort": effort, "summary": "auto"}

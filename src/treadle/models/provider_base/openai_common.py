@@ -215,6 +215,21 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
     return encoded
 
 
+def build_common_options(
+    options: ModelOptions, card: ModelCard, has_tools: bool
+) -> dict[str, object]:
+    """The options that have the same name in both APIs."""
+    values: dict[str, object] = {}
+    if "sampling" in card.abilities:
+        given = {"temperature": options.temperature, "top_p": options.top_p}
+        values |= {name: value for name, value in given.items() if value is not None}
+    if has_tools and options.parallel_calls is not None:
+        values["parallel_tool_calls"] = options.parallel_calls
+    if options.service_tier:
+        values["service_tier"] = options.service_tier
+    return values
+
+
 def resolve_effort(options: ModelOptions, card: ModelCard) -> str | None:
     """The thinking effort as one word; a budget in tokens becomes the nearest effort."""
     thinking = resolve_thinking(options, card)

@@ -323,6 +323,7 @@ class CallPreparer:
             prepared.summary,
             prepared.access,
             self._hooks.call_model,
+            self._parts.config.deps,
         )
 
 
