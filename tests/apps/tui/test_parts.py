@@ -26,7 +26,7 @@ from treadle.apps.conversation.context_usage import (
 from treadle.apps.conversation.state.blocks import Activity, ActivityKind, TaskLine
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.settings.command_files import find_custom_commands
-from treadle.apps.tui.input.prompt_history import PromptHistory
+from treadle.apps.tui.input.prompt_history import MAX_LINES, PromptHistory
 from treadle.apps.tui.render import status_area
 from treadle.apps.tui.render.palette import DARK
 from treadle.context.prompt import PromptSection
@@ -370,3 +370,16 @@ def test_a_message_that_comes_back_keeps_its_attachments():
     assert [part for part in again.content if isinstance(part, Image)] == [image]
     assert "x" * 2_000 in again.text
     assert "I ran `ls` myself" in again.text
+
+
+def test_two_programs_keep_the_messages_of_both(tmp_path: Path):
+    file = tmp_path / "history.jsonl"
+    one = PromptHistory(file)
+    for number in range(2 * MAX_LINES - 1):
+        one.add(f"one {number}")
+    other = PromptHistory(file)
+    other.add("of the other")
+    one.add("makes the file")
+    one.add("shorter")
+    assert len(file.read_bytes().splitlines()) == MAX_LINES
+    assert PromptHistory(file).lines[-3:] == ("of the other", "makes the file", "shorter")

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
-from treadle.lib.files.private_files import write_private_file
+from treadle.lib.files.flock import hold_lock
+from treadle.lib.files.private_files import locked_update
 
 MAX_LINES = 500
 MAX_ENTRY_CHARS = 100_000  # in the file
@@ -79,12 +80,12 @@ class PromptHistory:
             return
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            if len(self._lines) > 2 * MAX_LINES:
-                self._lines = self._lines[-MAX_LINES:]
-                _write_newest(self._file, self._lines)
-            else:
+            with hold_lock(self._file.parent):  # another program may shorten the file
                 _append_line(self._file, _encode_line(text))
             self._file.chmod(0o600)
+            if len(self._lines) > 2 * MAX_LINES:
+                self._lines = self._lines[-MAX_LINES:]
+                _shorten(self._file)
         except OSError:
             self._file = None
 
@@ -114,32 +115,41 @@ def _read_lines(file: Path | None) -> list[str]:
     if file is None:
         return []
     try:
-        rows = file.read_bytes().split(b"\n")
+        size = file.stat().st_size
+        lines = _read_newest(file)
     except OSError:
         return []
+    if size > MAX_FILE_BYTES:
+        _shorten(file)
+    return lines
+
+
+def _read_newest(file: Path) -> list[str]:
     lines: list[str] = []
-    for row in rows[-MAX_LINES:]:
+    for row in file.read_bytes().splitlines()[-MAX_LINES:]:
         try:
             lines.append(msgspec.json.decode(row, type=str))
         except msgspec.DecodeError:
             continue
-    if sum(map(len, rows)) > MAX_FILE_BYTES:
-        _write_newest(file, lines)
     return lines
 
 
-def _write_newest(file: Path, lines: list[str]) -> None:
-    """Write the newest lines, up to half of MAX_FILE_BYTES."""
-    kept: list[bytes] = []
-    room = MAX_FILE_BYTES // 2
-    for line in reversed(lines):
-        encoded = _encode_line(line)
-        room -= len(encoded)
-        if room < 0:
-            break
-        kept.append(encoded)
+def _shorten(file: Path) -> None:
+    """Keep the newest lines of all programs, up to half of MAX_FILE_BYTES."""
+
+    def keep_newest() -> bytes:
+        kept: list[bytes] = []
+        room = MAX_FILE_BYTES // 2
+        for line in reversed(_read_newest(file)):
+            encoded = _encode_line(line)
+            room -= len(encoded)
+            if room < 0:
+                break
+            kept.append(encoded)
+        return b"".join(reversed(kept))
+
     with suppress(OSError):
-        write_private_file(file, b"".join(reversed(kept)))
+        locked_update(file, keep_newest)
 
 
 class HistorySearch:
