@@ -159,16 +159,9 @@ def todo(status: str) -> FakeReply:
     return FakeReply(calls=(FakeCall("todo", {"todos": todos}),))
 
 
-async def test_an_answer_before_a_reminder_of_open_todos_is_printed_too():
-    first, last = FakeReply("The bug is in a.py."), FakeReply("The list is done.")
-    replies = [todo("pending"), first, todo("completed"), last]
-    async with ProviderServer(replies) as server:
-        ran = await run(server, "-p", "go")
-    assert (ran.code, ran.out) == (0, "The bug is in a.py.\n\nThe list is done.\n")
-
-
-async def test_a_refused_todo_list_holds_up_no_answer():
-    async with ProviderServer([todo("perhaps"), FakeReply("That is it.")]) as server:
+@pytest.mark.parametrize("status", ["pending", "perhaps"])
+async def test_an_open_or_refused_todo_list_causes_no_request_of_its_own(status: str):
+    async with ProviderServer([todo(status), FakeReply("That is it.")]) as server:
         ran = await run(server, "-p", "go")
     assert (ran.code, ran.out, len(server.requests)) == (0, "That is it.\n", 2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import aclosing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -221,57 +221,23 @@ async def test_a_list_without_open_todos_is_left_alone():
     done = ("todo", {"todos": [{"content": "all", "status": "completed"}]})
     model = Scripted([Say(calls=[done]), *[Say(calls=[("record", {})])] * 5, "done"])
     reminders = Reminders(todo_rounds=2)
-    agent = Agent(
-        model,
-        [RecordingTool("todo"), RecordingTool()],
-        mutators=[reminders],
-        hooks=[reminders.stop_hook],
-    )
+    agent = Agent(model, [RecordingTool("todo"), RecordingTool()], mutators=[reminders])
     result = await agent.run("go")
     assert not [item for item in result.transcript if isinstance(item, NoticeItem)]
 
 
-async def test_a_model_that_stops_with_open_todos_is_asked_once():
-    finished = ("todo", {"todos": [{**one, "status": "completed"} for one in LIST]})
-    model = Scripted([Say(calls=[TODO]), "I am done.", Say(calls=[finished]), "Now I am."])
-    reminders = Reminders()
-    agent = Agent(model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.stop_hook])
-    result = await agent.run("go")
-    assert result.text == "Now I am."
-    [text] = notices(result.transcript, "stop_hook")
-    assert "1 open entry: test it" in text
-
-
-async def test_a_refused_todo_list_is_not_open():
-    refused = ("todo", {"todos": [{"content": "test it", "status": "perhaps"}]})
-    model = Scripted([Say(calls=[refused]), "It was refused. That is all."])
-    reminders = Reminders()
-    async with aclosing(await LocalWorkspace.open(Path.cwd())) as workspace:
-        tools = [builtin_tools(workspace, ["todo"])]
-        agent = Agent(model, tools, mutators=[reminders], hooks=[reminders.stop_hook])
-        assert (await agent.run("go")).text == "It was refused. That is all."
-    assert len(model.requests) == 2
-
-
-async def test_a_model_that_insists_or_asks_the_user_may_stop():
-    for last, requests in (("That is all.", 3), ("Shall I test it?", 2)):
-        model = Scripted([Say(calls=[TODO]), last, "That is really all."])
-        reminders = Reminders()
-        agent = Agent(
-            model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.stop_hook]
-        )
-        assert (await agent.run("go")).reason == "end_turn"
-        assert len(model.requests) == requests
-
-
-async def test_an_answer_without_work_is_not_held_up_by_old_todos():
-    model = Scripted([Say(calls=[TODO]), "stop", "stop", "It is noon."])
-    reminders = Reminders()
-    agent = Agent(model, [RecordingTool("todo")], mutators=[reminders], hooks=[reminders.stop_hook])
-    driver = agent.start()
-    await say(driver, "go")
-    await say(driver, "What time is it?")
-    assert len(model.requests) == 4
+async def test_a_todo_list_of_an_earlier_turn_or_of_plan_mode_is_left_alone():
+    work = Say(calls=[("record", {})])
+    for mode, second in (("ask", "What now?"), ("plan", "")):
+        begin = [Say(calls=[TODO]), "stop"] if second else [Say(calls=[TODO])]
+        model = Scripted([*begin, *[work] * 5, "done"])
+        reminders = Reminders(todo_rounds=2, mode=partial(str, mode))
+        agent = Agent(model, [RecordingTool("todo"), RecordingTool()], mutators=[reminders])
+        driver = agent.start()
+        await say(driver, "go")
+        if second:
+            await say(driver, second)
+        assert notices(driver.transcript, "open_todos") == []
 
 
 def test_a_pinned_list_is_read_as_well():

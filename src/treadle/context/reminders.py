@@ -4,7 +4,7 @@
     memory           a memory file changed, or one applies to the folder of the work
     mode             the session is in plan mode, or the user changed the permission mode
     attendance       the user can answer questions now, or cannot any more
-    open_todos       the todo list is stale, or has open entries when the model wants to stop
+    open_todos       the todo list of this turn is stale
 
 Each change gives one notice at the end of the view, so the cached prefix of the request stays
 valid. Which notices exist is read off the view by their `data`: one that a compaction removed is
@@ -33,14 +33,12 @@ from treadle.context.memory import (
     reread_changed,
 )
 from treadle.context.prompt import make_attendance_notice
-from treadle.core.contracts.hook import Block, HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.errors import ConfigError
 from treadle.core.transcript.content import ToolCall
-from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.untrusted_files import read_prefix
-from treadle.lib.text.text import plural
 
 TODO_ROUNDS = 10
 MAX_LISTED = 20
@@ -62,7 +60,7 @@ ListSessionMemory = Callable[[str], Sequence[MemoryFile]]
 
 
 class Reminders:
-    """The mutator. Its `stop_hook` also reminds of open todos when the model wants to stop.
+    """The mutator. No request is made for a reminder: it goes with the next one.
 
     changed_files(session)    paths that changed since the session last saw them, each change once
     changed_memory(session)   memory files whose current text is not in the prompt
@@ -88,7 +86,6 @@ class Reminders:
         self._mode = mode
         self._initial_mode = mode() if mode is not None else ""
         self._todo_rounds = todo_rounds
-        self.stop_hook = OpenTodosHook()
 
     @property
     def name(self) -> str:
@@ -105,7 +102,7 @@ class Reminders:
             *self._attendance_notices(view),
             *self._memory_notices(view, context.session_id),
             *self._file_notices(context.session_id),
-            *self._todo_notices(view, context.session_id),
+            *self._todo_notices(view),
         ]
         # A list of its own: to grow the shared one here would make the loop copy it.
         return Transcript([*context.transcript, *due]) if due else None
@@ -133,54 +130,21 @@ class Reminders:
         paths = self._changed_files(session_id) if self._changed_files is not None else ()
         return [NoticeItem(format_changed_files(paths), "changed_files")] if paths else []
 
-    def _todo_notices(self, view: _NoticeIndex, session_id: str) -> list[Item]:
+    def _todo_notices(self, view: _NoticeIndex) -> list[Item]:
+        """About a list that the model made in this turn, once, and not while it plans."""
         listed = view.last_position("todos")
-        left = view.list_open_todos(listed) if listed is not None else []
-        self.stop_hook.update(session_id, left)
-        if listed is None or not left or (view.last_position("open_todos") or -1) > listed:
+        if listed is None or (self._mode is not None and self._mode() == "plan"):
             return []
-        if _count_rounds_after(view.transcript, listed, self._todo_rounds) < self._todo_rounds:
+        left = view.list_open_todos(listed)
+        if not left or (view.last_position("open_todos") or -1) > listed:
+            return []
+        if not _has_rounds_after(view.transcript, listed, self._todo_rounds):
             return []
         text = (
             f"The todo list has not changed for {self._todo_rounds} rounds. Open: "
             f"{_join_names(left, '; ')}. Update it if it is out of date; otherwise continue."
         )
         return [NoticeItem(text, "open_todos")]
-
-
-class OpenTodosHook:
-    """The hook at `stop`: a model that worked and leaves todos open is reminded of them once.
-
-    A reply that ends with a question mark waits for the user's answer and may stop.
-    """
-
-    points: frozenset[HookPoint] = frozenset({"stop"})
-
-    def __init__(self) -> None:
-        self._open_todos: OrderedDict[str, list[str]] = OrderedDict()
-        self._reminded: dict[str, list[str]] = {}
-
-    def update(self, session_id: str, open_todos: list[str]) -> None:
-        """Record the open todos of a session; called before each model call."""
-        self._open_todos[session_id] = open_todos
-        self._open_todos.move_to_end(session_id)
-        while len(self._open_todos) > MAX_SESSIONS:
-            self._reminded.pop(self._open_todos.popitem(last=False)[0], None)
-
-    async def run(self, hook_input: HookInput) -> HookAnswer | None:
-        left = self._open_todos.get(hook_input.session_id)
-        asks = str(hook_input.data.get("last_message", "")).rstrip().endswith("?")
-        if not left or not hook_input.data.get("rounds") or asks:
-            return None
-        if self._reminded.get(hook_input.session_id) == left:
-            return None
-        self._reminded[hook_input.session_id] = left
-        return Block(
-            f"The todo list still has {plural(len(left), 'open entry', 'open entries')}: "
-            f"{_join_names(left, '; ')}. Finish them. If they are done or no longer wanted, "
-            "correct the list and end; if you are stuck, say why.",
-            data={"open_todos": left},
-        )
 
 
 # --- changes ---------------------------------------------------------------------------------
@@ -430,11 +394,12 @@ def _data_of_old_notice(notice: NoticeItem) -> dict[str, Any]:
     return {}
 
 
-def _count_rounds_after(transcript: Transcript, start: int, limit: int) -> int:
+def _has_rounds_after(transcript: Transcript, start: int, wanted: int) -> bool:
+    """Whether there were so many rounds since, all of them in this turn."""
     rounds = 0
-    for position in range(len(transcript) - 1, start, -1):
+    for position in range(start + 1, len(transcript)):
         item = transcript[position]
+        if isinstance(item, UserItem):
+            return False
         rounds += isinstance(item, AssistantItem) and bool(item.calls)
-        if rounds >= limit:
-            break
-    return rounds
+    return rounds >= wanted

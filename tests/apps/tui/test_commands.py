@@ -472,16 +472,6 @@ async def test_a_path_as_the_first_word_is_a_message(monkeypatch):
         await on.sees("unknown command /nonsense")
 
 
-async def test_open_todos_cause_no_second_request_at_a_terminal(monkeypatch):
-    todos = [{"content": "look", "status": "pending"}]
-    model = scripted([Say(calls=[("todo", {"todos": todos})]), "I made a list.", "Again."])
-    async with running_app(monkeypatch, model) as on:
-        await on.send("plan it")
-        await on.sees("I made a list.")
-        await on.idle()
-        assert len(model.requests) == 2
-
-
 async def test_the_signs_of_calls_are_the_same_after_a_restart(monkeypatch):
     background = {"command": "true", "run_in_background": True}
     calls = [("ls", {}), ("read", {"file_path": "nope"}), ("bash", {"command": "touch x"})]

@@ -17,7 +17,6 @@ import msgspec
 
 from treadle.apps.settings.managed_policy import ManagedPolicy
 from treadle.context.prompt import make_attendance_notice
-from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import PermissionRequest, Verdict
 from treadle.core.contracts.workspace import NetworkAccess, Workspace
@@ -288,8 +287,8 @@ class LazyPolicy:
 
 
 class LazyReminders:
-    """A Mutator before each model call, except for the first of a session that is not in plan mode;
-    `stop_hook` is its Hook."""
+    """A Mutator before each model call, except for the first of a session that is not in plan
+    mode."""
 
     name = "reminders"
     for_children = False  # each has its own: see children.py
@@ -323,7 +322,6 @@ class LazyReminders:
         self._mode = mode
         self._first_mode = mode()
         self._reminders = Lazy(self._make_reminders)
-        self.stop_hook = _StopHook(self._reminders)
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         # With one message, nothing can have changed since the model saw it.
@@ -371,18 +369,6 @@ class LazyReminders:
         for path in self._builtin.sessions.get(session_id).seen_files:
             if path.is_relative_to(self._root):
                 yield path
-
-
-class _StopHook:
-    points: frozenset[HookPoint] = frozenset({"stop"})
-
-    def __init__(self, reminders: Lazy[Reminders]) -> None:
-        self._reminders = reminders
-
-    async def run(self, hook_input: HookInput) -> HookAnswer | None:
-        if not self._reminders.is_made:
-            return None
-        return await self._reminders.get().stop_hook.run(hook_input)
 
 
 def _start_with_mode(first: str, mode: Callable[[], str]) -> Callable[[], str]:

@@ -158,8 +158,6 @@ def add_reminders(parts: AgentParts) -> None:
     )
     notices = EnvironmentNotices(parts.folder, parts.workspace, trusted=parts.trust.is_trusted)
     parts.mutators += [reminders, notices]
-    if not parts.is_interactive:  # at a terminal the user sees the open todos, and decides
-        parts.hooks.append(reminders.stop_hook)
 
 
 # ------------------------------------------------------------------ environment

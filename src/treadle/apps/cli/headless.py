@@ -37,7 +37,6 @@ from treadle.apps.cli.run_end import (
     RunEnd,
     explain_exit,
     find_unwritten_answer,
-    join_answers,
     report_error,
     report_turn,
 )
@@ -190,7 +189,7 @@ class HeadlessRun:
         finally:
             self._driver = None
             await session.aclose()
-        text = turn.text if output is not None else join_answers(driver.history, turn.text)
+        text = turn.text
         return report_turn(turn, output, text, self._make_end())
 
     def _make_stream_json(self) -> StreamJsonWriter | None:

@@ -16,7 +16,7 @@ from treadle.apps.settings.settings import Settings
 from treadle.core.errors import LoopError, NothingToAnswer, TreadleError
 from treadle.core.events import TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.transcript import AssistantItem, NoticeItem, Rest, Transcript, UserItem, pending
+from treadle.core.transcript import Rest, pending
 from treadle.core.transcript.state import SessionState
 
 # The options that limit a session, with a word for their value.
@@ -139,20 +139,6 @@ def _has_price(model: str) -> bool:
 
 def _format_flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def join_answers(history: Transcript, last: str) -> str:
-    """The last answer, after those of the turn that a reminder of open todos followed."""
-    answers = [last]
-    for position in range(len(history) - 1, 0, -1):
-        item, reply = history[position], history[position - 1]
-        if isinstance(item, UserItem):
-            break
-        is_reminder = isinstance(item, NoticeItem) and "open_todos" in (item.data or {})
-        text = reply.text.strip() if isinstance(reply, AssistantItem) else ""
-        if is_reminder and text and text not in last:
-            answers.append(text)
-    return "\n\n".join(reversed(answers))
 
 
 def find_unwritten_answer(old: SessionState | None, driver: Driver | None) -> str:
