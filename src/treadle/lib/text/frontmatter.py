@@ -7,18 +7,30 @@
     ---
     The body.
 
-Supports the small part of YAML that is common there: plain and quoted strings, lists in brackets
-or with dashes, folded blocks. It cannot run code or create objects.
+Supports the part of YAML that is common there: plain and quoted strings, lists in brackets or with
+dashes, over several lines, blocks, comments. What is no YAML but common is read, too: a colon in a
+value, commas in parentheses. It cannot run code or create objects.
 """
 
 from __future__ import annotations
+
+import json
+import re
+from textwrap import dedent
 
 from treadle.lib.text.lazy_regex import compile_lazily
 
 Frontmatter = dict[str, str | list[str]]
 
 _KEY = compile_lazily(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
-_BLOCK_LINE = compile_lazily(r"[ \t]|- |\s*$")  # belongs to the key above it
+_BLOCK_LINE = compile_lazily(r"[ \t]|- |\]|\s*$")  # belongs to the key above it
+_BLOCK_HEAD = compile_lazily(r"([|>])[+-]?\d?[+-]?")
+_COMMENT = compile_lazily(r"#(\s|$)")
+_LATE_COMMENT = compile_lazily(r"\s+#.*$")
+_QUOTED = compile_lazily(r"""\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'""")
+_LIST_PART = compile_lazily(
+    r"""(?:\s*(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*')\s*(?=,|$)|\([^()]*\)|[^,(]|\()+"""
+)
 
 
 class FrontmatterError(ValueError):
@@ -58,25 +70,68 @@ def _parse_lines(lines: list[str]) -> Frontmatter:
 
 
 def _parse_value(value: str, block: list[str]) -> str | list[str]:
-    inside = [line.strip() for line in block if line.strip()]
-    if value in ("|", "|-", ">", ">-"):
-        return ("\n" if value[0] == "|" else " ").join(inside)
-    if not value and inside and all(line.startswith("- ") for line in inside):
-        return [_unquote(line[2:]) for line in inside]
-    if value.startswith("[") and value.endswith("]"):
-        return [_unquote(part) for part in value[1:-1].split(",") if part.strip()]
-    return _unquote(" ".join([value, *inside]).strip())
+    if head := _BLOCK_HEAD.fullmatch(value):
+        return _read_block(block, is_folded=head[1] == ">")
+    inside = [line.strip() for line in block if line.strip() and not _COMMENT.match(line.strip())]
+    if not _strip_comment(value) and inside and inside[0].startswith("- "):
+        return _read_items(inside)
+    text = " ".join([_strip_comment(value), *map(_strip_comment, inside)]).strip()
+    is_list = text.startswith("[") and text.endswith("]")
+    if is_list and not set("[]") & set(_QUOTED.sub("", text[1:-1])):
+        return [_unquote(part) for part in _split_at_commas(text[1:-1])]
+    return _unquote(text)
+
+
+def _read_block(block: list[str], *, is_folded: bool) -> str:
+    """The lines after `|` or `>`, without their common indentation."""
+    text = dedent("\n".join(block)).strip("\n")
+    if not is_folded:
+        return text
+    paragraphs = re.split(r"\n\s*\n", text)
+    return "\n".join(" ".join(one.split("\n")) for one in paragraphs)
+
+
+def _read_items(lines: list[str]) -> list[str]:
+    """The entries after dashes; a line without one continues the entry above it."""
+    items: list[str] = []
+    for line in lines:
+        if line.startswith("- "):
+            items.append(_strip_comment(line[2:]))
+        else:
+            items[-1] += f" {_strip_comment(line)}"
+    return [_unquote(item) for item in items]
+
+
+def _strip_comment(text: str) -> str:
+    """The text before ` # `, unless that is inside of quotes."""
+    text = text.strip()
+    if not text or text[0] in "\"'":
+        end = _QUOTED.match(text)
+        return end[0] if end is not None and _COMMENT.match(text[end.end() :].strip()) else text
+    return "" if _COMMENT.match(text) else _LATE_COMMENT.sub("", text)
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """The parts between commas that are in no quotes and no parentheses."""
+    parts = [one.strip() for one in _LIST_PART.findall(text)]
+    return [part for part in parts if part]
 
 
 def _unquote(value: str) -> str:
     value = value.strip()
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+    if len(value) < 2 or value[0] != value[-1] or value[0] not in "\"'":
+        return value
+    if value[0] == "'":
+        return value[1:-1].replace("''", "'")
+    try:
+        decoded = json.loads(value, strict=False)
+    except ValueError:
         return value[1:-1]
-    return value
+    return decoded if isinstance(decoded, str) else value[1:-1]
 
 
 def parse_list(value: str | list[str] | None) -> list[str] | None:
     """A list that may also be written with commas."""
     if value is None or isinstance(value, list):
         return value
-    return [word.strip() for word in value.split(",") if word.strip()]
+    return _split_at_commas(value)
