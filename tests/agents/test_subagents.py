@@ -618,3 +618,13 @@ def test_only_an_agent_file_that_lists_task_gets_it(tmp_path: Path):
     )
     assert "task" in read_agent_file(tmp_path / "all.md").excluded_tools
     assert read_agent_file(tmp_path / "boss.md").excluded_tools == ()
+
+
+def test_agents_in_subfolders_are_found(tmp_path: Path):
+    folder = tmp_path / ".claude/agents/team"
+    folder.mkdir(parents=True)
+    (folder / "a.md").write_text(
+        "---\nname: a\ndescription: d\ntools: [Read, 'Grep']\n---\nWork.\n"
+    )
+    [definition], problems = read_agent_files([tmp_path])
+    assert (definition.name, definition.tools, problems) == ("a", ("Read", "Grep"), [])

@@ -57,7 +57,7 @@ def read_agent_files(
     problems: list[str] = []
     for folder in folders:
         for agent_folder in AGENT_FOLDERS:
-            for file in sorted((folder / agent_folder).glob("*.md")):
+            for file in sorted((folder / agent_folder).glob("**/*.md")):
                 try:
                     definition = read_agent_file(file, None if folder == home else folder)
                 except ConfigError as error:
