@@ -71,7 +71,6 @@ class SqliteStore(DatabaseStore):
         self._thread_lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._database = open_database(path)
         except (OSError, sqlite3.Error) as error:
             raise to_store_error(error, path) from error
@@ -156,7 +155,7 @@ def use_database(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(open_database(path)) as database:
             yield database
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise to_store_error(error, path) from error
 
 

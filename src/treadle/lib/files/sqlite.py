@@ -5,8 +5,11 @@ Used by sessions/sqlite_store.py and, through it, by apps/fleet.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 AGAIN_SECONDS = 0.01
@@ -33,9 +36,30 @@ def find_file_id(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def _make_private_file(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless there is a file.
+
+    A file that is there is not opened: when a process closes any descriptor of a file, the kernel
+    drops all the locks that SQLite has on it in this process, and another process may then write
+    at the same time. So the new file is made under another name.
+    """
+    if path.exists():
+        return
+    number, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(number)
+    with suppress(FileExistsError):  # another one was faster
+        try:
+            os.link(draft, path)
+        except PermissionError:  # a file system without hard links
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        finally:
+            Path(draft).unlink()
+
+
 def open_sqlite(path: Path, busy_seconds: float) -> SqliteFile:
     """A connection that may be used in any thread, by one at a time. What another program holds is
-    waited for so long. Raises sqlite3.Error."""
+    waited for so long. A new file can be read by its owner only. Raises sqlite3.Error, OSError."""
+    _make_private_file(path)
     database = sqlite3.connect(
         path, timeout=busy_seconds, check_same_thread=False, factory=SqliteFile
     )

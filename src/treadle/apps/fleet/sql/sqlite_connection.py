@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import threading
 import time
@@ -87,7 +86,6 @@ class SqliteConnection:
         if not create and not (self._path.exists() and _has_tables(self._path)):
             return False
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = open_database(self._path)
         database.create_function("fleet_now", 0, time.time)
         try:
