@@ -120,3 +120,38 @@ def test_ordinary_places_of_a_repository_are_not_asked_about(repository):
     assert asked == {}
     assert evaluate(repository, "git -C inner log -p") == "allow"
     assert evaluate(repository, "git -C sub log -p") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("BISECT_LOG", "git bisect log"),
+        ("worktrees/a/locked", "git worktree list --porcelain"),
+        ("rebase-merge/done", "git status"),
+        ("MERGE_MSG", "git status"),
+        ("info/exclude", "git status"),
+        ("refs/heads/x", "git branch"),
+    ],
+)
+def test_a_link_among_the_files_of_git_asks(repository, other, place, line):
+    file = repository / ".git" / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    assert evaluate(repository, line) == "allow"
+    file.unlink(missing_ok=True)
+    file.symlink_to(other / "secret")
+    assert evaluate(repository, line) == "ask"
+    file.unlink()
+    (repository / ".env").write_text("KEY=1")
+    file.symlink_to(repository / ".env")
+    assert evaluate(repository, line) == "ask"
+    file.unlink()
+    file.symlink_to(repository / ".git/HEAD")
+    assert evaluate(repository, line) == "allow"
+
+
+def test_a_partial_clone_asks_before_it_shows_content(repository):
+    configure(repository, '[remote "origin"]\n\turl = ./other\n\tpromisor = true\n')
+    shown = ("git log -p -1", "git show HEAD", "git diff HEAD~1 HEAD", "git grep x HEAD")
+    assert {line: evaluate(repository, line) for line in shown} == dict.fromkeys(shown, "ask")
+    assert evaluate(repository, "git status") == "allow"
+    assert evaluate(repository, "git log --oneline") == "allow"

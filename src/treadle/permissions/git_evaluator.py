@@ -41,6 +41,17 @@ _MAX_DEPTH = 4  # of submodules, and of other objects
 _MAX_LIST_BYTES = 1 << 16
 _FILE_KEYS = ("blame.ignorerevsfile", "mailmap.file")  # git prints lines of these files
 _MAX_NESTED_NAMES = 50_000
+_MAX_LINKED_NAMES = 1_000
+# Of a git folder, besides it: commands print files in these.
+_FOLDERS_OF_WORK = (
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "info",
+    "refs",
+    "refs/heads",
+    "logs",
+)
 _BOOLEAN = re.compile(r"|true|false|yes|no|on|off|[01]", re.IGNORECASE)
 # Keys with a program that reading commands run, and values of them that are harmless.
 _PROGRAM_KEYS: tuple[tuple[str, str], ...] = (
@@ -228,6 +239,8 @@ class _GitPlaces:
                 continue
             if not is_here and not self._may_read(path):
                 yield f"{key} makes git read {path}"
+        for path in self._list_links(repository):
+            yield f"a link in {repository.git_folder} makes git read {path}"
         if not shows_content:
             return
         for path in self._list_other_objects(f"{repository.common}/objects", 0):
@@ -252,6 +265,21 @@ class _GitPlaces:
             if targets and self._resolve(targets[-1], git_folder) == worktree:
                 return True
         return self._may_read(git_folder) and self._may_read(common)
+
+    def _list_links(self, repository: GitRepository) -> Iterator[str]:
+        """Where symlinks among git's own files lead to, if that may not be read."""
+        own = [*dict.fromkeys((repository.git_folder, repository.common))]
+        trees = f"{repository.common}/worktrees"
+        worktrees = self._file_system.list_names(trees, _MAX_LINKED_NAMES) or ()
+        folders = [*own, *(f"{trees}/{name}" for name in worktrees)]
+        folders += [f"{folder}/{name}" for folder in own for name in _FOLDERS_OF_WORK]
+        for folder in folders:
+            for name in self._file_system.list_names(folder, _MAX_LINKED_NAMES) or ():
+                if name == "objects" or self._file_system.readlink(f"{folder}/{name}") is None:
+                    continue
+                real = self._resolve(f"{folder}/{name}", "/")
+                if not is_inside(real, own) and not self._may_read(real):
+                    yield real
 
     def _list_other_objects(self, objects: str, depth: int) -> Iterator[str]:
         """The folders with objects of other repositories that may not be read."""
@@ -308,6 +336,8 @@ def _check_repository(
     remotes = f"{repository.common}/remotes"  # where older versions of git keep URLs
     if _is_partial_clone(config) and file_system.list_names(remotes) != []:
         return f"the URLs in {remotes} can make git run a program"
+    if reading.shows_content and _is_partial_clone(config):
+        return "in a partial clone git fetches what is missing, and can run programs then"
     hooks = _find_hooks_folder(config, repository)
     for name in _HOOKS:
         if file_system.lstat(f"{hooks}/{name}") is not None:

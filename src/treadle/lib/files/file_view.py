@@ -32,12 +32,17 @@ PUBLIC_FILES = word_set(
     "/proc/meminfo /proc/version /proc/loadavg /proc/uptime /proc/filesystems"
 )
 # Files that may contain secrets, by their names: the one list of them for every reader.
-SECRET_FOLDERS = word_set(".ssh .gnupg .aws .kube .docker .password-store")
+SECRET_FOLDERS = word_set(".ssh .gnupg .aws .azure .oci .kube .docker .password-store")
 SECRET_FILES = word_set(
     ".env .envrc .netrc .pgpass .npmrc .pypirc .git-credentials .htpasswd id_rsa id_dsa "
-    "id_ecdsa id_ed25519 credentials.json secrets.json secrets.yaml secrets.yml .boto .s3cfg"
+    "id_ecdsa id_ed25519 credentials.json credentials.toml secrets.json secrets.yaml secrets.yml "
+    "secrets.toml .boto .s3cfg .my.cnf .vault-token .dev.vars .databrickscfg kubeconfig "
+    "service-account.json application_default_credentials.json"
 )
-SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks")
+SECRET_SUFFIXES = (
+    *(".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks"),
+    *(".tfstate", ".tfvars", ".ovpn"),
+)
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

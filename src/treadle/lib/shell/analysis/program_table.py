@@ -151,11 +151,12 @@ PROGRAMS: dict[str, ProgramSpec] = {
     "mkdir": _make_writer("write", "m", "--mode"),
     "touch": _make_writer("write", "drt", "--date --reference --time"),
     "truncate": _make_writer("write", "sr", "--size --reference"),
-    "mv": _make_writer("move", "tS", "--target-directory --suffix", recursive=True),
+    # -S: the name of a backup ends as the line says.
+    "mv": _make_writer("move", "tS", "--target-directory", runs="-S --suffix", recursive=True),
     "cp": _make_writer(
-        "copy", "tS", "--target-directory --suffix", runs="-L --dereference", recurses="rRa",
+        "copy", "tS", "--target-directory", runs="-L --dereference -S --suffix", recurses="rRa",
     ),
-    "ln": _make_writer("link", "tS", "--target-directory --suffix"),
+    "ln": _make_writer("link", "tS", "--target-directory", runs="-S --suffix"),
     "install": _make_writer("copy", "tSmog", "--target-directory --mode", runs="--strip-program"),
     "man": _make_writer(
         "names", "CLmMSselpErPH", "--pager --config-file --manpath --extension",

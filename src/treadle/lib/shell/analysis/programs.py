@@ -77,6 +77,7 @@ _STATE_BUILTINS = word_set(
 )
 _BUILTINS = _STATE_BUILTINS | word_set("echo printf [ [[ test cd pushd popd command set read")
 _STATE_DOUBT = "changes the shell that later commands run in"
+_ISO_DATE = re.compile(r"-I(?:date|hours|minutes|seconds|ns)?")
 _DATE = OptionGrammar(
     "dfrs",
     word_set("--date --file --reference --set"),
@@ -88,16 +89,18 @@ _DATE = OptionGrammar(
 def _analyze_input_output(words: Sequence[Word], value: str) -> Effects:
     """`uniq IN OUT`: the second operand is written, even if it looks like an option."""
     options, operands = scan_options(words, OptionGrammar(value, may_permute=False))
+    is_several = any(word.is_glob or word.may_split for word in operands)
     return Effects(
-        is_read_only=len(operands) < 2,
+        is_read_only=len(operands) < 2 and not is_several,
         reads=tuple(operands[:1]),
-        writes=tuple(operands[1:]),
+        writes=tuple(operands if is_several else operands[1:]),
         mentions=tuple(o.value for o in options if o.value),
     )
 
 
 def _analyze_date(words: Sequence[Word]) -> Effects:
     """The effects of a `date` command."""
+    words = [word for word in words if not _ISO_DATE.fullmatch(word.text or "")]
     options, operands = scan_options(words, _DATE)
     sets_clock = any(option.name in _DATE.runs for option in options) or any(
         not (word.text or "").startswith("+") for word in operands

@@ -41,7 +41,7 @@ def analyze_tar(words: Sequence[Word]) -> Effects:
             doubts.append(f"{option.name} is not known as a harmless option")
         elif option.name in ("-f", "--file") and option.value is not None:
             archive.append(option.value)
-            if ":" in (option.value.text or ""):
+            if ":" in (option.value.text or "") or option.value.is_glob:
                 doubts.append("an archive on another machine")
         elif option.value is not None:
             (writes if option.name in _TAR.writes else reads).append(option.value)
