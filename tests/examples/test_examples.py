@@ -22,6 +22,7 @@ SHOWN = {
     "children": "Both pages are translated.\nIt has two lines.",
     "compaction": "summary: So far: a river runs to the sea",
     "crash": "payments: 1",
+    "evals": "worse   Graz: passed 100% before, 0% now",
     "fleet_swe_bench": "acme__double-1 did not pass: check_failed\npassed: 1 of 2",
     "hooks": "It runs on staging.",
     "images": "the model is shown: Image (image/png, 73 bytes)",
