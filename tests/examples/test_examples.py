@@ -30,6 +30,7 @@ SHOWN = {
     "record_replay": 'system was "Be brief.", is "Be polite."',
     "streaming": "Let me look. [weather: Graz] -> Graz: sunny, 24 degrees",
     "structured_output": "Ada orders 2 x lamp",
+    "wsgi_chat": "waits for you: [pay: 12]\n> yes \n< Paid.",
     "tools": "result: Ada has row 7, seat 1",
 }
 

@@ -28,6 +28,7 @@ from treadle.core.errors import ConfigError, LoopError, OutputMissing, error_mes
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import DepsT
 from treadle.lib.function_thread import run_in_thread
+from treadle.lib.loop_thread import has_running_loop
 
 BUDGET_EXCEEDED = "budget_exceeded"
 _CASES = list_of(instance_of(Case, "a Case"), "cases")
@@ -93,11 +94,9 @@ def evaluate_sync(
     agent: Agent[DepsT, AnswerT], cases: Sequence[Case[AnswerT]], **options: Any
 ) -> EvalReport:
     """`evaluate` for a program or a test without an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_evaluate_and_disconnect(agent, cases, options))
-    raise LoopError("evaluate_sync was called inside an event loop: await evaluate() instead")
+    if has_running_loop():
+        raise LoopError("evaluate_sync was called inside an event loop: await evaluate() instead")
+    return asyncio.run(_evaluate_and_disconnect(agent, cases, options))
 
 
 async def _evaluate_and_disconnect(
