@@ -78,3 +78,14 @@ def test_the_page_is_one_file_and_shows_text_as_text():
     assert "Since the earlier report" in page
     assert '<span class="tag error">worse</span>' in page
     assert not any(one in page for one in ("<b>Hi", "<script", "src=", "<link"))
+
+
+def test_every_text_of_a_report_is_escaped():
+    score = EvalScore("<u>check", False, 0.0, "<u>reason")
+    attempt = EvalAttempt("failed", "<u>text", "<u>problem", (score,), 1.0, None, 1, "s")
+    case = EvalResult("<u>case", "<u>prompt", "<u>expected", (attempt,))
+    report = EvalReport("<u>name", "<u>model", 0.0, (case,))
+    page = render_report_page(report, make_report(greet=[GOOD]))
+    assert "<u>" not in page
+    words = ("check", "reason", "text", "problem", "case", "prompt", "expected", "name", "model")
+    assert all(f"&lt;u&gt;{word}" in page for word in words)
