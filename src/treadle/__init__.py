@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treadle.agents.session import Session
     from treadle.agents.stream import Stream
     from treadle.agents.subagents import ChildStart, ChildTask
+    from treadle.agents.sync_session import SyncSession, SyncStream
     from treadle.apps.assembly.coding_agent import coding_agent
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
@@ -108,6 +109,8 @@ __all__ = [
     "StoreError",
     "StoredSession",
     "Stream",
+    "SyncSession",
+    "SyncStream",
     "Text",
     "TextDelta",
     "ThinkingDelta",
@@ -171,6 +174,8 @@ __getattr__, __dir__ = lazy_exports(
         "StoreError": "core.errors",
         "StoredSession": "agents.agent_sessions",
         "Stream": "agents.stream",
+        "SyncSession": "agents.sync_session",
+        "SyncStream": "agents.sync_session",
         "Text": "core.transcript.content",
         "TextDelta": "core.events",
         "ThinkingDelta": "core.events",

@@ -22,6 +22,7 @@ SHOWN = {
     "children": "Both pages are translated.\nIt has two lines.",
     "compaction": "summary: So far: a river runs to the sea",
     "crash": "payments: 1",
+    "evals": "worse   Graz: passed 100% before, 0% now",
     "fleet_swe_bench": "acme__double-1 did not pass: check_failed\npassed: 1 of 2",
     "hooks": "It runs on staging.",
     "images": "the model is shown: Image (image/png, 73 bytes)",
@@ -29,6 +30,7 @@ SHOWN = {
     "record_replay": 'system was "Be brief.", is "Be polite."',
     "streaming": "Let me look. [weather: Graz] -> Graz: sunny, 24 degrees",
     "structured_output": "Ada orders 2 x lamp",
+    "wsgi_chat": "waits for you: [pay: 12]\n> yes \n< Paid.",
     "tools": "result: Ada has row 7, seat 1",
 }
 

@@ -37,9 +37,9 @@ def make_reply(said: str | dict[str, Any]) -> FakeReply:
 
 
 async def run_block(code: str, page: str, module: types.ModuleType) -> None:
-    """Run a block where the others of its page were run; one that calls `run_sync` in a thread,
-    as a program without an event loop."""
-    if "run_sync(" in code:
+    """Run a block where the others of its page were run; one that calls a `_sync` function
+    in a thread, as a program without an event loop."""
+    if "_sync(" in code:
         await asyncio.to_thread(exec, compile(code, page, "exec"), vars(module))
         return
     compiled = compile(code, page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)

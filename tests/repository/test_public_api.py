@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("public_api.txt")
 MODULES = (
     *("treadle", "treadle.budgets", "treadle.context", "treadle.contracts", "treadle.events"),
-    "treadle.errors",
-    "treadle.fleet",
+    *("treadle.errors", "treadle.evals", "treadle.fleet"),
     *("treadle.hooks", "treadle.permissions"),
     *("treadle.models", "treadle.observe", "treadle.sessions", "treadle.testing"),
     *("treadle.tools", "treadle.workspace"),

@@ -74,6 +74,9 @@ async def run() -> None:
 def run_sync() -> None:
     assert_type(typed.run_sync("x", deps=Shop("a")), Result[Order])
     assert_type(plain.run_sync("x", output=Order), Result[Order])
+    with typed.session_sync("x", deps=Shop("a")) as session:
+        assert_type(session.run("x").output, Order)
+        assert_type(session.stream("x", output=int | str).result.output, int | str)
 
 
 async def stream() -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from treadle.agents.agent_settings import AgentSettings
     from treadle.agents.session import Session
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.agents.sync_session import SyncSession
     from treadle.sessions.open_store import StoreLocation
 
 _T = TypeVar("_T")
@@ -145,6 +146,33 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
         reject_unknown_argument("agent.session", SESSION_ARGUMENTS, unknown)
         location = store if store is not None else self.store
         return Session(self, session_id, location, deps, history, must_exist=must_exist)
+
+    @overload
+    def session_sync(
+        self: AgentBase[None, OutputT],
+        session_id: str | None = None,
+        *,
+        deps: None = None,
+        history: History | None = None,
+        store: StoreLocation | None = None,
+        must_exist: bool = False,
+    ) -> SyncSession[OutputT]: ...
+    @overload
+    def session_sync(
+        self,
+        session_id: str | None = None,
+        *,
+        deps: DepsT,
+        history: History | None = None,
+        store: StoreLocation | None = None,
+        must_exist: bool = False,
+    ) -> SyncSession[OutputT]: ...
+    def session_sync(self, session_id: str | None = None, **options: Any) -> SyncSession[OutputT]:
+        """`with agent.session_sync("order-42") as session`: `session` for a program without an
+        event loop, such as a view of Flask or Django. Connections are closed afterwards."""
+        from treadle.agents.sync_session import SyncSession
+
+        return SyncSession(self.session(session_id, **options), self._disconnect)
 
     @property
     def sessions(self) -> AgentSessions:

@@ -29,6 +29,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.transcript.items import Metadata
 from treadle.core.type_variables import DepsT, OutputT
+from treadle.lib.loop_thread import has_running_loop
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -201,11 +202,7 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
     ) -> Result[Any]: ...
     def run_sync(self, prompt: Prompt = None, **options: Any) -> Result[Any]:
         """`run` for a program without an event loop. Connections are closed afterwards."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
+        if has_running_loop():
             raise LoopError("run_sync was called inside an event loop: await agent.run() instead")
         try:
             return asyncio.run(self._run_and_disconnect(prompt, options))

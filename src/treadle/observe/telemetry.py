@@ -1,26 +1,33 @@
-"""Spans for OpenTelemetry, by its conventions for generative AI.
+"""Spans and metrics for OpenTelemetry, by its conventions for generative AI.
 
     invoke_agent NAME          a turn; for a child agent, below the call that started it
       chat MODEL               one attempt at a model call
       execute_tool NAME        one tool call until it ends, also in the background
 
 An observer. It needs the extra `otel`, imported when an instance is made; the program chooses
-where spans go (the exporters of the SDK). Spans hold names, counts, times and errors; no content of
-the conversation.
+where they go (the exporters of the SDK). Spans hold names, counts, times and errors; the content of
+the conversation only with `content`. The metrics are in telemetry_metrics.py.
 """
 
 from __future__ import annotations
 
+import json
+from time import monotonic
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from treadle.core import events
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, TurnResult
 from treadle.core.extras import require_extra
+from treadle.core.transcript.items import AssistantItem, UserItem
 from treadle.core.transcript.usage import REPLY_PURPOSES, UNKNOWN_USAGE, Usage
+from treadle.observe.telemetry_metrics import TelemetryMetrics
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 # Providers that have another name in the conventions.
@@ -33,28 +40,51 @@ PROVIDER_NAMES = {
 ABORTED = "aborted"
 
 
+# The finish reasons of the conventions' messages.
+FINISH_REASONS = {"end_turn": "stop", "tool_use": "tool_call", "max_tokens": "length"}
+
+
+class _Operation(msgspec.Struct, frozen=True, eq=False):
+    """An open span, and what its metrics need."""
+
+    span: Span
+    began: float
+    labels: dict[str, str]
+
+
 class _SessionSpans:
     """The open spans of one session."""
 
-    def __init__(self, parent: Span | None) -> None:
+    def __init__(self, parent: _Operation | None) -> None:
         self.parent = parent
-        self.turn: Span | None = None
-        self.request: Span | None = None
-        self.tools: dict[str, Span] = {}  # by call id
+        self.turn: _Operation | None = None
+        self.request: _Operation | None = None
+        self.tools: dict[str, _Operation] = {}  # by call id
+        self.arguments: dict[str, str] = {}  # by call id, if content is wanted
         self.tasks: dict[str, str] = {}  # task id -> call id
 
 
 class Telemetry(BaseObserver):
     """The observer. `agent` is the name of an agent that has none of its own (`Agent(name=...)`);
-    without `provider` the global one is used."""
+    without `provider` and `meter_provider` the global ones are used. With `content`, spans have
+    the messages of a turn, and the arguments and results of calls."""
 
-    def __init__(self, provider: TracerProvider | None = None, *, agent: str = "treadle") -> None:
+    def __init__(
+        self,
+        provider: TracerProvider | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        agent: str = "treadle",
+        content: bool = False,
+    ) -> None:
         require_extra("otel")
         from opentelemetry import context, trace
 
         self._trace, self._context = trace, context
         self._tracer: Tracer = trace.get_tracer("treadle", tracer_provider=provider)
+        self._metrics = TelemetryMetrics(meter_provider)
         self._agent = agent
+        self._has_content = content
         self._sessions: dict[str, _SessionSpans] = {}
 
     def on_event(self, event: Event) -> None:
@@ -76,18 +106,15 @@ class Telemetry(BaseObserver):
                 self._begin_request(session, model, attempt)
             case events.RetryScheduled(reason=reason) | events.ModelChanged(reason=reason):
                 self._end_request(session, reason)
-            case events.UsageUpdated(model=model, last=last, purpose=purpose) if (
-                session.request is not None and purpose in REPLY_PURPOSES
-            ):
-                session.request.set_attribute("gen_ai.response.model", _split_model_name(model)[1])
-                session.request.set_attributes(usage_attributes(last))
-                if last != UNKNOWN_USAGE:  # that of a reply that broke off
-                    self._end_request(session)
+            case events.UsageUpdated():
+                self._add_usage(session, event)
+            case events.ToolCallRequested(call=call) if self._has_content:
+                session.arguments[call.id] = call.raw
             case events.ToolStarted(call_id=call_id, name=name):
                 started = self._begin_tool(session, call_id, name)
                 # The context of this event is that of the tool, and of no one else (execute.py):
                 # spans that the tool opens are below this one, and nothing has to be detached.
-                self._context.attach(self._trace.set_span_in_context(started))
+                self._context.attach(self._trace.set_span_in_context(started.span))
             case events.ToolFinished(call_id=call_id, name=name, is_error=failed, result=result):
                 if call_id not in session.tools:  # denied before it began
                     self._begin_tool(session, call_id, name)
@@ -96,19 +123,21 @@ class Telemetry(BaseObserver):
                     kind = fault.type
                     told = {"type": kind, "message": fault.message, "stacktrace": fault.traceback}
                     attributes = {f"exception.{key}": value for key, value in told.items()}
-                    ended.add_event("exception", attributes)
+                    ended.span.add_event("exception", attributes)
+                if self._has_content:
+                    ended.span.set_attribute("gen_ai.tool.call.result", result)
                 self._end(ended, result if failed else "", kind)
             case events.ToolDetached(call_id=call_id, task_id=task_id):
                 session.tasks[task_id] = call_id
             case events.TaskFinished(task_id=task_id, result=result):
-                span = session.tools.pop(session.tasks.pop(task_id, ""), None)
-                if span is not None:  # cancelled; a call that ends by itself has no span left
-                    self._end(span, result, ABORTED)
+                task = session.tools.pop(session.tasks.pop(task_id, ""), None)
+                if task is not None:  # cancelled; a call that ends by itself has no span left
+                    self._end(task, result, ABORTED)
             case events.ApprovalResolved(call_id=call_id, decision=decision) if session.turn:
                 attributes = {"gen_ai.tool.call.id": call_id, "treadle.decision": decision}
-                session.turn.add_event("treadle.approval", attributes)
+                session.turn.span.add_event("treadle.approval", attributes)
             case events.WarningRaised(text=text) if session.turn is not None:
-                session.turn.add_event("treadle.warning", {"message": text})
+                session.turn.span.add_event("treadle.warning", {"message": text})
             case events.RunFailed(result=result, error=error, kind=kind):
                 self._end_turn(session, event.session_id, result, error, kind)
             case events.TurnFinished(result=result):
@@ -127,23 +156,20 @@ class Telemetry(BaseObserver):
             "treadle.turn": event.turn_id,
         }
         name, context = f"invoke_agent {agent}", self._child_context(session.parent)
-        session.turn = self._tracer.start_span(name, context, attributes=attributes)
+        span = self._tracer.start_span(name, context, attributes=attributes)
+        labels = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent}
+        session.turn = _Operation(span, monotonic(), labels)
 
     def _begin_request(self, session: _SessionSpans, model: str, attempt: int) -> None:
         self._end_request(session, "replaced by another attempt")
-        provider, name = _split_model_name(model)
-        attributes: dict[str, str | int] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
-            "gen_ai.request.model": name,
-            "treadle.attempt": attempt,
-        }
+        labels = _label_model(model)
+        attributes: dict[str, str | int] = {**labels, "treadle.attempt": attempt}
         context, kind = self._child_context(session.turn), self._trace.SpanKind.CLIENT
-        session.request = self._tracer.start_span(
-            f"chat {name}", context, kind=kind, attributes=attributes
-        )
+        name = f"chat {labels['gen_ai.request.model']}"
+        span = self._tracer.start_span(name, context, kind=kind, attributes=attributes)
+        session.request = _Operation(span, monotonic(), labels)
 
-    def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> Span:
+    def _begin_tool(self, session: _SessionSpans, call_id: str, name: str) -> _Operation:
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
@@ -151,20 +177,42 @@ class Telemetry(BaseObserver):
             "gen_ai.tool.type": "function",
         }
         context = self._child_context(session.turn)
+        if (arguments := session.arguments.pop(call_id, None)) is not None:
+            attributes["gen_ai.tool.call.arguments"] = arguments
         span = self._tracer.start_span(f"execute_tool {name}", context, attributes=attributes)
-        session.tools[call_id] = span
-        return span
+        labels = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        started = session.tools[call_id] = _Operation(span, monotonic(), labels)
+        return started
 
-    def _child_context(self, span: Span | None) -> Context | None:
+    def _child_context(self, above: _Operation | None) -> Context | None:
         """The context of a span; without one, the program's current context."""
-        return self._trace.set_span_in_context(span) if span is not None else None
+        return self._trace.set_span_in_context(above.span) if above is not None else None
+
+    def _add_usage(self, session: _SessionSpans, event: events.UsageUpdated) -> None:
+        labels, is_known = _label_model(event.model), event.last != UNKNOWN_USAGE
+        if is_known:
+            self._metrics.add_usage(labels, event.last)
+        if session.request is not None and event.purpose in REPLY_PURPOSES:
+            span = session.request.span
+            span.set_attribute("gen_ai.response.model", labels["gen_ai.request.model"])
+            span.set_attributes(usage_attributes(event.last))
+            if is_known:  # not that of a reply that broke off
+                self._end_request(session)
 
     # --- end of spans ----------------------------------------------------------------------
 
-    def _end_request(self, session: _SessionSpans, problem: str = "") -> None:
-        span, session.request = session.request, None
-        if span is not None:
-            self._end(span, problem, "model_error")
+    def _end_request(
+        self,
+        session: _SessionSpans,
+        problem: str = "",
+        kind: str = "model_error",
+        error: BaseException | None = None,
+    ) -> None:
+        request, session.request = session.request, None
+        if request is not None:
+            if error is not None:
+                request.span.record_exception(error)
+            self._end(request, problem, kind)
 
     def _end_turn(
         self,
@@ -174,23 +222,34 @@ class Telemetry(BaseObserver):
         error: str = "",
         kind: str = "",
     ) -> None:
-        self._end_request(session, error or ABORTED)
+        self._end_request(session, error or ABORTED, kind or ABORTED, result.error)
         running = set(session.tasks.values())
         for call_id in [call_id for call_id in session.tools if call_id not in running]:
             self._end(session.tools.pop(call_id), "interrupted", ABORTED)
-        span, session.turn = session.turn, None
-        if span is not None:
+        turn, session.turn = session.turn, None
+        if turn is not None:
+            span = turn.span
             span.set_attributes({"treadle.reason": result.reason, "treadle.rounds": result.rounds})
             span.set_attributes(usage_attributes(result.usage))
-            self._end(span, error, kind)
+            stops = [item.stop for item in result.items if isinstance(item, AssistantItem)]
+            if stops:
+                span.set_attribute("gen_ai.response.finish_reasons", stops)
+            if self._has_content:
+                span.set_attributes(message_attributes(result))
+            if result.error is not None:
+                span.record_exception(result.error)
+            self._end(turn, error, kind)
+        session.arguments.clear()
         if not session.tools:
             del self._sessions[session_id]
 
-    def _end(self, span: Span, problem: str, kind: str) -> None:
+    def _end(self, operation: _Operation, problem: str, kind: str) -> None:
+        seconds, error = monotonic() - operation.began, kind if problem else ""
+        self._metrics.add_duration(operation.labels, seconds, error)
         if problem:
-            span.set_attribute("error.type", kind)
-            span.set_status(self._trace.StatusCode.ERROR, problem)
-        span.end()
+            operation.span.set_attribute("error.type", kind)
+            operation.span.set_status(self._trace.StatusCode.ERROR, problem)
+        operation.span.end()
 
 
 def usage_attributes(usage: Usage) -> dict[str, int | float]:
@@ -205,6 +264,29 @@ def usage_attributes(usage: Usage) -> dict[str, int | float]:
     return attributes if usage.cost is None else {**attributes, "treadle.cost_usd": usage.cost}
 
 
-def _split_model_name(model: str) -> tuple[str, str]:
+def message_attributes(result: TurnResult) -> dict[str, str]:
+    """The messages of a turn, in the JSON of the conventions: the user's, and the answer."""
+    said = [item for item in result.items if isinstance(item, UserItem)]
+    stops = [item.stop for item in result.items if isinstance(item, AssistantItem)]
+    answer = _make_message("assistant", result.text)
+    if stops:
+        answer["finish_reason"] = FINISH_REASONS.get(stops[-1], stops[-1])
+    return {
+        "gen_ai.input.messages": json.dumps([_make_message("user", one.text) for one in said]),
+        "gen_ai.output.messages": json.dumps([answer]),
+    }
+
+
+def _make_message(role: str, text: str) -> dict[str, object]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _label_model(model: str) -> dict[str, str]:
+    """What spans and metrics of a model call say of it."""
     provider, slash, name = model.partition("/")
-    return (provider, name) if slash else ("treadle", model)
+    provider, name = (provider, name) if slash else ("treadle", model)
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
+        "gen_ai.request.model": name,
+    }
