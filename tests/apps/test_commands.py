@@ -114,12 +114,13 @@ def test_a_mentioned_file_that_cannot_be_read_is_a_usage_error(name: str, monkey
 
 
 async def test_config_and_doctor_name_an_added_folder_that_does_not_exist():
-    ran = await run(None, "config", "add_dir", "/nonexist")
+    missing = f"/nonexist-{os.getpid()}"
+    ran = await run(None, "config", "add_dir", missing)
     assert ran.code == 0
-    assert "note: there is no folder /nonexist" in ran.out
+    assert f"note: there is no folder {missing}" in ran.out
     ran = await run(None, "doctor")
     assert "! settings" in ran.out
-    assert "config.toml:1: there is no folder /nonexist" in ran.out
+    assert f"config.toml:1: there is no folder {missing}" in ran.out
 
 
 async def test_config_shows_the_limit_of_memory_that_holds_without_a_setting():
