@@ -33,6 +33,7 @@ PROGRAMS = {
     "include.path": "[include]\n\tpath = ../evil\n",
     "includeIf": '[includeIf "gitdir:/"]\n\tpath = ../evil\n',
     "value on the next line": "[core]\n\tfsmonitor = \\\n{run}\n",
+    "an extension of lfs": '[lfs "extension.foo"]\n\tclean = {run}\n',
     "partial clone": '[remote "o"]\n\tpromisor = true\n\tuploadpack = {run}\n',
     "not a config": "[core\n",
 }

@@ -60,7 +60,7 @@ _PROGRAM_KEYS: tuple[tuple[str, str], ...] = (
     (r"filter\..+\.(?:clean|smudge|process)", r"git-lfs [\w -]+(?:-- )?%f|git-lfs [\w -]+|cat"),
     (r"gpg(?:\..+)?\.program|gpg\.ssh\.defaultkeycommand", r"gpg2?|gpgsm|ssh-keygen"),
     (r"include\.path|includeif\..+\.path", ""),
-    (r"core\.alternaterefscommand|alias\.whatchanged", ""),
+    (r"core\.alternaterefscommand|alias\.whatchanged|lfs\.extension\..+", ""),
 )
 _HELP_KEY = r"help\.(?:format|browser|htmlpath)|web\.browser|(?:man|browser)\..+"
 _MERGE_KEY = r"merge\..+\.driver"

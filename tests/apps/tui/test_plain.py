@@ -249,6 +249,15 @@ async def test_a_question_shows_what_would_not_be_seen():
     assert not set(out) & {"\u202e", "\u200b"}
 
 
+async def test_blank_lines_do_not_push_the_beginning_of_a_command_off_the_screen():
+    hidden = FakeCall("bash", {"command": "touch made.txt" + "\n \n" * 40 + "\necho done"})
+    replies = [FakeReply(calls=(hidden,)), FakeReply("I see.")]
+    async with ProviderServer(replies, strict=False) as server:
+        _, out = await run_lines(server, "1", "make it", "4", "no")
+    assert "\n[80 blank lines]\necho done\n" in out
+    assert not exists("made.txt")
+
+
 async def test_a_denial_with_a_reason():
     async with ProviderServer([MAKE, FakeReply("I see.")], strict=False) as server:
         _, out = await run_lines(server, "1", "make it", "4", "not today")

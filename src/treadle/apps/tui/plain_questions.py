@@ -6,6 +6,7 @@ reads and prints the lines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from treadle.lib.text.sanitize import escape_invisible
 
 OWN_WORDS = ", or your own words"  # of a question of the model
 LineAnswer = TypeVar("LineAnswer")
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){4,}")  # they could hide the beginning of a command
 
 
 class LineTerminal(Protocol):
@@ -81,7 +83,8 @@ class PlainQuestions:
         lines = list_risk_lines(approval)
         risks = [f"{'! ' if line.is_marked else ''}{line.text}" for line in lines]
         reason = escape_invisible(approval.reason)
-        parts = (question.title, escape_invisible(shown, keep="\n\t"), *risks, reason)
+        text = _BLANK_LINES.sub(_name_blank_lines, escape_invisible(shown, keep="\n\t"))
+        parts = (question.title, text, *risks, reason)
         async with self._lock.dialog():
             self._terminal.write("\n" + "".join(f"{part}\n" for part in parts if part))
             while True:
@@ -160,6 +163,10 @@ class PlainQuestions:
             if answer is not None:
                 return answer
             self._terminal.take_other_line(line, len(options), by_user)
+
+
+def _name_blank_lines(found: re.Match[str]) -> str:
+    return f"\n[{found[0].count(chr(10)) - 1} blank lines]\n"
 
 
 def _ask_number(title: str, options: Sequence[ChoiceOption]) -> str:
