@@ -57,6 +57,24 @@ async def test_its_answer_is_the_result_and_what_it_used_is_the_callers():
     assert model.requests[0].tools[0].name == "helper"
 
 
+@pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
+async def test_an_override_holds_for_the_tool_that_was_made_of_the_agent(kind: str):
+    @tool
+    async def name(context: ToolContext[str]) -> str:
+        """Tell the name."""
+        return context.deps
+
+    inner = Agent(Scripted([]), [name], deps_type=str)
+    outer = Agent(
+        Scripted([ask("look"), "done"]), [getattr(inner, kind)("helper", "Finds.")], deps_type=str
+    )
+    other = Scripted([Say(calls=[("name", {})]), "from the test"])
+    with inner.override(model=other, deps="forced"):
+        result = await outer.run("x", deps="given")
+    assert read_result(result.transcript) == "from the test"
+    assert read_result(other.requests[-1].transcript) == "forced"
+
+
 async def test_an_answer_has_the_output_type_of_the_agent():
     replies: list[ScriptElement] = [
         Say(calls=[("final_answer", {"name": "Graz"})]),

@@ -243,7 +243,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
-        return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
+        copy: Agent[Any, Any] = Agent(**{**msgspec.structs.asdict(self._settings), **changes})
+        copy._forced_deps = self._forced_deps
+        return copy
 
     @contextmanager
     def override(
@@ -252,7 +254,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
         """`with agent.override(model=Scripted([...])):` for tests: in the block this agent has the
         changed settings, for all that use it, and runs get `deps` whatever they are given."""
         changed = self.replace(**changes)
-        changed._forced_deps = deps
+        if deps is not UNSET:
+            changed._forced_deps = deps
         before = dict(self.__dict__)
         self.__dict__.update(changed.__dict__)
         try:
@@ -280,8 +283,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         """
         from treadle.agents.agent_tool import AgentTool
 
-        given = self._settings
-        return AgentTool(name or given.name, description, given, self.config, self.replace)
+        return AgentTool(name, description, self)
 
     if TYPE_CHECKING:
 
@@ -298,8 +300,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         The rest is as for `as_tool`."""
         from treadle.agents.handoff import HandoffTool
 
-        given = self._settings
-        return HandoffTool(name or given.name, description, given, self.config, self.replace)
+        return HandoffTool(name, description, self)
 
     def __repr__(self) -> str:
         given = self._settings
