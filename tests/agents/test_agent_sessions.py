@@ -96,7 +96,7 @@ async def test_a_call_that_waits_for_an_approval_is_seen_by_another_process(stor
     assert (await other.sessions.read("bill")).approvals == snapshot.approvals  # nothing changed
 
 
-@pytest.mark.parametrize("kind", ["as_tool"])
+@pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
 async def test_the_cost_of_a_session_has_that_of_its_children_which_are_not_listed(
     store: Store, kind: str
 ):

@@ -59,7 +59,7 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session. `state` is empty, open, done, unreadable, or the reason why the last turn
     ended. `turns` and `state` of a fork include what it has from its parent; its usage does
     not. `child_usage` is that of child agents, None in an index of an earlier version. `origin` is
-    that of the journal's header; `is_child`: its first message is of a call."""
+    that of the journal's header; `is_child`: it is that of a child agent."""
 
     id: str
     project: str
@@ -222,6 +222,7 @@ class _SummaryBuilder:
         if kind == b"turn":
             self._lacks_reply |= not self._turns
             self._turns += b'"continues":true' not in raw
+            self._is_child |= b'"is_child":true' in raw
             self._state, self._suspended = "open", None
             return
         entry = _decode(raw)
@@ -239,7 +240,7 @@ class _SummaryBuilder:
         item = entry.item if isinstance(entry, ItemAdded) else None
         if isinstance(item, UserItem):
             self._title = make_title(item.first_text)
-            self._is_child = CALL_KEY in (item.metadata or {})
+            self._is_child |= CALL_KEY in (item.metadata or {})
 
     def build(self, updated: float, read_position: ReadPosition) -> SessionSummary:
         return msgspec.structs.replace(
