@@ -185,8 +185,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
         used_model = resolve_model(given.model)
         handoffs = [one for one in given.tools if getattr(one, "takes_over", False)]
         if handoffs:
-            from treadle.agents.handoff import HandoffModel
+            from treadle.agents.handoff import HandoffModel, HandoffTool, check_outputs
 
+            check_outputs(cast("list[HandoffTool]", handoffs), given.output_type)
             used_model = HandoffModel(used_model)
         self._structured_output = given.structured_output
         if given.structured_output is None and given.output_type is not str:
