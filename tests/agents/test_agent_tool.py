@@ -146,6 +146,14 @@ async def test_a_call_that_waited_for_an_approval_goes_on_in_another_process(tmp
     assert read_result(result.transcript) == "paid it"
 
 
+@pytest.mark.parametrize("deps_type", [None, int])
+def test_an_agent_that_needs_other_deps_is_refused(deps_type: type | None):
+    inner = Agent(Scripted([]), deps_type=City).as_tool("helper", "Looks.")
+    settings = {} if deps_type is None else {"deps_type": deps_type}
+    with pytest.raises(ConfigError, match=r"'helper'.*City"):
+        Agent(Scripted([]), [inner], **settings)  # type: ignore[call-overload]
+
+
 async def test_it_gets_the_deps_of_the_run_if_it_has_a_type_for_them():
     seen: list[object] = []
 

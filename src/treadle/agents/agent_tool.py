@@ -77,6 +77,12 @@ class AgentTool(ChildTool):
     def spec(self) -> ToolSpec:
         return self._spec
 
+    @property
+    def deps_type(self) -> Any:
+        """What the runs that call it must have as `deps`; None: it needs none."""
+        own = self._agent._settings.deps_type
+        return None if own is NoneType else own
+
     def check(self, arguments: Arguments) -> str | None:
         prompt = arguments.get("prompt")
         if set(arguments) == {"prompt"} and isinstance(prompt, str) and prompt.strip():
@@ -112,7 +118,7 @@ class AgentTool(ChildTool):
         changed: dict[str, Any] = {
             "model": siblings.wrap_model(start.model),
             # Without a type of its own it gets whatever the run of the caller has.
-            "deps_type": object if own.deps_type is NoneType else own.deps_type,
+            "deps_type": self.deps_type or object,
             "name": own.name or self._spec.name,
             "role": self._spec.name,
             "caller": "child",
