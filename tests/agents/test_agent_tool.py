@@ -114,7 +114,9 @@ async def test_the_budget_of_the_caller_holds_for_it(of_run: bool):
     outer = Agent(model, [helper], gates=() if of_run else gates)
     result = await outer.run("x", gates=gates if of_run else ())
     assert result.reason == "budget_exceeded"
-    assert "budget" in read_result(result.transcript)
+    [item] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert item.text.startswith("[ended early: budget_exceeded: the next request")
+    assert item.is_error
     assert inner_model.requests == []
 
 
