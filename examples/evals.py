@@ -35,7 +35,7 @@ def is_brief(result: Result, case: Case) -> str:
 CARD = ModelCard("script", input_price=1.0, output_price=5.0)  # USD for a million tokens
 agent = Agent(Scripted(answer, card=CARD), name="weather")
 polite = judge("The answer is polite", model=Scripted(decide, card=CARD))
-cases = [
+cases: list[Case[str]] = [
     Case("Graz", "How is it in Graz?", expected="sunny", checks=[contains, polite]),
     Case("Bergen", "How is it in Bergen?", checks=[is_brief]),
 ]

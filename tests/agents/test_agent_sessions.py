@@ -13,6 +13,7 @@ import pytest
 
 from treadle import Agent, ApprovalRequest, tool
 from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, StoreError
+from treadle.core.transcript.usage import Usage
 from treadle.models import Pause, Say, Scripted
 from treadle.models.scripted import ScriptElement
 from treadle.testing import MemoryStore
@@ -93,6 +94,26 @@ async def test_a_call_that_waits_for_an_approval_is_seen_by_another_process(stor
     assert [one.call.arguments for one in snapshot.approvals] == [{"amount": 5}]
     assert snapshot.doubts == ()
     assert (await other.sessions.read("bill")).approvals == snapshot.approvals  # nothing changed
+
+
+@pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
+async def test_the_cost_of_a_session_has_that_of_its_children_which_are_not_listed(
+    store: Store, kind: str
+):
+    def cost(dollars: float) -> Usage:
+        return Usage(input=1, output=1, requests=1, cost=dollars)
+
+    child = Agent(Scripted([Say("x", usage=cost(0.5))]), name="child")
+    call = Say(calls=[("child", {"prompt": "p"})], usage=cost(0.25))
+    model = Scripted(["one", "two", "three", call, "end"])
+    agent = Agent(model, [getattr(child, kind)("child", "c")], store=store)
+    for message in ("1", "2", "3", "go"):
+        await agent.run(message, session="s")
+    [listed] = await agent.sessions.list()
+    read = await agent.sessions.read("s")
+    assert listed.id == "s"
+    assert listed.usage == read.usage
+    assert listed.usage.known_cost == 0.75
 
 
 async def test_an_unknown_session_is_not_begun_by_looking(store: Store):

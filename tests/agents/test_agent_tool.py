@@ -57,6 +57,24 @@ async def test_its_answer_is_the_result_and_what_it_used_is_the_callers():
     assert model.requests[0].tools[0].name == "helper"
 
 
+@pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
+async def test_an_override_holds_for_the_tool_that_was_made_of_the_agent(kind: str):
+    @tool
+    async def name(context: ToolContext[str]) -> str:
+        """Tell the name."""
+        return context.deps
+
+    inner = Agent(Scripted([]), [name], deps_type=str)
+    outer = Agent(
+        Scripted([ask("look"), "done"]), [getattr(inner, kind)("helper", "Finds.")], deps_type=str
+    )
+    other = Scripted([Say(calls=[("name", {})]), "from the test"])
+    with inner.override(model=other, deps="forced"):
+        result = await outer.run("x", deps="given")
+    assert read_result(result.transcript) == "from the test"
+    assert read_result(other.requests[-1].transcript) == "forced"
+
+
 async def test_an_answer_has_the_output_type_of_the_agent():
     replies: list[ScriptElement] = [
         Say(calls=[("final_answer", {"name": "Graz"})]),
@@ -96,7 +114,9 @@ async def test_the_budget_of_the_caller_holds_for_it(of_run: bool):
     outer = Agent(model, [helper], gates=() if of_run else gates)
     result = await outer.run("x", gates=gates if of_run else ())
     assert result.reason == "budget_exceeded"
-    assert "budget" in read_result(result.transcript)
+    [item] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert item.text.startswith("[ended early: budget_exceeded: the next request")
+    assert item.is_error
     assert inner_model.requests == []
 
 
@@ -126,6 +146,14 @@ async def test_a_call_that_waited_for_an_approval_goes_on_in_another_process(tmp
         result = await session.run()
     assert result.text == "done"
     assert read_result(result.transcript) == "paid it"
+
+
+@pytest.mark.parametrize("deps_type", [None, int])
+def test_an_agent_that_needs_other_deps_is_refused(deps_type: type | None):
+    inner = Agent(Scripted([]), deps_type=City).as_tool("helper", "Looks.")
+    settings = {} if deps_type is None else {"deps_type": deps_type}
+    with pytest.raises(ConfigError, match=r"'helper'.*City"):
+        Agent(Scripted([]), [inner], **settings)  # type: ignore[call-overload]
 
 
 async def test_it_gets_the_deps_of_the_run_if_it_has_a_type_for_them():

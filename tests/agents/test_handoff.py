@@ -10,6 +10,7 @@ import pytest
 from treadle import Agent, ChildEvent, PendingApproval, tool
 from treadle.budgets import CostBudget
 from treadle.contracts import ModelCard, UserItem
+from treadle.core.errors import ConfigError
 from treadle.core.transcript.usage import Usage
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
@@ -113,6 +114,15 @@ async def test_the_answer_has_the_output_type_of_the_run():
     tools = [other.as_handoff("refunds", "Handles refunds.")]
     agent = Agent(Scripted([hand_over()]), tools, output_type=Refund)
     assert (await agent.run("x")).output == Refund(12)
+
+
+def test_an_agent_of_another_output_type_cannot_take_over():
+    tools = [Agent(Scripted([])).as_handoff("refunds", "Handles refunds.")]
+    with pytest.raises(ConfigError, match=r"'refunds'.* str.* Refund"):
+        Agent(Scripted([]), tools, output_type=Refund)
+    other = Agent(Scripted([]), output_type=Refund).as_handoff("refunds", "Handles refunds.")
+    Agent(Scripted([]), [other])
+    Agent(Scripted([]), [other], output_type=Refund | int)
 
 
 async def test_a_hand_off_that_fails_is_a_result_for_the_first_agent():

@@ -18,6 +18,7 @@ from treadle.contracts import (
     PermissionRequest,
     Verdict,
 )
+from treadle.core.transcript.items import UserItem
 from treadle.events import ApprovalRequired, ApprovalResolved, RunStarted
 from treadle.models import Say, Scripted
 from treadle.testing import MemoryStore, RecordingObserver
@@ -273,6 +274,31 @@ async def test_a_suspended_stream_ends_with_the_request_and_another_process_cont
     assert events.result.output == "Done."
     assert booked == ["Post"]
     assert not events.waiting
+
+
+async def test_a_message_to_a_suspended_session_waits_for_the_decision(tmp_path: Path):
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        return f"booked {hotel}"
+
+    model = Scripted([Say(calls=[("book", {"hotel": "Post"})]), "Done."])
+    agent = Agent(model, [book], store=tmp_path)
+    for message in ("Book", "Never mind"):
+        async with agent.session("s") as session:
+            async with session.stream(message, suspend=True) as events:
+                _ = [event async for event in events]
+            assert [one.call.name for one in events.waiting] == ["book"]
+    stored = await agent.sessions.read("s")
+    assert [one.item.text for one in stored.queued_messages] == ["Never mind"]
+
+    async with agent.session("s") as session:
+        session.deny(session.approvals[0].call.id, "no")
+        result = await session.run()
+    assert [item.text for item in result.transcript if isinstance(item, UserItem)] == [
+        "Book",
+        "Never mind",
+    ]
 
 
 async def test_a_stream_that_may_suspend_goes_on_if_the_reader_answers(tmp_path: Path):

@@ -48,6 +48,12 @@ WRONG: Any = ("a",)
         (Say, [], {"calls": ["pay"]}, r"Say.calls\[0\] is 'pay'; expected the name of a tool"),
         (Say, [], {"calls": [("pay", 3)]}, r"Say.calls\[0\] is \('pay', 3\); expected the name"),
         (Say, [3], {}, "Say.text is 3; expected a text"),
+        (
+            Agent,
+            [Scripted([])],
+            {"check_output": lambda answer: None},
+            r"check_output is .*; expected a function of \(answer, context",
+        ),
         (model, [3], {}, "the name of a model is 3; expected a text"),
         (SqliteStore, [3, "a"], {}, "path is 3; expected a path"),
         (SqliteStore, ["", "a"], {}, "path is ''; expected a path"),

@@ -361,7 +361,7 @@ async def test_an_interruption_reaches_every_tool_and_open_calls_are_answered():
     answers = [item.text for item in driver.transcript if isinstance(item, ToolResultItem)]
     assert len(answers) == 2
     assert answers == [
-        "Interrupted by the user before it finished; its effect may be incomplete.",
+        "Interrupted by the user before it finished, outcome unknown: it may have had its effect.",
         "Cancelled by the user before it ran; nothing was done.",
     ]
     assert find_violations(driver.transcript) == []

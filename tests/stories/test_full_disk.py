@@ -52,6 +52,29 @@ async def test_no_model_call_is_paid_for_before_the_result_of_an_effect_is_durab
     assert [result.text for result in results] == ["the disk is full now"]
 
 
+class FullWhenClosed(MemoryStore):
+    async def aclose(self) -> None:
+        await super().aclose()
+        raise StoreFull("closing: no space is left")
+
+
+async def test_an_error_of_closing_carries_the_run_and_hides_no_other():
+    agent = Agent(Scripted(["answer"]), store=lambda name: FullWhenClosed(name))
+    with pytest.raises(StoreFull) as closing:
+        await agent.run("go", session="s")
+    assert closing.value.session_id == "s"
+    assert closing.value.transcript is not None
+    assert [item.text for item in closing.value.transcript] == ["go", "answer"]
+    assert closing.value.usage is not None
+
+    first = RuntimeError("the first error")
+    with pytest.raises(RuntimeError) as raised:
+        async with agent.session("t"):
+            raise first
+    assert raised.value is first
+    assert "no space" in first.__notes__[0]
+
+
 async def test_a_turn_whose_end_cannot_be_written_is_reported_as_failed_with_its_answer():
     store, witness = LazyStore(), RecordingObserver()
 

@@ -45,7 +45,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.entries import Entry, Intent, ItemAdded
+from treadle.core.transcript.entries import EffectClass, Entry, Intent, ItemAdded
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.state import fold_entries
 from treadle.hooks.function_hook import FunctionHook
@@ -175,10 +175,18 @@ async def test_a_failed_check_skips_the_execution_and_goes_on_with_the_next_call
     assert careful.calls == [{}]
 
 
-async def test_a_tool_that_never_returns_times_out():
-    stuck = RecordingTool(release=asyncio.Event(), timeout=0.01)
+@pytest.mark.parametrize(
+    ("effect", "outcome", "said"),
+    [
+        ("pure", "interrupted", ""),
+        ("irreversible", "unknown", ", outcome unknown: it may have had its effect"),
+    ],
+)
+async def test_a_tool_that_never_returns_times_out(effect: EffectClass, outcome: str, said: str):
+    stuck = RecordingTool(release=asyncio.Event(), timeout=0.01, effect=effect)
     result = await Agent(calling(("record", {})), [stuck]).run("x")
-    assert answers(result.transcript) == ["error: timed out after 0.01 s"]
+    [item] = [one for one in result.transcript if isinstance(one, ToolResultItem)]
+    assert (item.text, item.outcome) == (f"error: timed out after 0.01 s{said}", outcome)
     assert stuck.cancel_count == 1
 
 

@@ -185,8 +185,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
         used_model = resolve_model(given.model)
         handoffs = [one for one in given.tools if getattr(one, "takes_over", False)]
         if handoffs:
-            from treadle.agents.handoff import HandoffModel
+            from treadle.agents.handoff import HandoffModel, HandoffTool, check_outputs
 
+            check_outputs(cast("list[HandoffTool]", handoffs), given.output_type)
             used_model = HandoffModel(used_model)
         self._structured_output = given.structured_output
         if given.structured_output is None and given.output_type is not str:
@@ -243,7 +244,9 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     def replace(self, **changes: Any) -> Agent[Any, Any]:
         """A copy of this agent with these settings changed; `model` and `tools` are settings."""
-        return Agent(**{**msgspec.structs.asdict(self._settings), **changes})
+        copy: Agent[Any, Any] = Agent(**{**msgspec.structs.asdict(self._settings), **changes})
+        copy._forced_deps = self._forced_deps
+        return copy
 
     @contextmanager
     def override(
@@ -252,7 +255,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
         """`with agent.override(model=Scripted([...])):` for tests: in the block this agent has the
         changed settings, for all that use it, and runs get `deps` whatever they are given."""
         changed = self.replace(**changes)
-        changed._forced_deps = deps
+        if deps is not UNSET:
+            changed._forced_deps = deps
         before = dict(self.__dict__)
         self.__dict__.update(changed.__dict__)
         try:
@@ -280,8 +284,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         """
         from treadle.agents.agent_tool import AgentTool
 
-        given = self._settings
-        return AgentTool(name or given.name, description, given, self.config, self.replace)
+        return AgentTool(name, description, self)
 
     if TYPE_CHECKING:
 
@@ -298,8 +301,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         The rest is as for `as_tool`."""
         from treadle.agents.handoff import HandoffTool
 
-        given = self._settings
-        return HandoffTool(name or given.name, description, given, self.config, self.replace)
+        return HandoffTool(name, description, self)
 
     def __repr__(self) -> str:
         given = self._settings

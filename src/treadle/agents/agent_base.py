@@ -26,7 +26,7 @@ from treadle.agents.run import (
 )
 from treadle.core.argument_checks import is_list
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ConfigError, LoopError
+from treadle.core.errors import ConfigError, LoopError, StoreError
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.driver import Driver
@@ -88,8 +88,14 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
         history: History | None,
     ) -> AsyncIterator[Run]:
         if session is not None:
-            async with session, session._open_run(prompt, output, settings) as run:
-                yield run
+            run: Run | None = None
+            try:
+                async with session, session._open_run(prompt, output, settings) as run:
+                    yield run
+            except StoreError as error:  # of closing
+                if run is not None:
+                    run.attach(error)
+                raise
             return
         driver = self.start(deps=deps, history=history)
         own: Run | None = None

@@ -211,7 +211,7 @@ async def _describe(place: SessionPlace, summary: SessionSummary) -> StoredSessi
         summary.created,
         summary.updated,
         summary.turns,
-        summary.usage,
+        summary.total_usage,
         is_open,
     )
 

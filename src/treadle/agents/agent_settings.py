@@ -222,6 +222,20 @@ def _is_type(value: object) -> bool:
 # An object may be a hook and a mutator.
 _POINTS = frozenset((*get_args(HookPoint), *get_args(MutationPoint)))
 _OPTIONAL_FUNCTION = optional(FUNCTION)
+
+
+def _takes_answer_and_context(value: object) -> bool:
+    if not callable(value):
+        return False
+    try:
+        inspect.signature(value).bind(None, None)
+    except ValueError:
+        return True  # without a signature, as some functions in C
+    except TypeError:
+        return False
+    return True
+
+
 STORE_EXPECTED = optional(
     Expected(
         lambda value: PATH.fits(value) or hasattr(value, "append") or callable(value),
@@ -235,7 +249,9 @@ _EXPECTED: Mapping[str, Expected] = {
         "a list of tools, functions and sources of tools",
     ),
     "deps_type": Expected(_is_type, "a type: the class of `deps`, not an object of it"),
-    "check_output": _OPTIONAL_FUNCTION,
+    "check_output": optional(
+        Expected(_takes_answer_and_context, "a function of (answer, context: RunContext)")
+    ),
     "name": TEXT,
     "instructions": Expected(
         lambda value: isinstance(value, str) or callable(value),

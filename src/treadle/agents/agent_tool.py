@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol
 
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_settings import AgentSettings
@@ -32,25 +32,28 @@ from treadle.tools.tool_options import check_name
 MAX_TOOL_DEPTH = 8  # agents in agents: the program put them together
 
 
+class ToolAgent(Protocol):
+    """What is used of the agent, at each call: `override` changes it."""
+
+    config: DriverConfig
+    _settings: AgentSettings
+
+    @property
+    def replace(self) -> Callable[..., ChildAgent]: ...
+
+
 class AgentTool(ChildTool):
-    """Runs an agent to its end for each call; the answer is the result. `replace` makes a copy of
-    the agent with other settings."""
+    """Runs an agent to its end for each call; the answer is the result."""
 
     prompt_description = "the whole task"
 
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        settings: AgentSettings,
-        config: DriverConfig,
-        replace: Callable[..., ChildAgent],
-    ) -> None:
+    def __init__(self, name: str, description: str, agent: ToolAgent) -> None:
+        name = name or agent._settings.name
         if not name:
             raise ConfigError("as_tool: give a name: the agent has none (Agent(name=...))")
         check("description", description, filled_text("what the model may give this agent"))
         check_name(name)
-        self._settings, self._config, self._replace = settings, config, replace
+        self._agent = agent
         self._definition = AgentDefinition(name, description, "")
         self._spec = ToolSpec(
             name,
@@ -73,6 +76,12 @@ class AgentTool(ChildTool):
     @property
     def spec(self) -> ToolSpec:
         return self._spec
+
+    @property
+    def deps_type(self) -> Any:
+        """What the runs that call it must have as `deps`; None: it needs none."""
+        own = self._agent._settings.deps_type
+        return None if own is NoneType else own
 
     def check(self, arguments: Arguments) -> str | None:
         prompt = arguments.get("prompt")
@@ -99,17 +108,17 @@ class AgentTool(ChildTool):
         )
 
     def _make_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
-        config = self._config
+        config = self._agent.config
         return ChildStart(task, child_id, depth, config.model, config.source, config.policy)
 
     def _make_child(
         self, siblings: ChildAgents, start: ChildStart, changes: Mapping[str, Any]
     ) -> ChildAgent:
-        own, inherited = self._settings, siblings.inherited
+        own, inherited = self._agent._settings, siblings.inherited
         changed: dict[str, Any] = {
             "model": siblings.wrap_model(start.model),
             # Without a type of its own it gets whatever the run of the caller has.
-            "deps_type": object if own.deps_type is NoneType else own.deps_type,
+            "deps_type": self.deps_type or object,
             "name": own.name or self._spec.name,
             "role": self._spec.name,
             "caller": "child",
@@ -118,4 +127,4 @@ class AgentTool(ChildTool):
             "hooks": join_once(own.hooks, make_child_hooks(inherited.hooks)),
             "parent_ids": (start.parent_id, *inherited.parent_ids),
         }
-        return self._replace(**changed)
+        return self._agent.replace(**changed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -22,6 +23,7 @@ from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelEvent, ModelRequest, Reply
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.core.contracts.wrapped import WrappedModel
+from treadle.core.errors import ConfigError
 from treadle.core.transcript.content import ENGINE, Arguments, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
@@ -40,6 +42,10 @@ class HandoffTool(AgentTool, BaseGate):
     takes_over = True  # agent.py makes it a gate, too
     reads_size = False
     prompt_description = "what to do now; the other agent sees the conversation"
+
+    @property
+    def output_type(self) -> object:
+        return self._agent._settings.output_type
 
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         """An agent that is stopped at a limit has not answered: the first one goes on."""
@@ -64,6 +70,19 @@ class HandoffTool(AgentTool, BaseGate):
             return ChildTask(self._definition, name, prompt, earlier[0], is_continued=True)
         before = _cut_before(items, context.call_id)
         return ChildTask(self._definition, name, prompt, context.call_id, history=before)
+
+
+def check_outputs(handoffs: Sequence[HandoffTool], wanted: object) -> None:
+    """ConfigError if another agent answers with another type than the agent that hands over."""
+    for tool in handoffs:
+        given = tool.output_type
+        if wanted is str or given == wanted or given in get_args(wanted):
+            continue
+        own, other = (getattr(kind, "__name__", repr(kind)) for kind in (wanted, given))
+        raise ConfigError(
+            f"hand-off {tool.spec.name!r}: its agent answers with {other}, and output_type of this "
+            f"agent is {own}; give that agent output_type={own}"
+        )
 
 
 class HandoffModel(WrappedModel):

@@ -245,7 +245,7 @@ class Run:
             answer = await self.answer(decide)
             await self._wait_for_background()
         except BaseException as error:
-            attach_run(error, self.driver, self._usage)
+            self.attach(error)
             raise
         return answer
 
@@ -361,7 +361,7 @@ class Run:
             error = error.with_traceback(None)
         if error is not None or answer.text is None:
             assert error is not None, "made above"
-            raise attach_run(error, driver, self._usage)
+            raise self.attach(error)
         return Result(
             answer.text,
             turn.reason,
@@ -372,6 +372,18 @@ class Run:
             answer.value,
             self._background,
         )
+
+    def attach(self, error: BaseException) -> BaseException:
+        """The error, which leaves the run, with it: `transcript`, `usage`, `cost` and
+        `session_id`."""
+        driver, usage = self.driver, self._usage
+        carried = {"transcript": driver.transcript, "usage": usage, "session_id": driver.session_id}
+        if not isinstance(error, TreadleError):
+            carried["cost"] = usage.cost
+        for name, value in carried.items():
+            with contextlib.suppress(AttributeError):  # a class without room for it
+                setattr(error, name, value)
+        return error
 
     async def _wait_for_background(self) -> None:
         """Wait for calls in the background, as long as the caller wants."""
@@ -387,17 +399,6 @@ class Run:
 
 def _ignore(*_: object) -> None:
     return None
-
-
-def attach_run(error: BaseException, driver: Driver, usage: Usage) -> BaseException:
-    """The error, which leaves a run, with it: `transcript`, `usage`, `cost` and `session_id`."""
-    carried = {"transcript": driver.transcript, "usage": usage, "session_id": driver.session_id}
-    if not isinstance(error, TreadleError):
-        carried["cost"] = usage.cost
-    for name, value in carried.items():
-        with contextlib.suppress(AttributeError):  # a class without room for it
-            setattr(error, name, value)
-    return error
 
 
 def find_handoff_answer(transcript: Sequence[Item]) -> str | None:

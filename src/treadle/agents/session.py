@@ -30,7 +30,7 @@ from treadle.core.argument_checks import check, whole_number
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.store import Store
-from treadle.core.errors import ConfigError, DriverBusy, LoopError
+from treadle.core.errors import ConfigError, DriverBusy, LoopError, StoreError
 from treadle.core.loop.driver import Driver
 from treadle.core.loop.session_log import check_one_writer
 from treadle.core.steps import Doubt, PendingApproval, Step, UserInput
@@ -263,8 +263,13 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            await self.aclose()
+        except StoreError as failure:
+            if error is None:
+                raise
+            error.add_note(f"closing session {self.id} failed as well: {failure}")
 
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, write all of it, and release the session for

@@ -298,10 +298,12 @@ class Stream(BaseObserver, Generic[OutputT]):
             self._wake()
 
     async def _suspend(self) -> RunAnswer:
-        """Write that the turn waits; closing the session leaves it so."""
+        """Write that the turn waits, and the message that came meanwhile; closing the session
+        leaves it so."""
         from treadle.sessions.suspend import suspend_turn
 
         driver, turn_id = self.driver, self._next_place[0]
+        driver.keep_offers()
         self.waiting = driver.approvals
         detail = ", ".join(one.summary for one in self.waiting)
         await suspend_turn(

@@ -99,11 +99,12 @@ class ChildStart(msgspec.Struct, frozen=True):
 
 class ChildAnswer(msgspec.Struct, frozen=True):
     """The last message of a child. `is_complete`: it ended by itself, not at a limit. `is_stopped`:
-    it was interrupted."""
+    it was interrupted. `is_missing`: it ended before it said anything."""
 
     text: str
     is_complete: bool
     is_stopped: bool = False
+    is_missing: bool = False
 
 
 PrepareChild = Callable[[ChildStart], Awaitable[PreparedChild]]
@@ -234,7 +235,8 @@ class SubagentRunner:
                 data[STOPPED_KEY] = True
             if not answer.is_complete:
                 data[EARLY_KEY] = True
-            return ToolOutput(_join(answer.text, *notes), data=data)
+            text = _join(answer.text, *notes)
+            return ToolOutput(text, is_error=answer.is_missing, data=data)
         except Exception as error:  # a child that fails in any way is an error result
             prepared, running.prepared, note = running.prepared, None, ""
             if prepared is not None:
@@ -431,12 +433,13 @@ def _join(*texts: str) -> str:
 
 
 def _make_answer(text: str, reason: str, detail: str, session_id: str) -> ChildAnswer:
+    is_complete, is_missing = reason == "end_turn", reason != "end_turn" and not text.strip()
     text = text.strip() or "(the agent ended without an answer)"
     if reason == "aborted":
         text = f"[stopped before it was done{f': {detail}' if detail else ''}]\n{text}"
     elif reason != "end_turn":
-        text = f"[ended early: {f'{reason} {detail}'.strip()}]\n{text}"
+        text = f"[ended early: {f'{reason}: {detail}' if detail else reason}]\n{text}"
     if len(text) > MAX_ANSWER_CHARS:
         note = f"... [truncated, {len(text)} chars total; session {session_id}]"
         text = text[:MAX_ANSWER_CHARS] + note
-    return ChildAnswer(text, reason == "end_turn", reason == "aborted")
+    return ChildAnswer(text, is_complete, reason == "aborted", is_missing)

@@ -19,7 +19,7 @@ from treadle.core.transcript.entries import Entry
 from treadle.sessions.summaries import UNREADABLE, SessionIndex, SessionSummary
 
 FIRST_ENTRIES = 8  # one of them is the first message
-SUMMARY_KINDS = ("turn", "usag", 'end"', "park", "rewi")  # how the kinds begin
+SUMMARY_KINDS = ("turn", "usag", "chil", 'end"', "park", "rewi")  # how the kinds begin
 
 
 class SessionQuery(msgspec.Struct, frozen=True):

@@ -14,7 +14,14 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import SessionNotFound, StoreError
-from treadle.core.transcript.entries import Entry, ItemAdded, Suspended, TurnEnded, UsageRecorded
+from treadle.core.transcript.entries import (
+    ChildUsageRecorded,
+    Entry,
+    ItemAdded,
+    Suspended,
+    TurnEnded,
+    UsageRecorded,
+)
 from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import CALL_KEY, UserItem
 from treadle.core.transcript.usage import Usage
@@ -44,14 +51,15 @@ STATE_LABELS = {
 _KIND_PATTERN = re.compile(
     rb'\{"c":"[0-9a-f]{8}","n":(\d+),"e":\d+,"t":(-?[\d.]+),[^{]{0,120}?"kind":"(\w+)"'
 )
-_SUMMARY_KINDS = {b"turn", b"usage", b"end", b"parked", b"item", b"rewind"}
+_SUMMARY_KINDS = {b"turn", b"usage", b"child_usage", b"end", b"parked", b"item", b"rewind"}
 _BODY_PATTERN = re.compile(rb'\{"kind":"(\w+)"')
 
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session. `state` is empty, open, done, unreadable, or the reason why the last turn
     ended. `turns` and `state` of a fork include what it has from its parent; its usage does
-    not. `origin` is that of the journal's header; `is_child`: its first message is of a call."""
+    not. `child_usage` is that of child agents, None in an index of an earlier version. `origin` is
+    that of the journal's header; `is_child`: it is that of a child agent."""
 
     id: str
     project: str
@@ -62,6 +70,7 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     turns: int = 0
     entries: int = 0
     usage: Usage = Usage()
+    child_usage: Usage | None = None
     state: str = "empty"
     suspended: Suspended | None = msgspec.field(default=None, name="parked")
     parent: ForkPoint | None = None
@@ -83,9 +92,15 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.lacks_reply and self.state == "error"
 
     @property
-    def lacks_history(self) -> bool:
-        """Whether an earlier version did not count the turns that a fork has from its parent."""
-        return self.parent is not None and not self.has_inherited
+    def total_usage(self) -> Usage:
+        return self.usage if self.child_usage is None else self.usage + self.child_usage
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether an earlier version did not count the turns that a fork has from its parent, or
+        what child agents used."""
+        lacks_turns = self.parent is not None and not self.has_inherited
+        return lacks_turns or self.child_usage is None
 
     @property
     def is_damaged(self) -> bool:
@@ -100,7 +115,7 @@ def summarize_session(
     files = list_segments(session_dir)
     status = files[-1].stat()
     is_current = previous is not None and previous.read_position.is_valid(len(files), status)
-    if previous is None or not is_current or previous.lacks_history:
+    if previous is None or not is_current or previous.is_outdated:
         found = read_header(session_dir)
         header = found or JournalHeader(0, session_dir.name, 0.0)
         inherited = _read_inherited(session_dir)
@@ -159,6 +174,7 @@ class _SummaryBuilder:
         self._turns = previous.turns
         self._entries = previous.entries
         self._usage = previous.usage
+        self._child_usage = previous.child_usage or Usage()
         self._state = previous.state
         self._suspended = previous.suspended
         self._has_lost_lines = previous.has_lost_lines
@@ -206,11 +222,14 @@ class _SummaryBuilder:
         if kind == b"turn":
             self._lacks_reply |= not self._turns
             self._turns += b'"continues":true' not in raw
+            self._is_child |= b'"is_child":true' in raw
             self._state, self._suspended = "open", None
             return
         entry = _decode(raw)
         if isinstance(entry, UsageRecorded):
             self._usage = self._usage + entry.usage
+        elif isinstance(entry, ChildUsageRecorded):
+            self._child_usage = self._child_usage + entry.usage
         elif isinstance(entry, TurnEnded):
             self._state = "done" if entry.reason == "end_turn" else entry.reason
             self._suspended = None
@@ -221,7 +240,7 @@ class _SummaryBuilder:
         item = entry.item if isinstance(entry, ItemAdded) else None
         if isinstance(item, UserItem):
             self._title = make_title(item.first_text)
-            self._is_child = CALL_KEY in (item.metadata or {})
+            self._is_child |= CALL_KEY in (item.metadata or {})
 
     def build(self, updated: float, read_position: ReadPosition) -> SessionSummary:
         return msgspec.structs.replace(
@@ -230,6 +249,7 @@ class _SummaryBuilder:
             turns=self._turns,
             entries=self._entries,
             usage=self._usage,
+            child_usage=self._child_usage,
             state=self._state,
             suspended=self._suspended,
             has_lost_lines=self._has_lost_lines,
@@ -285,7 +305,7 @@ class SessionIndex(LogCache[SessionSummary]):
         summary = self.records.get(self.key(session_dir))
         if summary is None or not summary.read_position.is_current(1, status):
             return None
-        if summary.lacks_history:
+        if summary.is_outdated:
             return None
         return _with_name(session_dir, summary)
 

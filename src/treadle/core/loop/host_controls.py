@@ -209,6 +209,10 @@ class HostControls(DriverState):
         """Forget what was offered and is in no turn."""
         self._inbox.withdraw_offers()
 
+    def keep_offers(self) -> None:
+        """Queue the messages that were offered and are in no turn: the session is suspended."""
+        self._inbox.keep_offers()
+
     def submit(self, user_input: UserInput, *, metadata: Metadata | None = None) -> str:
         """Queue a message; it enters at the next legal point. Returns the id of the message, "" for
         an empty one, which is ignored.

@@ -56,6 +56,13 @@ class Inbox:
     def withdraw_offers(self) -> None:
         self._offers.clear()
 
+    def keep_offers(self) -> None:
+        """Queue the offered messages: their turn begins in another process."""
+        for offered in self._offers:
+            if isinstance(offered.item, UserItem):
+                self._session.write(InputQueued(offered.item, offered.id))
+        self._offers.clear()
+
     def accept(self, message: QueuedMessage) -> None:
         """The message enters the transcript."""
         if message in self._offers:

@@ -147,7 +147,8 @@ class LoopSession:
 
     def _write_turn(self, turn_id: str, *, continues: bool) -> None:
         nonce = os.urandom(4).hex()
-        self.write(entries.TurnBegan(turn_id, self._emitter.agent, nonce, continues))
+        agent, is_child = self._emitter.agent, bool(self._parent_ids)
+        self.write(entries.TurnBegan(turn_id, agent, nonce, continues, is_child))
 
     def end_turn(
         self,

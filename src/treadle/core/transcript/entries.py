@@ -63,12 +63,13 @@ class InputMoved(_Entry, frozen=True, tag="moved"):
 class TurnBegan(_Entry, frozen=True, tag="turn"):
     """`nonce` makes keys of the turn unlike those of a turn that a damaged log has lost. With
     `continues` users count no new turn: it corrects the answer of the one before, or it is the open
-    one, which another process continues."""
+    one, which another process continues. `is_child`: it is the turn of a child agent."""
 
     turn_id: str
     agent: str = ""  # the name of the agent
     nonce: str = ""
     continues: bool = False
+    is_child: bool = False
 
 
 class Intent(_Entry, frozen=True, tag="intent"):

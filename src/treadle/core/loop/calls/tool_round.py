@@ -31,7 +31,7 @@ from treadle.core.loop.calls.background import RUNNING_TEXT
 from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.calls.execute import CallExecutor
 from treadle.core.loop.calls.prepare import CallPreparer, PreparedCall
-from treadle.core.loop.calls.tool_runner import RunResult, ToolRunner
+from treadle.core.loop.calls.tool_runner import MAY_BE_DONE, RunResult, ToolRunner
 from treadle.core.loop.parts import DriverParts
 from treadle.core.steps import ApprovalRequest, PendingApproval
 from treadle.core.transcript.content import ResultContent, Text, ToolCall
@@ -52,6 +52,7 @@ T = TypeVar("T")
 
 CANCELLED_CALL = "Cancelled by the user before it ran; nothing was done."
 INTERRUPTED_CALL = "Interrupted by the user before it finished; its effect may be incomplete."
+INTERRUPTED_EFFECT = f"Interrupted by the user before it finished, {MAY_BE_DONE}."
 ABANDONED_CALL = (
     "Interrupted by the user, outcome unknown: it did not stop and may still be running."
 )
@@ -134,7 +135,11 @@ class ToolRound:
         is_old = call.id in self._session.old_intents
         if not is_old and not self._executor.has_started(call.id):
             return make_interrupted_result(call, CANCELLED_CALL)
-        return make_interrupted_result(call, INTERRUPTED_CALL)
+        intent = self._session.state.intents.get(call.id)
+        is_irreversible = intent is not None and intent.effect == "irreversible"
+        return make_interrupted_result(
+            call, INTERRUPTED_EFFECT if is_irreversible else INTERRUPTED_CALL
+        )
 
     async def find_child_requests(
         self, prepared: Sequence[PreparedCall]

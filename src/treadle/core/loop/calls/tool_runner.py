@@ -28,6 +28,8 @@ TIMED_OUT_BUT_RUNNING = (
     "error: timed out after {timeout:g} s, but it does not stop: outcome unknown, and it may still "
     "be running"
 )
+# Of an irreversible call that had begun.
+MAY_BE_DONE = "outcome unknown: it may have had its effect"
 FAULT_TEXT = "{name} failed: a fault in its code ({kind}), of which the user is told"
 
 
@@ -85,7 +87,10 @@ class ToolRunner:
         if not work.done():
             return _failure(TIMED_OUT_BUT_RUNNING.format(timeout=timeout), "unknown")
         if work.cancelled():
-            return _failure(f"error: timed out after {timeout:g} s", "interrupted")
+            text = f"error: timed out after {timeout:g} s"
+            if tool.spec.effect == "irreversible":
+                return _failure(f"{text}, {MAY_BE_DONE}", "unknown")
+            return _failure(text, "interrupted")
         return RunResult(work.result())
 
     def take_late_result(self, call_id: str) -> RunResult | None:
