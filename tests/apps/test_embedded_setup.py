@@ -14,6 +14,7 @@ from tests.apps.program import finish, run, start
 from treadle.apps.console import embedded_setup
 from treadle.apps.settings.settings import Settings
 from treadle.models.embedded import Weights, locate_weights, weights
+from treadle.models.registry import KNOWN_PROVIDERS
 from treadle.models.registry.default_model import DefaultModel
 
 FILE = b"weights" * 1_000
@@ -140,3 +141,12 @@ async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_
     assert "embedded/smollm2-135m" in ran.err
     assert "treadle models get qwen2.5-coder-1.5b" in ran.err
     assert (await run(None, "-p", "say hello", "--quiet")).err == ""
+
+
+def test_a_key_without_a_default_model_leaves_the_choice_to_the_embedded_one(monkeypatch):
+    for name in [variable for one in KNOWN_PROVIDERS.values() for variable in one.key_variables]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_TOKEN", "of downloads")
+    assert embedded_setup.is_maybe_needed(Settings())
+    monkeypatch.setenv("XAI_API_KEY", "k")
+    assert not embedded_setup.is_maybe_needed(Settings())

@@ -35,12 +35,9 @@ def is_maybe_needed(settings: Settings) -> bool:
     if settings.model:
         return "embedded" in settings.model
 
-    from treadle.models.registry import KNOWN_PROVIDERS, find_key
+    from treadle.models.registry.default_model import find_keyed_default
 
-    return not any(
-        provider.needs_key and find_key(provider, os.environ)
-        for provider in KNOWN_PROVIDERS.values()
-    )
+    return find_keyed_default(os.environ) is None
 
 
 async def download_named(settings: Settings) -> None:

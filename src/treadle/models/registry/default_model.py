@@ -44,11 +44,9 @@ async def find_default_model(
 ) -> DefaultModel:
     """The model that runs here without configuration."""
     env = os.environ if environ is None else environ
-    for provider in KNOWN_PROVIDERS.values():
-        name = _default_with_key(provider, env)
-        if name:
-            variable = find_key_variable(provider, env)
-            return _build_default(name, f"{variable} is set", describe_card(card_for(name)))
+    if keyed := find_keyed_default(env):
+        name, variable = keyed
+        return _build_default(name, f"{variable} is set", describe_card(card_for(name)))
     for server in await find_local_servers(env, seconds):
         best = pick_best_model(server.models)
         if best:
@@ -56,6 +54,15 @@ async def find_default_model(
             reason = f"no key is set, and a server answers at {server.url}"
             return _build_default(name, reason, describe_card(card_for(name)))
     return find_embedded_default()
+
+
+def find_keyed_default(environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """The model that a key in this environment chooses, and the variable of the key. The key of a
+    provider without a default model chooses none."""
+    for provider in KNOWN_PROVIDERS.values():
+        if name := _default_with_key(provider, environ):
+            return name, find_key_variable(provider, environ)
+    return None
 
 
 def find_embedded_default() -> DefaultModel:
