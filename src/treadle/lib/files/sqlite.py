@@ -47,13 +47,15 @@ def _make_private_file(path: Path) -> None:
         return
     number, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     os.close(number)
-    with suppress(FileExistsError):  # another one was faster
-        try:
-            os.link(draft, path)
-        except PermissionError:  # a file system without hard links
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another one was faster
+    except OSError:  # a file system without hard links
+        with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        finally:
-            Path(draft).unlink()
+    finally:
+        Path(draft).unlink()
 
 
 def open_sqlite(path: Path, busy_seconds: float) -> SqliteFile:
