@@ -21,8 +21,7 @@ from treadle.lib.text.word_set import word_set
 # Arguments in which models say why they call, and of programs that ask the model whether to ask; a
 # tool that does not have them does not need them.
 _COMMENTS = word_set(
-    "description explanation reason reasoning thought justification title requiresapproval "
-    "shouldreadentirefile"
+    "description explanation reason reasoning thought justification title requiresapproval"
 )
 Report = Callable[[str], None]
 NO_WORDS: Mapping[str, Mapping[str, str]] = {}

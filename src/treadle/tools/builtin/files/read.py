@@ -33,7 +33,8 @@ MAX_PICTURE_BYTES = 64 << 20
 _BY_HAND = "Make it smaller with bash, such as `convert in.png -resize 50% out.png`"
 
 
-_LAST_LINES = frozenset(("end_line", "endLine", "line_end", "end_line_one_indexed_inclusive"))
+_LAST_LINES = ("end_line", "endLine", "line_end", "end_line_one_indexed_inclusive")
+_WHOLE_FILE = "should_read_entire_file"
 
 
 def read_range(lines: Any) -> dict[str, int]:
@@ -71,17 +72,19 @@ class ReadTool(BuiltinTool[ReadArguments]):
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
         """Also with the last line in place of the number of lines."""
-        plain, lines, note = dict(arguments), None, ""
-        for name in _LAST_LINES & plain.keys() if "limit" not in plain else ():
-            last, first = plain.pop(name), plain.get("offset", plain.get("start_line", 1))
-            lines, note = [first, last], f"`{name}` is `offset` and `limit`"
-        if "view_range" in plain:
-            lines, note = plain.pop("view_range"), "`view_range` is `offset` and `limit`"
-        found = read_range(lines)
-        if not found:
-            return super().repair(arguments)
-        meant = super().repair({**plain, **found})
-        return msgspec.structs.replace(meant, notes=(note, *meant.notes))
+        plain, notes = dict(arguments), list[str]()
+        if plain.pop(_WHOLE_FILE, None) is not None:  # it is what `read` does without a range
+            notes.append(f"`{_WHOLE_FILE}` is left out")
+        for name in (*_LAST_LINES, "view_range"):
+            if name in plain and "limit" not in plain:
+                given, first = plain[name], plain.get("offset", plain.get("start_line", 1))
+                lines = read_range(given if name == "view_range" else [first, given])
+                if lines:
+                    del plain[name]
+                    plain |= lines
+                    notes.append(f"`{name}` is `offset` and `limit`")
+        meant = super().repair(plain)
+        return msgspec.structs.replace(meant, notes=(*notes, *meant.notes))
 
     def validate(self, args: ReadArguments) -> str | None:
         if not args.file_path:
