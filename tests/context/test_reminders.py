@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from treadle.workspace.local import LocalWorkspace
 
 LIST = [{"content": "write it", "status": "completed"}, {"content": "test it"}]
 TODO = ("todo", {"todos": LIST})
+WORK = Say(calls=[("record", {})])
 
 
 def notices(items: Transcript | ModelRequest, kind: str) -> list[str]:
@@ -226,18 +226,20 @@ async def test_a_list_without_open_todos_is_left_alone():
     assert not [item for item in result.transcript if isinstance(item, NoticeItem)]
 
 
-async def test_a_todo_list_of_an_earlier_turn_or_of_plan_mode_is_left_alone():
-    work = Say(calls=[("record", {})])
-    for mode, second in (("ask", "What now?"), ("plan", "")):
-        begin = [Say(calls=[TODO]), "stop"] if second else [Say(calls=[TODO])]
-        model = Scripted([*begin, *[work] * 5, "done"])
-        reminders = Reminders(todo_rounds=2, mode=partial(str, mode))
-        agent = Agent(model, [RecordingTool("todo"), RecordingTool()], mutators=[reminders])
-        driver = agent.start()
-        await say(driver, "go")
-        if second:
-            await say(driver, second)
-        assert notices(driver.transcript, "open_todos") == []
+@pytest.mark.parametrize(
+    ("mode", "script"),
+    [
+        ("ask", [Say(calls=[TODO]), "stop", *[WORK] * 5, "done"]),  # of an earlier turn
+        ("plan", [Say(calls=[TODO]), *[WORK] * 5, "stop", "done"]),
+    ],
+)
+async def test_a_todo_list_of_an_earlier_turn_or_of_plan_mode_is_left_alone(mode, script):
+    reminders = Reminders(todo_rounds=2, mode=lambda: mode)
+    tools = [RecordingTool("todo"), RecordingTool()]
+    driver = Agent(Scripted(script), tools, mutators=[reminders]).start()
+    await say(driver, "go")
+    await say(driver, "What now?")
+    assert notices(driver.transcript, "open_todos") == []
 
 
 def test_a_pinned_list_is_read_as_well():

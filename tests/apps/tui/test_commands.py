@@ -1,5 +1,9 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+
+import pytest
 
 from tests.apps.tui.harness import (
     RunningApp,
@@ -498,14 +502,19 @@ def list_calls(on: RunningApp) -> list[str]:
     return [line for line in on.screen().split("\n") if line.startswith(tuple("●✗⊘◌◦"))]
 
 
-async def test_ctrl_d_names_the_background_work_that_it_would_end(monkeypatch):
+@asynccontextmanager
+async def app_with_background_work(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningApp]:
     background = {"command": "sleep 600", "run_in_background": True}
-    flags: dict[str, object] = {"permission_mode": "bypass"}
     model = scripted([Say(calls=[("bash", background)]), "It runs."])
-    async with running_app(monkeypatch, model, flags=flags) as on:
+    async with running_app(monkeypatch, model, flags={"permission_mode": "bypass"}) as on:
         await on.send("go")
         await on.sees("It runs.")
         await on.idle()
+        yield on
+
+
+async def test_ctrl_d_names_the_background_work_that_it_would_end(monkeypatch):
+    async with app_with_background_work(monkeypatch) as on:
         await on.press("ctrl+d")
         await on.sees("ctrl+d again quits and ends 1 task: ")
         assert on.app.return_code is None
@@ -514,13 +523,7 @@ async def test_ctrl_d_names_the_background_work_that_it_would_end(monkeypatch):
 
 
 async def test_quit_asks_before_it_ends_background_work(monkeypatch):
-    background = {"command": "sleep 600", "run_in_background": True}
-    flags: dict[str, object] = {"permission_mode": "bypass"}
-    model = scripted([Say(calls=[("bash", background)]), "It runs."])
-    async with running_app(monkeypatch, model, flags=flags) as on:
-        await on.send("go")
-        await on.sees("It runs.")
-        await on.idle()
+    async with app_with_background_work(monkeypatch) as on:
         await on.send("/quit")
         await on.sees("Quit, and end 1 task: ")
         await on.press("escape")
