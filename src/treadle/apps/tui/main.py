@@ -6,6 +6,7 @@ for the full screen.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from treadle.apps.tui.app import TerminalApp
 
 EXIT_USAGE = 2
+FRAME_RATE_VARIABLE = "TEXTUAL_FPS"
+# At Textual's own 60 a letter that follows a frame takes three times as long to the screen. What is
+# streamed has a slower rate of its own (schedule_frame).
+FRAME_RATE = "120"
 
 
 def start(
@@ -75,6 +80,7 @@ def run(session: HostedSession, options: TerminalOptions) -> int:
     check_screen(options.is_plain)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # exported by some shells; not updated on resize
+    _set_frame_rate()
     app: TerminalApp
     if options.is_inline:
         from treadle.apps.tui.inline import InlineApp
@@ -90,6 +96,15 @@ def run(session: HostedSession, options: TerminalOptions) -> int:
     if app.resume_hint:
         print(app.resume_hint)
     return app.return_code or 0
+
+
+def _set_frame_rate() -> None:
+    """Load Textual with our frame rate, and leave no variable behind for the commands."""
+    is_set = FRAME_RATE_VARIABLE in os.environ
+    os.environ.setdefault(FRAME_RATE_VARIABLE, FRAME_RATE)
+    importlib.import_module("textual.constants")  # reads it
+    if not is_set:
+        del os.environ[FRAME_RATE_VARIABLE]
 
 
 def check_screen(is_plain: bool) -> None:
