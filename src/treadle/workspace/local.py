@@ -99,9 +99,8 @@ class LocalWorkspace(WorkspaceFiles):
             Confinement(
                 writable=self._roots,
                 temp_dir=self.temp_dir,
-                set_aside_dir=state_dir / "set_aside",
                 copies_dir=self._scratch.path / "copies",
-                record_dir=state_dir / "running",
+                state_dir=state_dir,
                 network=options.network,
                 protected=options.protected,
                 denials=options.denials,

@@ -58,17 +58,16 @@ class Confinement(msgspec.Struct, frozen=True):
     """What a sandboxed command may do: write below `writable`, use the network or not.
 
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
-    paths of the roots that stay read-only. What a command makes and may not is moved to
-    `set_aside_dir`; `copies_dir` is private, for copies that are mounted. Files that are kept in
-    memory share `max_memory` bytes, 0 for no limit. `record_dir` is for what the next session has
-    to know if this one is killed.
+    paths of the roots that stay read-only. `copies_dir` is private, for copies that are mounted;
+    `state_dir` for what outlives an agent: what was moved away because a command may not make it,
+    what the next one has to know if this one is killed, and copies of files of the system. Files
+    that are kept in memory share `max_memory` bytes, 0 for no limit.
     """
 
     writable: tuple[Path, ...]
     temp_dir: Path
-    set_aside_dir: Path
     copies_dir: Path
-    record_dir: Path
+    state_dir: Path
     network: NetworkAccess = False
     protected: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()

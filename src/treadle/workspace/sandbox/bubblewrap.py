@@ -44,7 +44,7 @@ from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
 from treadle.workspace.sandbox.stand_ins import PartialIndexes, StandIns, make_git_environment
 from treadle.workspace.sandbox.system_view import (
-    choose_system_options,
+    SystemView,
     describe_refusals,
     find_missing_folders,
     find_needed,
@@ -101,7 +101,8 @@ class Bubblewrap:
     def __init__(self, confinement: Confinement, program: str) -> None:
         self.confinement = confinement
         self.program = program
-        aside, names = confinement.set_aside_dir, confinement.protected
+        self._set_aside_dir = aside = confinement.state_dir / "set_aside"
+        names = confinement.protected
         self._protections = [
             ProtectedPaths(root, aside, names, confinement.denials, self._is_out_of_reach)
             for root in confinement.writable
@@ -109,8 +110,10 @@ class Bubblewrap:
         self._stand_ins = StandIns(confinement.copies_dir / "stand_ins")
         self._indexes = PartialIndexes(confinement.copies_dir / "indexes")
         self._proxy = DomainProxy()
-        self._record = RunRecord(confinement.record_dir)
+        self._record_dir = confinement.state_dir / "running"
+        self._record = RunRecord(self._record_dir)
         self._outer_denied: list[FoundEntry] | None = None
+        self._system = SystemView(confinement.state_dir / "system" if self.has_namespaces else None)
         self._settings: list[str] | None = None
         self._is_visible: Callable[[str], bool] = bool  # of the last command
         self._active_count = 0
@@ -125,7 +128,7 @@ class Bubblewrap:
         for protection in self._protections:
             protection.prepare()
         roots = {protection.root: protection for protection in self._protections}
-        for run in take_interrupted(self.confinement.record_dir, roots):
+        for run in take_interrupted(self._record_dir, roots):
             made = roots[os.fsdecode(run.root)].find_made_since(run.known, run.time_ns)
             self._notes += describe_interrupted(made)
 
@@ -171,7 +174,7 @@ class Bubblewrap:
             yield msgspec.structs.replace(
                 confined,
                 cleanup={**CLEANUP_TABLES, "roots": self._list_known()},
-                set_aside_dir=str(self.confinement.set_aside_dir),
+                set_aside_dir=str(self._set_aside_dir),
             )
         finally:
             _close_all(fds)
@@ -287,8 +290,7 @@ class Bubblewrap:
         """In order: later mounts cover earlier ones."""
         confinement, self._hidden, self._read_only = self.confinement, [], []
         homes = _find_homes(command.env.get("HOME", ""))
-        copy = confinement.copies_dir / "etc" if self.has_namespaces and not network else None
-        options = [*choose_system_options(copy, bool(network)), *SYSTEM_OPTIONS.split()]
+        options = [*self._system.list_options(bool(network)), *SYSTEM_OPTIONS.split()]
         options += ["--bind", str(confinement.temp_dir), "/tmp"]  # a home may lie in it
         for hidden in sorted({*_filter_existing(*HIDDEN_FOLDERS), *map(str, homes)}):
             options += [*self._size_options(4), "--tmpfs", hidden]

@@ -5,21 +5,28 @@ else is not there: no password file, no credentials, no socket, however it was b
 settings that may contain credentials are shown without them. Used by `bubblewrap.py`.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH110, PTH112, PTH113, PTH114, PTH115, PTH202, PTH208, PTH211 - no error if it may not be read
+# ruff: noqa: PTH101, PTH102, PTH110, PTH112, PTH113, PTH114, PTH115, PTH208, PTH211 - no error if it may not be read
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
 import stat
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from contextlib import suppress
+from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.lib.files.file_view import LOCAL_FILES
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.config import read_config
 from treadle.lib.text.word_set import word_set
 
@@ -44,6 +51,7 @@ _ETC_NAMES = word_set(
 )
 _ETC_WITH_NETWORK = word_set("pip.conf npmrc wgetrc yum.repos.d")
 _MAX_COPIED_BYTES, _MAX_COPIED_FILES = 1 << 20, 16
+_UNUSED_SECONDS = 30 * 86_400.0
 _PRIVATE_IN_ETC = ("/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/private")
 _VAR_FOLDERS = "/var/lib/dpkg /var/cache/fontconfig /var/lib/ghc /var/lib/texmf /var/lib/xkb"
 
@@ -96,63 +104,113 @@ def list_system_options(network: bool) -> tuple[str, ...]:
     return tuple(options)
 
 
-def choose_system_options(copy: Path | None, network: bool) -> tuple[str, ...]:
-    """Bubblewrap's options for the system, with a copy of /etc in a folder if there is one."""
-    return list_system_options(network) if copy is None else list_copied_options(copy)
+class SystemView:
+    """Bubblewrap's options for the system, with copies of /etc in a folder if there is one."""
+
+    def __init__(self, copies: Path | None) -> None:
+        self._copies = copies
+        self._options: tuple[str, ...] = ()  # without the network
+
+    def list_options(self, network: bool) -> tuple[str, ...]:
+        if network or self._copies is None:
+            return list_system_options(network)
+        self._options = self._options or list_copied_options(self._copies)
+        return self._options
 
 
-@lru_cache(maxsize=256)
 def list_copied_options(folder: Path) -> tuple[str, ...]:
-    """The same without the network, and with the small files of /etc as one mount of a copy in this
-    folder: sixty mounts would cost more than all the rest of the sandbox."""
-    options, kept, inside, at = list_system_options(network=False), list[str](), list[str](), 0
+    """The same without the network, and with the small files of /etc as one mount of a copy below
+    this folder: sixty mounts would cost more than all the rest of the sandbox. The copy is used by
+    all agents of this user, until a file or the machine changes or starts anew."""
+    options, kept, inside = list_system_options(network=False), list[str](), list[str]()
+    entries, at = list[_Entry](), 0
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         while at < len(options):
             count = 4 if options[at] == "--perms" else 3
             option = options[at : at + count]
-            at, path, copy = at + count, option[-1], str(folder / option[-1][5:])
+            at, path, name = at + count, option[-1], option[-1][5:]
             if not path.startswith("/etc/"):
                 kept += option
             elif option[0] == "--symlink":
-                os.symlink(option[1], copy)
-            elif count == 3 and _is_small(path):
-                _copy(os.path.realpath(path), copy)
+                entries.append(_Entry(name, link=option[1]))
+            elif count == 3 and (small := _list_small(os.path.realpath(path), name)) is not None:
+                entries += small
             else:
                 inside += option
-                if count == 3:
-                    os.mkdir(copy)
+                entries += [_Entry(name)] if count == 3 else []
+        copy = _find_copy(folder, entries)
     except OSError:
         return options
-    return (*kept, "--ro-bind", str(folder), "/etc", *inside)
+    return (*kept, "--ro-bind", copy, "/etc", *inside)
 
 
-def _is_small(path: str) -> bool:
-    """Whether it is a file of usual size, or a folder with a few of them."""
-    if not os.path.isdir(path):
-        return os.path.getsize(path) <= _MAX_COPIED_BYTES
-    count = 0
-    for folder, folders, files in os.walk(path):
-        count += len(files) + len(folders)
-        paths = (os.lstat(f"{folder}/{name}") for name in files)
-        if count > _MAX_COPIED_FILES or any(one.st_size > _MAX_COPIED_BYTES for one in paths):
-            return False
-    return True
+class _Entry(NamedTuple):
+    """A folder, a symlink or a file (with a source) of the copy."""
+
+    name: str
+    link: str = ""
+    source: str = ""
+    version: tuple[int, ...] = ()  # mode, size and time of the file
 
 
-def _copy(source: str, target: str) -> None:
-    """Copy a file, or a folder with what is in it; symlinks stay as they are. What may not be read
-    is left out."""
-    mode = os.lstat(source).st_mode
-    if stat.S_ISLNK(mode):
-        os.symlink(os.readlink(source), target)
-    elif stat.S_ISDIR(mode):
-        os.mkdir(target, 0o755)
-        for name in os.listdir(source) if os.access(source, os.R_OK | os.X_OK) else ():
-            _copy(f"{source}/{name}", f"{target}/{name}")
-    elif stat.S_ISREG(mode) and os.access(source, os.R_OK):
-        shutil.copyfile(source, target)
-        os.chmod(target, stat.S_IMODE(mode) & 0o755)
+def _list_small(source: str, name: str) -> list[_Entry] | None:
+    """A file of usual size, or a folder with a few of them; None if it is more. Symlinks stay as
+    they are."""
+    entries, todo = list[_Entry](), [(source, name)]
+    while todo:
+        if len(entries) > _MAX_COPIED_FILES:
+            return None
+        source, name = todo.pop()
+        status = os.lstat(source)
+        if stat.S_ISLNK(status.st_mode):
+            entries.append(_Entry(name, link=os.readlink(source)))
+        elif status.st_size > _MAX_COPIED_BYTES:
+            return None
+        elif stat.S_ISDIR(status.st_mode):
+            entries.append(_Entry(name))
+            with suppress(PermissionError), os.scandir(source) as inner:
+                first = islice(inner, _MAX_COPIED_FILES + 1)
+                todo += [(f"{source}/{one.name}", f"{name}/{one.name}") for one in first]
+        elif stat.S_ISREG(status.st_mode):
+            version = (status.st_mode, status.st_size, status.st_mtime_ns)
+            entries.append(_Entry(name, source=source, version=version))
+    return entries
+
+
+def _find_copy(folder: Path, entries: Sequence[_Entry]) -> str:
+    """The copy with these entries, made if it is not there yet. What may not be read is left
+    out."""
+    started = LOCAL_FILES.read("/proc/sys/kernel/random/boot_id", 100)
+    version = hashlib.sha256(repr((started, sorted(entries))).encode(errors="surrogateescape"))
+    copy = folder / version.hexdigest()[:16]
+    if copy.is_dir():
+        os.utime(copy)
+        return str(copy)
+    make_private_folder(folder)
+    _remove_unused(folder)
+    made = Path(tempfile.mkdtemp(dir=folder))
+    for entry in entries:
+        target = f"{made}/{entry.name}"
+        if entry.link:
+            os.symlink(entry.link, target)
+        elif entry.source:
+            with suppress(PermissionError):
+                shutil.copyfile(entry.source, target)
+                os.chmod(target, stat.S_IMODE(entry.version[0]) & 0o755)
+        else:
+            os.mkdir(target, 0o755)
+    made.chmod(0o755)
+    try:
+        made.rename(copy)
+    except OSError:
+        shutil.rmtree(made)  # another agent was faster
+    return str(copy)
+
+
+def _remove_unused(folder: Path) -> None:
+    for old in folder.iterdir():
+        if time.time() - old.lstat().st_mtime > _UNUSED_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def make_visibility(shown: Iterable[str], network: bool) -> Callable[[str], bool]:
