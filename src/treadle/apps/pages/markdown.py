@@ -52,6 +52,8 @@ def _markdown_parser() -> MarkdownIt | None:
 
 def _mark_tasks(state: StateCore) -> None:
     """`- [x] text` as a box that is ticked."""
+    if "[" not in state.src:
+        return
     for item, before, token in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
         first = token.children[0] if token.children else None
         if token.type != "inline" or before.type != "paragraph_open" or first is None:
@@ -64,6 +66,8 @@ def _mark_tasks(state: StateCore) -> None:
 
 def _link_addresses(state: StateCore) -> None:
     """Whole addresses are links. (linkify-it-py takes minutes for some texts of 200 KB.)"""
+    if "://" not in state.src:
+        return
     for token in state.tokens:
         children: list[Token] = []
         depth = 0

@@ -14,6 +14,7 @@ import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -62,6 +63,7 @@ def make_attendance_notice(is_attended: bool) -> NoticeItem:
     return NoticeItem(text, "attendance", data={"attended": is_attended})
 
 
+@cache
 def read_section(name: str) -> str:
     """The text of a built-in section."""
     return (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
