@@ -14,7 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,10 +80,9 @@ class LocalWorkspace(WorkspaceFiles):
         path = os.environ.get("PATH", DEFAULT_PATH)
         self._safe_path, self._writable_path = split_search_path(path, self._roots)
         self._shell = shutil.which("bash", path=self._safe_path) or "/bin/sh"
-        # No library of the project is loaded into our own programs; commands get LD_* separately.
-        own = {k: v for k, v in self.command_environment(sandboxed=False).items() if k[:3] != "LD_"}
+        make_env = partial(self.command_environment, sandboxed=False)
         self._fork_server = ForkServerClient(
-            own, command_limits.find_pids_cgroup, options.max_processes
+            make_env, command_limits.find_pids_cgroup, options.max_processes
         )
         self._sandbox = self._make_sandbox(state_dir) if options.sandbox != "off" else None
         self.sandboxed = False

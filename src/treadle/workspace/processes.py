@@ -240,11 +240,15 @@ class Process:
 class ForkServerClient:
     """The client of the fork server, which starts with the first command, and again if it died.
 
-    `cgroup` returns the folder for a pids cgroup per command; `max_pids` is its limit.
+    `make_env` returns the environment; no library of the project is loaded into the fork server, so
+    LD_* are for commands only. `cgroup` returns the folder for a pids cgroup per command;
+    `max_pids` is its limit.
     """
 
-    def __init__(self, env: Mapping[str, str], cgroup: Callable[[], str], max_pids: int) -> None:
-        self._env, self._cgroup, self._max_pids = env, cgroup, str(max_pids)
+    def __init__(
+        self, make_env: Callable[[], dict[str, str]], cgroup: Callable[[], str], max_pids: int
+    ) -> None:
+        self._make_env, self._cgroup, self._max_pids = make_env, cgroup, str(max_pids)
         self._program: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._processes: set[Process] = set()
@@ -261,7 +265,7 @@ class ForkServerClient:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=dict(self._env),
+                env={k: v for k, v in self._make_env().items() if not k.startswith("LD_")},
                 cwd="/",
                 start_new_session=True,
             )
