@@ -249,9 +249,9 @@ class Hub:
         return {one.id: one.title for one in summaries if one.id in session_ids and one.title}
 
     def count_waiting(self) -> int:
-        """Sessions that wait for the user, also those that a server left that is not there any
-        more."""
-        return sum(self._with_live_state(row).state == "waiting" for row in self._rows)
+        """Sessions of the last list that wait for the user, also those that a server left that is
+        not there any more."""
+        return sum(row.state == "waiting" for row in self._drawn_rows)
 
     async def list_waiting(self) -> list[WaitingSession]:
         """What waits for the user, in all folders."""
@@ -294,8 +294,8 @@ class Hub:
         session = self._open.get(row.id)
         if session is None:
             return row
-        state = "waiting" if session.is_waiting else "running" if session.is_busy else row.state
-        return row.with_state(state, session.cost)
+        state, cost = session.read_row()
+        return row.with_state(state or row.state, cost)
 
 
 class AgentRoot:

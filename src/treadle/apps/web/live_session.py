@@ -34,7 +34,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.transcript.items import UserItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.core.transcript.usage import Usage
 from treadle.lib.tasks import forget_result
 from treadle.lib.text.text import shorten_home
 from treadle.sessions.children import ChildSession
@@ -136,7 +136,7 @@ class LiveSession(HostCallbacks):
         self._agents: Mapping[str, ChildSession] = {}
         self._refreshing: set[asyncio.Task[None]] = set()
         self._was_idle = True
-        self._listed_as: tuple[bool, bool, float] | None = None
+        self._listed_as: tuple[str, float] | None = None
 
     async def open(self, resume: str | None) -> None:
         """Open a new session, or continue one."""
@@ -191,11 +191,14 @@ class LiveSession(HostCallbacks):
             return False
         return bool(len(self._conversation.driver.history))
 
-    @property
-    def cost(self) -> float:
-        """0 if it is unknown."""
-        usage = self._conversation.view.usage if self._conversation is not None else NO_USAGE
-        return usage.known_cost
+    def read_row(self) -> tuple[str, float]:
+        """Its state in the list, "" if it has none of its own, and its cost, 0 if it is unknown."""
+        conversation = self.opened.conversation
+        if conversation is None:
+            return "", 0.0
+        view = conversation.view
+        busy = "running" if view.is_busy else ""
+        return "waiting" if conversation.questions.waiting else busy, view.usage.known_cost
 
     # --- the page --------------------------------------------------------------------------
 
@@ -289,15 +292,16 @@ class LiveSession(HostCallbacks):
         self.mark_changed()
 
     def mark_changed(self) -> None:
-        if self._feed is not None and self._conversation is not None:
+        conversation = self.opened.conversation
+        if self._feed is not None and conversation is not None:
             self._feed.mark_changed()
-            is_idle = self._conversation.is_idle
+            is_idle = conversation.is_idle
             if is_idle and not self._was_idle:  # a turn has ended
-                self._calls.update(self._conversation.view.blocks)
+                self._calls.update(conversation.view.blocks)
                 if self._calls.has_new_calls():
                     self.refresh_changed_files()
             self._was_idle = is_idle
-        row = (self.is_busy, self.is_waiting, self.cost)
+        row = self.read_row()
         if row != self._listed_as:
             self._listed_as = row
             self._on_change()
