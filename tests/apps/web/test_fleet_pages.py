@@ -12,6 +12,7 @@ import httpx
 from playwright.async_api import async_playwright
 
 from tests.apps.web.server import CHROMIUM, WebServer, needs_chromium, script, web_server
+from tests.patience import PATIENCE
 from treadle import Agent
 from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.task import FleetTask
@@ -131,6 +132,7 @@ async def test_a_person_allows_a_call_in_a_browser(tmp_path: Path) -> None:
     async with fleet_site(tmp_path) as (database, server), async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = await browser.new_page()
+        page.set_default_timeout(PATIENCE * 1_000)
         await page.goto(server.link)
         await page.get_by_role("heading", name="2 calls wait for approval").wait_for()
         await page.get_by_role("button", name="Allow").first.click()
