@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from pathlib import Path
@@ -204,3 +205,48 @@ async def test_nothing_is_writable_for_a_line_that_only_reads(folder: Path) -> N
     reading = await inside(folder, "cat /proc/self/mounts")
     line = next(line for line in reading.output.splitlines() if f" {folder} " in line)
     assert " ro," in line
+
+
+PLANT_SUBMODULE = """
+set -e; place=PLACE; git=$place/.git; head=$(git rev-parse HEAD)
+mkdir -p $git/objects $git/refs/heads; cp -r .git/objects/* $git/objects/
+echo 'ref: refs/heads/main' > $git/HEAD; echo $head > $git/refs/heads/main
+printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = %s/evil\n' $PWD > $git/config
+"""
+ADD_SUBMODULE = "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),PLACE"
+
+
+@pytest.mark.parametrize(
+    ("commands", "place"),
+    [
+        ([PLANT_SUBMODULE + ADD_SUBMODULE], "node_modules/sub"),
+        ([PLANT_SUBMODULE, ADD_SUBMODULE], ".venv/lib/sub"),
+        ([ADD_SUBMODULE, PLANT_SUBMODULE], "node_modules/sub"),
+        # Of a repository of the user, which no index named so far.
+        (["mkdir -p PLACE", "git init -q PLACE", PLANT_SUBMODULE, ADD_SUBMODULE], "venv/sub"),
+        (
+            [
+                "git init -q one; cp -r .git/objects/* one/.git/objects; cp .git/HEAD one/.git",
+                PLANT_SUBMODULE.replace("PLACE", "one/node_modules/PLACE"),
+                "H=$(git rev-parse HEAD); git update-index --add --cacheinfo 160000,$H,one; "
+                "cd one; git update-index --add --cacheinfo 160000,$H,node_modules/PLACE",
+            ],
+            "sub",
+        ),
+    ],
+)
+async def test_git_runs_nothing_of_a_submodule_in_a_folder_that_is_not_looked_into(
+    repository: Path, commands: list[str], place: str
+) -> None:
+    (repository / "evil").write_text(f"#!/bin/sh\ntouch {repository}/ran\n")
+    (repository / "evil").chmod(0o755)
+    said = ""
+    async with opened(repository, sandbox=True) as workspace:
+        for command in commands:
+            done = await workspace.run(command.replace("PLACE", place))
+            said += done.note
+    await asyncio.to_thread(
+        subprocess.run, ["git", "status", "--short"], cwd=repository, check=True
+    )
+    assert f"{place}/.git/config was moved" in said
+    assert not (repository / "ran").exists()

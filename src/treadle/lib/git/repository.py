@@ -42,18 +42,22 @@ class GitRepository(msgspec.Struct, frozen=True):
         """The entries of all its config files that can be parsed."""
         return [entry for file in self.config_files for entry in read_config(files, file) or ()]
 
+    def list_submodule_folders(self, files: FileView, config: ConfigEntries) -> Iterator[str]:
+        """The folders of the submodules, whether they are there or not; "" if an index cannot be
+        read."""
+        for content in read_indexes(files, self.git_folder):
+            paths = None if content is None else list_submodules(content, get_hash_size(config))
+            yield from [""] if paths is None else [f"{self.worktree}/{path}" for path in paths]
+
     def list_submodules(
         self, files: FileView, config: ConfigEntries
     ) -> Iterator[GitRepository | None]:
         """The repositories of the submodules that are there; None if an index cannot be read."""
-        for content in read_indexes(files, self.git_folder):
-            paths = None if content is None else list_submodules(content, get_hash_size(config))
-            if paths is None:
+        for folder in self.list_submodule_folders(files, config):
+            if not folder:
                 yield None
-            for path in paths or ():
-                folder = f"{self.worktree}/{path}"
-                if files.lstat(f"{folder}/{GIT_FOLDER}") is not None:
-                    yield open_repository(files, folder)
+            elif files.lstat(f"{folder}/{GIT_FOLDER}") is not None:
+                yield open_repository(files, folder)
 
 
 def list_repositories(files: FileView, cwd: str) -> Iterator[GitRepository]:

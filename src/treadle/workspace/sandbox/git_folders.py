@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +18,16 @@ from treadle.lib.files.file_view import LOCAL_FILES
 from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
 from treadle.lib.git.config import drop_subsection, read_config
 from treadle.lib.git.repository import (
+    GitRepository,
     find_own_repository,
     list_worktrees,
     may_be_bare,
+    open_repository,
     read_git_link,
     read_path,
 )
 from treadle.lib.text.word_set import word_set
-from treadle.workspace.sandbox.tree_scan import GIT, HEAD, FoundEntry
+from treadle.workspace.sandbox.tree_scan import GIT, HEAD, FoundEntry, find_entry
 
 _RISKY_VALUE = re.compile(r"::|[\x00-\x08\x0a-\x1f\x7f]")
 """`::` names a program that is run. What git does with a control character is not sure."""
@@ -125,6 +128,33 @@ def list_git_folders(found: Sequence[FoundEntry]) -> list[str]:
         if not folder.startswith(tuple(inner)) and may_be_bare(LOCAL_FILES, folder):
             bare.append(folder)
     return [*(entry.path for entry in found if entry.kind == GIT), *bare]
+
+
+def find_submodules(root: str, found: Sequence[FoundEntry]) -> list[FoundEntry]:
+    """The `.git` entries of submodules that were not found: in folders that a scan passes over."""
+    known = {entry.path for entry in found}
+    todo, more = [entry.path for entry in found if entry.kind == GIT], list[FoundEntry]()
+    while todo:
+        repository = open_repository(LOCAL_FILES, todo.pop().rpartition("/")[0])
+        for folder in _list_submodules(repository, _read_version(repository.git_folder)):
+            path = os.path.normpath(f"{folder}/{GIT_FOLDER}")
+            if path not in known and path.startswith(f"{root}/"):
+                known.add(path)
+                more += find_entry(path, GIT)
+                todo.append(path)
+    return more
+
+
+@lru_cache(maxsize=1_000)
+def _list_submodules(repository: GitRepository, version: tuple[object, ...]) -> tuple[str, ...]:
+    config = repository.read_config(LOCAL_FILES)
+    return tuple(filter(None, repository.list_submodule_folders(LOCAL_FILES, config)))
+
+
+def _read_version(git_folder: str) -> tuple[object, ...]:
+    """Changes when a file of the index does."""
+    states = (LOCAL_FILES.lstat(f"{git_folder}/{name}") for name in (".", "index"))
+    return tuple(state and (state.st_ino, state.st_size, state.st_mtime_ns) for state in states)
 
 
 # ------------------------------------------------------------------ made by a command

@@ -31,6 +31,7 @@ from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_control_files import GitControlFiles
 from treadle.workspace.sandbox.git_folders import (
     find_configured_paths,
+    find_submodules,
     list_git_folders,
     list_worktree_parts,
 )
@@ -133,6 +134,7 @@ class ProtectedPaths:
     def scan(self, make_listable: MakeListable | None = None) -> list[FoundEntry]:
         """Everything of interest that exists now."""
         found = self._scanner.scan(make_listable)
+        found += find_submodules(self.root, found)
         folders = [entry.path for entry in found if entry.kind == GIT]
         self.repositories.open(folders)
         found += [p for git in list_git_folders(found) for p in _find_parts(git, make_listable)]
@@ -381,7 +383,8 @@ class ProtectedPaths:
             return [path]
         try:
             has_file = self.repositories.has_file
-            return list_untrusted(path, Path(self.root), self._is_written, has_file, self._is_older)
+            is_written = set(map(Path, self._written)).__contains__
+            return list_untrusted(path, Path(self.root), is_written, has_file, self._is_older)
         except OSError:
             return [path]  # what cannot be read is not trusted
 
@@ -407,9 +410,6 @@ class ProtectedPaths:
         if entry.path in self._baseline or entry.identity in self._known:
             return True
         return any(f"{w}/".startswith(f"{entry.path}/") for w in self._written)
-
-    def _is_written(self, path: Path) -> bool:
-        return str(path) in self._written
 
     def _is_older(self, path: str) -> bool:
         """Whether it existed before the workspace was opened."""
