@@ -167,6 +167,9 @@ async def test_what_a_clone_brings_stays_only_where_its_repository_has_it_and_is
 SEARCHES = [
     "grep -rh '' .", "rg -uu ''", "rg --hidden -g .env ''", "grep -r KEY . | head",
     "git grep --untracked ''", "cd src && grep -r KEY ..",
+    "find . -type f -exec grep KEY {} +", "find . -path './.e*' -exec grep -H KEY {} \\;",
+    "find . -type f | xargs grep KEY", "find . -type f -print0 | xargs -0 cat",
+    "git ls-files -o | xargs grep KEY", "cat $(git ls-files -o)", "git ls-files -o | xargs cat",
 ]  # fmt: skip
 
 

@@ -159,7 +159,7 @@ class ParsedCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_search(self) -> bool:
-        """Whether it only reads, and searches a folder with all that is in it."""
+        """Whether it only reads, and searches in files that it does not name."""
         return self.only_reads and any(map(_is_search, self.commands))
 
 
@@ -179,7 +179,10 @@ def _is_null(redirect: Redirect) -> bool:
 
 
 def _is_search(command: SimpleCommand) -> bool:
-    return command.effects.is_recursive or any(map(_is_search, command.inner))
+    """Whether it reads what the line does not name: a folder, or names that it gets from another
+    command."""
+    is_unnamed = any(word.text is None for word in command.effects.reads)
+    return command.effects.is_recursive or is_unnamed or any(map(_is_search, command.inner))
 
 
 def get_program_name(word: Word | None) -> str | None:

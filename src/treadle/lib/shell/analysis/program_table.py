@@ -182,7 +182,12 @@ PROGRAMS: dict[str, ProgramSpec] = {
     ),
     **dict.fromkeys(
         word_set("zgrep zegrep zfgrep bzgrep xzgrep"),
-        _make_reader("efmABC", "--regexp --max-count", reads="-f --file", operands="pattern"),
+        _make_reader(
+            "efmABC", "--regexp --max-count", reads="-f --file", operands="pattern",
+            letters="ABCEFGPLHabcefhilmnoqsvwxz", words="--count --max-count --regexp "
+            "--ignore-case --invert-match --line-number --files-with-matches --no-filename "
+            "--only-matching --word-regexp --help --version",
+        ),
     ),
     **dict.fromkeys(
         word_set(
