@@ -21,6 +21,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.anthropic.decoding import AnthropicDecoder
+from treadle.models.gemini.decoding import GeminiDecoder
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_responses.decoding import ResponsesDecoder
 from treadle.models.provider_base.codec import DecodeFailed, Decoder
@@ -35,6 +36,8 @@ REQUEST = ModelRequest(Transcript([to_user_item("hi")]))
 def make_decoder(wire: str) -> Decoder:
     if wire == "messages":
         return AnthropicDecoder(ACME, CARD, REQUEST)
+    if wire == "gemini":
+        return GeminiDecoder(ACME, CARD, REQUEST)
     if wire == "chat":
         return ChatDecoder(REQUEST, CARD, ACME, "acme")
     return ResponsesDecoder(REQUEST, CARD, ACME, "acme")
@@ -100,6 +103,8 @@ def test_an_item_of_another_type_is_kept_as_it_is():
         ("chat", {"choices": "none"}),
         ("messages", {"type": "content_block_delta", "index": {}, "delta": {"type": "x"}}),
         ("responses", {"type": "response.completed", "response": 3}),
+        ("gemini", {"candidates": [{"content": {"parts": [{"text": 3}]}}]}),
+        ("gemini", {"candidates": 3}),
     ],
 )
 def test_content_that_cannot_be_read_is_never_ignored(wire: str, event: dict[str, Any]):
@@ -159,7 +164,9 @@ def test_half_an_emoji_in_a_text_does_not_cost_the_reply():
     claude = read("messages", start, delta % text, {"type": "message_stop"})
     item = b'{"type":"message","content":[{"type":"output_text","text":%b}]}' % text
     gpt = read("responses", b'{"type":"response.completed","response":{"output":[%b]}}' % item)
-    assert chat.text == claude.text == gpt.text == "Hi \ufffd!"
+    candidate = b'{"content":{"parts":[{"text":%b}]},"finishReason":"STOP"}' % text
+    gemini = read("gemini", b'{"candidates":[%b]}' % candidate)
+    assert chat.text == claude.text == gpt.text == gemini.text == "Hi \ufffd!"
 
 
 def has_half_pair(value: Any) -> bool:

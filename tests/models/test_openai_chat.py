@@ -48,9 +48,9 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, ChatDecoder
+from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.model import ChatCodec, OpenAIChat
-from treadle.models.provider_base.codec import DecodeFailed
+from treadle.models.provider_base.codec import CALL_EXTRA_LABEL, DecodeFailed
 from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.models.provider_base.openai_common import OpenAIAccount
 from treadle.models.provider_base.quirks import SERVERS

@@ -15,11 +15,10 @@ from treadle.core.transcript import AssistantItem, Opaque, Text, Thinking, ToolC
 from treadle.lib.http.sse import SSEReader
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_responses.decoding import (
-    CITATIONS_LABEL,
     MESSAGE_EXTRA_LABEL,
     ResponsesDecoder,
 )
-from treadle.models.provider_base.codec import Decoder
+from treadle.models.provider_base.codec import CITATIONS_LABEL, Decoder
 from treadle.models.provider_base.error_map import ProviderInfo
 
 WHO = ProviderInfo("openai", "m")

@@ -340,6 +340,7 @@ REFUSALS = {
     "messages": "tools.1.custom.input_schema: JSON schema is invalid",
     "chat": "Invalid schema for function 'bad': 'str' is not valid",
     "responses": "Invalid 'tools[1].parameters': 'str' is not valid",
+    "gemini": "* GenerateContentRequest.tools[0].function_declarations[1].parameters: is not valid",
 }
 
 

@@ -119,6 +119,9 @@ def split_request(body: dict[str, Any]) -> tuple[str, list[dict[str, Any]], dict
     """System prompt, tools, and the rest of a request in any of the formats."""
     rest = dict(body)
     tools = rest.pop("tools")
+    if "systemInstruction" in rest:
+        (functions,) = [tool["functionDeclarations"] for tool in tools]
+        return rest.pop("systemInstruction")["parts"][0]["text"], functions, rest
     if "instructions" in rest:
         return rest.pop("instructions"), tools, rest
     if "system" in rest:
@@ -145,7 +148,8 @@ def render_family(family: Family, body: dict[str, Any]) -> str:
     lines += ["", f"### {len(tools)} tools"]
     for tool in tools:
         spec = tool.get("function", tool)
-        schema = spec.get("input_schema", spec.get("parameters"))
+        names = ("input_schema", "parameters", "parametersJsonSchema")
+        (schema,) = [spec[name] for name in names if name in spec]
         lines += ["~~~text", f"{spec['name']}: {spec['description'].strip()}"]
         lines += [json.dumps(schema, ensure_ascii=False), "~~~"]
     lines += [

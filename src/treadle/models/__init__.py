@@ -1,8 +1,8 @@
 """Every model, under one contract (core/contracts/model.py).
 
-    Anthropic · OpenAIResponses · OpenAIChat    providers over HTTP
-    Embedded                                    a model on this machine, without any key
-    Scripted · Recorded · Fallback              a script, a recording, models in order
+    Anthropic · OpenAIResponses · OpenAIChat · Gemini    providers over HTTP
+    Embedded                                             a model on this machine, without any key
+    Scripted · Recorded · Fallback                       a script, a recording, models in order
 
 The names load at first use: importing this package costs nothing. `model(name)` creates a model
 from a string, such as `model("anthropic/claude-sonnet-5-5")`.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from treadle.models.anthropic import Anthropic
     from treadle.models.embedded import Embedded
     from treadle.models.fallback import Fallback
+    from treadle.models.gemini import Gemini
     from treadle.models.openai_chat import OpenAIChat
     from treadle.models.openai_responses import OpenAIResponses
     from treadle.models.recorded import Recorded
@@ -30,6 +31,7 @@ __all__ = [
     "Anthropic",
     "Embedded",
     "Fallback",
+    "Gemini",
     "OpenAIChat",
     "OpenAIResponses",
     "Pause",
@@ -46,6 +48,7 @@ __getattr__, __dir__ = lazy_exports(
         "Anthropic": "anthropic.model",
         "Embedded": "embedded.model",
         "Fallback": "fallback",
+        "Gemini": "gemini.model",
         "OpenAIChat": "openai_chat.model",
         "OpenAIResponses": "openai_responses.model",
         "Pause": "scripted",

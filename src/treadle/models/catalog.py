@@ -48,7 +48,8 @@ _CLAUDE_BOUND = _CLAUDE_TASKS | {"bound_thinking"}
 _GPT = _CLAUDE | {"effort", "patch"}
 _GPT_PLAIN = (_GPT - {"thinking", "effort"}) | {"sampling"}
 _GPT_OLD = _BASE_ABILITIES
-_GEMINI = (_GPT - {"patch", "search"}) | {"sampling"}
+_GEMINI = (_GPT - {"patch"}) | {"sampling"}
+_GEMINI_BUDGET = (_GEMINI - {"schema"}) | {"budget"}  # no schema together with tools
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
 
@@ -140,9 +141,9 @@ _ROWS = (
     _Row("gemini", "gemini-3.8-flash", _M, 65_536, _GEMINI, (1.5, 7.5, 0.15, None)),
     _Row("gemini", "gemini-3.7-flash", _M, 65_536, _GEMINI, (1.5, 7.5, 0.15, None)),
     _Row("gemini", "gemini-3.1-pro-preview", _M, 65_536, _GEMINI, (2, 12, 0.2, None), _LONG_200K),
-    _Row("gemini", "gemini-2.5-pro", 1_048_576, 65_536, _GEMINI, (1.25, 10, 0.125, None),
+    _Row("gemini", "gemini-2.5-pro", 1_048_576, 65_536, _GEMINI_BUDGET, (1.25, 10, 0.125, None),
          _LONG_200K),
-    _Row("gemini", "gemini-2.5-flash", 1_048_576, 65_536, _GEMINI, (0.3, 2.5, 0.03, None)),
+    _Row("gemini", "gemini-2.5-flash", 1_048_576, 65_536, _GEMINI_BUDGET, (0.3, 2.5, 0.03, None)),
     _Row("deepseek", "deepseek-v4-pro", _M, 384 * _K, _OPEN_REASONING, (1.32, 3.96, 0.044, None)),
     _Row("deepseek", "deepseek-flash", _M, 384 * _K, _OPEN_REASONING, (0.3, 1.2, 0.006, None)),
     _Row("mistral", "mistral-large-4", 1_048_576, 32_768, _OPEN, (1.36, 4.18, 0.14, None)),
@@ -174,16 +175,23 @@ _FAMILY_DEFAULTS = (
     ("gpt-4-32k", 32 * _K, 4_096, _GPT_OLD),
     ("gpt-4", 128 * _K, 4_096, _GPT_OLD | {"images"}),
     ("gpt-", 400 * _K, 64 * _K, _GPT),
+    ("gemini-2", _M, 65_536, _GEMINI_BUDGET),
     ("gemini-", _M, 65_536, _GEMINI),
     ("deepseek-", 128 * _K, 32_768, _OPEN_REASONING),
     ("", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _BASE_ABILITIES),  # any other family
 )
 
 # The vendor whose prices a provider has; and the names of providers in the price list.
-_PRICE_VENDORS = {"openai-chat": "openai", "azure": "openai", "azure-responses": "openai"}
+_PRICE_VENDORS = {
+    "openai-chat": "openai",
+    "azure": "openai",
+    "azure-responses": "openai",
+    "gemini-chat": "gemini",
+}
 _PRICE_LIST_NAMES = {
     "azure-responses": "azure",
     "gemini": "google",
+    "gemini-chat": "google",
     "moonshot": "moonshotai",
     "openai-chat": "openai",
     "xai": "x-ai",

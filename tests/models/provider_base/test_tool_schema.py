@@ -60,5 +60,7 @@ async def test_a_tool_with_alternatives_at_the_top_is_offered_on_every_wire(wire
         events = [event async for event in connect(wire, server.url).stream(request)]
     assert isinstance(events[-1], Reply)
     (sent,) = json.loads(server.requests[0].body)["tools"]
-    body = sent.get("function", sent)
-    assert not REFUSED & body.get("parameters", body.get("input_schema")).keys()
+    (body,) = sent.get("functionDeclarations", [sent.get("function", sent)])
+    names = ("parameters", "input_schema", "parametersJsonSchema")
+    (schema,) = [body[name] for name in names if name in body]
+    assert not REFUSED & schema.keys()

@@ -11,11 +11,16 @@ from treadle.models.registry import KNOWN_PROVIDERS, model
 from treadle.models.registry.default_model import find_default_model
 from treadle.testing.provider import FakeReply, ProviderServer
 
-CLOUDS = [one for one in KNOWN_PROVIDERS.values() if one.kind in ("chat", "responses")]
+CLOUDS = [one for one in KNOWN_PROVIDERS.values() if one.kind in ("chat", "responses", "gemini")]
 CLOUDS = [one for one in CLOUDS if one.needs_key]
 
 
 KEYS = [variable for one in CLOUDS for variable in one.key_variables]
+
+
+def find_model(path: str) -> str:
+    """The model in the path of Gemini's own interface."""
+    return path.rpartition("/")[2].partition(":")[0]
 
 
 @pytest.mark.parametrize("provider", CLOUDS, ids=lambda one: one.name)
@@ -28,8 +33,9 @@ async def test_the_program_runs_with_only_its_variables(monkeypatch, provider):
         ran = await run(None, "-p", "hi", "--model", name)
         assert (ran.code, ran.out) == (0, "Hello.\n"), ran.err
         [request] = server.generation_requests
-    assert request.json["model"] == name.partition("/")[2]
-    assert "k" in (request.headers.get("authorization", "")[-1:], request.headers.get("api-key"))
+    assert name.partition("/")[2] in (request.json.get("model"), find_model(request.path))
+    names = ("authorization", "api-key", "x-goog-api-key")
+    assert "k" in [request.headers.get(header, "")[-1:] for header in names]
 
 
 @pytest.mark.parametrize("provider", CLOUDS, ids=lambda one: one.name)

@@ -48,6 +48,7 @@ def test_a_name_leads_to_one_provider_and_model(name, full):
         ("claude-sonnet-4-5", "Anthropic"),
         ("gpt-5", "OpenAIResponses"),
         ("openai-chat/gpt-5", "OpenAIChat"),
+        ("gemini/some-model", "Gemini"),
         *[
             (f"{provider}/some-model", "OpenAIChat")
             for provider in (
@@ -59,7 +60,7 @@ def test_a_name_leads_to_one_provider_and_model(name, full):
                 "deepseek",
                 "groq",
                 "mistral",
-                "gemini",
+                "gemini-chat",
                 "azure",
             )
         ],

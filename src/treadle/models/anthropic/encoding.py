@@ -23,6 +23,7 @@ from treadle.core.transcript.content import (
     RedactedThinking,
     Text,
     Thinking,
+    ToolCall,
     UserContent,
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
@@ -315,14 +316,16 @@ class AnthropicEncoder(MessageEncoder):
     def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
         return [(number, _encode_input_block(part)) for number, part in parts]
 
-    def encode_result(self, call_id: str, parts: ResultParts, is_error: bool) -> list[EncodedBlock]:
+    def encode_result(
+        self, call: ToolCall, parts: ResultParts, is_error: bool
+    ) -> list[EncodedBlock]:
         first = parts[0][1]
         if len(parts) == 1 and isinstance(first, Text):
             content = encode_json_string(first.text)
         else:
             content = b"[%b]" % b",".join([_encode_input_block(part) for _, part in parts])
         mark = b',"is_error":true' if is_error else b""
-        values = (encode_json_string(call_id), content, mark)
+        values = (encode_json_string(call.id), content, mark)
         block = b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % values
         return [(parts[0][0], block)]
 

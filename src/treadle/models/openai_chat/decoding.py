@@ -46,7 +46,12 @@ from treadle.models.openai_chat.chunks import (
     decode_chunk,
     decode_odd_chunk,
 )
-from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
+from treadle.models.provider_base.codec import (
+    CALL_EXTRA_LABEL,
+    CITATIONS_LABEL,
+    DecodeFailed,
+    make_unique_call_id,
+)
 from treadle.models.provider_base.error_map import (
     UNREADABLE,
     ProviderInfo,
@@ -59,12 +64,9 @@ from treadle.models.provider_base.lenient import decode_opaque
 from treadle.models.provider_base.openai_common import convert_usage
 from treadle.models.provider_base.request_limits import restore_tool_name
 
-# The label of an Opaque that belongs to the call after it, and is sent back with it.
-CALL_EXTRA_LABEL = "call_extra"
 # The fields in which reasoning comes; its `id` is the one in which it came, to send it back there.
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 # The labels of blocks that are kept and not sent back.
-CITATIONS_LABEL = "citations"
 EXECUTED_TOOLS_LABEL = "executed_tools"
 IMAGES_LABEL = "images"
 

@@ -22,8 +22,9 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.models.effort_defaults import resolve_thinking
-from treadle.models.openai_chat.decoding import CALL_EXTRA_LABEL, REASONING_FIELDS
+from treadle.models.openai_chat.decoding import REASONING_FIELDS
 from treadle.models.output_schema import is_strict_schema
+from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
     InputParts,
@@ -92,7 +93,9 @@ class ChatEncoder(MessageEncoder):
             message += b',"tool_calls":[' + b",".join(calls) + b"]"
         return [(parts[0][0], message + b"}")]
 
-    def encode_result(self, call_id: str, parts: ResultParts, is_error: bool) -> list[EncodedBlock]:
+    def encode_result(
+        self, call: ToolCall, parts: ResultParts, is_error: bool
+    ) -> list[EncodedBlock]:
         texts: list[str] = []
         moved = 0
         for _, part in parts:
@@ -104,7 +107,7 @@ class ChatEncoder(MessageEncoder):
                 moved += 1
         if moved:
             texts.append(f"[{moved} attachment(s) of this result follow in the next message]")
-        call_id = self._to_server_id(call_id)
+        call_id = self._to_server_id(call.id)
         values = (encode_json_string(call_id), encode_json_string("\n".join(texts)))
         return [(parts[0][0], b'{"role":"tool","tool_call_id":%b,"content":%b}' % values)]
 

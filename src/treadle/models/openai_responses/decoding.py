@@ -39,7 +39,11 @@ from treadle.models.openai_responses.stream_events import (
     decode_event,
     decode_item,
 )
-from treadle.models.provider_base.codec import DecodeFailed, make_unique_call_id
+from treadle.models.provider_base.codec import (
+    CITATIONS_LABEL,
+    DecodeFailed,
+    make_unique_call_id,
+)
 from treadle.models.provider_base.error_map import (
     UNREADABLE,
     ProviderInfo,
@@ -58,7 +62,6 @@ from treadle.models.provider_base.request_limits import restore_tool_name
 # The labels of an Opaque that belongs to the part after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
 CALL_EXTRA_LABEL = "function_call_extra"
-CITATIONS_LABEL = "citations"
 EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL})
 
 

@@ -26,11 +26,11 @@ from treadle.core.transcript.content import (
 from treadle.core.transcript.items import Metadata
 from treadle.models.openai_responses.decoding import (
     CALL_EXTRA_LABEL,
-    CITATIONS_LABEL,
     EXTRA_LABELS,
     MESSAGE_EXTRA_LABEL,
 )
 from treadle.models.output_schema import is_strict_schema
+from treadle.models.provider_base.codec import CITATIONS_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
     InputParts,
@@ -100,13 +100,15 @@ class ResponsesEncoder(MessageEncoder):
             blocks.pop()
         return blocks
 
-    def encode_result(self, call_id: str, parts: ResultParts, is_error: bool) -> list[EncodedBlock]:
+    def encode_result(
+        self, call: ToolCall, parts: ResultParts, is_error: bool
+    ) -> list[EncodedBlock]:
         if all(type(part) is Text for _, part in parts):
             texts = [part.text for _, part in parts if type(part) is Text]
             output = encode_json_string("\n".join(texts))
         else:
             output = b"[" + b",".join([_encode_input_part(part) for _, part in parts]) + b"]"
-        answer = b'{"type":"function_call_output","call_id":' + encode_json_string(call_id)
+        answer = b'{"type":"function_call_output","call_id":' + encode_json_string(call.id)
         return [(parts[0][0], answer + b',"output":' + output + b"}")]
 
 

@@ -23,6 +23,11 @@ from treadle.core.transcript.usage import Usage
 from treadle.models.catalog import SEARCH_PRICE, compute_cost
 from treadle.models.provider_base.error_map import ProviderInfo
 
+# The labels of Opaque parts that several formats have: what belongs to the call after it, in the
+# form of the compatible endpoints; and the sources of an answer, which are not sent back.
+CALL_EXTRA_LABEL = "call_extra"
+CITATIONS_LABEL = "citations"
+
 
 class EncodedRequest(msgspec.Struct, frozen=True):
     """One request, ready to send. `path` begins with a slash and may have a query."""
@@ -132,6 +137,7 @@ def build_usage(
     reasoning: int | None = 0,
     cache_write_1h: int = 0,
     searches: int = 0,
+    search_price: float = SEARCH_PRICE,
 ) -> Usage:
     """Usage of one request, with its cost; `input` excludes cache reads and writes.
 
@@ -148,5 +154,5 @@ def build_usage(
         return usage
     cost = compute_cost(card, usage, cache_write_1h=_to_count(cache_write_1h))
     if cost is not None and searches > 0 and _is_count(searches):
-        cost += searches * SEARCH_PRICE
+        cost += searches * search_price
     return msgspec.structs.replace(usage, cost=cost)

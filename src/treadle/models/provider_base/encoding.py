@@ -82,8 +82,9 @@ class MessageEncoder(Protocol):
     def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]: ...
 
     def encode_result(
-        self, call_id: str, parts: ResultParts, is_error: bool
-    ) -> list[EncodedBlock]: ...
+        self, call: ToolCall, parts: ResultParts, is_error: bool
+    ) -> list[EncodedBlock]:
+        """The result of `call`, whose id and name are those in the request."""
 
     def encode_after_results(self, parts: ResultParts) -> list[EncodedBlock]:
         """The blocks after a round of results, such as images that a result cannot contain.
@@ -114,7 +115,9 @@ class EncodedTranscript:
         self._first_loose = 0
         self._has_started = False
         self._open_role: MessageRole = "user"
-        self._open_calls: dict[str, list[str]] = {}  # without a result: id -> ids in the request
+        self._open_calls: dict[
+            str, list[ToolCall]
+        ] = {}  # without a result: by id, as they are sent
         self._used_ids: set[str] = set()
         self._results: list[tuple[int, ResultContent]] = []  # the parts of the open round
         self._end: list[bytes] | None = None  # see `_encode_end`
@@ -186,10 +189,12 @@ class EncodedTranscript:
         for index, (number, part) in enumerate(parts):
             if type(part) is ToolCall:
                 call_id = make_provider_call_id(part.id, self._used_ids, limits.max_id_length)
-                self._open_calls.setdefault(part.id, []).append(call_id)
                 name, raw = make_provider_tool_name(part.name), fix_json_surrogates(part.raw)
+                call = part
                 if call_id != part.id or name != part.name or raw is not part.raw:
-                    parts[index] = (number, ToolCall(call_id, name, raw))
+                    call = ToolCall(call_id, name, raw)
+                    parts[index] = (number, call)
+                self._open_calls.setdefault(part.id, []).append(call)
             elif type(part) is Opaque:
                 fixed = fix_json_surrogates(part.json)
                 parts[index] = (number, msgspec.structs.replace(part, json=fixed))
@@ -206,8 +211,8 @@ class EncodedTranscript:
         if not self._open_calls:
             return
         lost = [(0, Text(INTERRUPTED_RESULT))]
-        for call_id in chain.from_iterable(self._open_calls.values()):
-            blocks = self._encoder.encode_result(call_id, lost, True)
+        for call in chain.from_iterable(self._open_calls.values()):
+            blocks = self._encoder.encode_result(call, lost, True)
             self._append_blocks(out, "user", position, blocks)
         self._open_calls = {}
         if self._results:

@@ -119,7 +119,8 @@ MISTRAL = Quirks(
 GEMINI = Quirks(
     name="gemini", base_url="https://generativelanguage.googleapis.com/v1beta/openai",
     host_suffixes=("generativelanguage.googleapis.com",),
-    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), url_variables=("GEMINI_BASE_URL",),
+    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    url_variables=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
     default_model="gemini-3.8-flash",
     effort_field="reasoning_effort", requires_call_signatures=True,
 )

@@ -98,6 +98,12 @@ def _create_http_model(
             model_name, api_key=key, base_url=url, client=client, card=card, headers=headers
         )
     server = provider.server or None
+    if provider.kind == "gemini" and not _is_compatible_endpoint(
+        url or find_base_url(provider, env)
+    ):
+        from treadle.models.gemini import Gemini
+
+        return Gemini(model_name, api_key=key, base_url=url, client=client, card=card)
     if provider.kind == "responses":
         from treadle.models.openai_responses import OpenAIResponses
 
@@ -109,6 +115,11 @@ def _create_http_model(
     return OpenAIChat(
         model_name, api_key=key, base_url=url, client=client, quirks=server, card=card
     )
+
+
+def _is_compatible_endpoint(url: str | None) -> bool:
+    """Whether this is Google's address for OpenAI's chat format."""
+    return (url or "").rstrip("/").endswith("/openai")
 
 
 def _find_key_and_url(

@@ -15,6 +15,7 @@ from treadle.core.errors import ConfigError
 from treadle.models.provider_base.quirks import (
     AZURE,
     COMPATIBLE,
+    GEMINI,
     OPENAI,
     SERVERS,
     Quirks,
@@ -22,7 +23,7 @@ from treadle.models.provider_base.quirks import (
     resolve_server,
 )
 
-ProviderKind = Literal["anthropic", "responses", "chat", "embedded", "recorded"]
+ProviderKind = Literal["anthropic", "responses", "chat", "gemini", "embedded", "recorded"]
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,10 +38,12 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""  # its row in quirks.py; "" if the address decides
 
 
-def _from_quirks(server: Quirks, *, name: str = "", kind: ProviderKind = "chat") -> ProviderEntry:
+def _from_quirks(
+    server: Quirks, *, name: str = "", kind: ProviderKind | None = None
+) -> ProviderEntry:
     return ProviderEntry(
         name=name or server.name,
-        kind=kind,
+        kind=kind or ("gemini" if server is GEMINI else "chat"),
         server="" if server is OPENAI else server.name,
         key_variables=server.key_variables,
         url_variables=server.url_variables,
@@ -67,6 +70,7 @@ KNOWN_PROVIDERS: dict[str, ProviderEntry] = {
         _from_quirks(OPENAI, name="openai-chat"),
         *map(_from_quirks, _OTHER_SERVERS),
         _from_quirks(AZURE, name="azure-responses", kind="responses"),
+        _from_quirks(GEMINI, name="gemini-chat", kind="chat"),
         ProviderEntry(name="embedded", kind="embedded", needs_key=False),
         ProviderEntry(name="recorded", kind="recorded", needs_key=False),
     )
@@ -99,7 +103,7 @@ def find_url_problem(provider: ProviderEntry, environ: Mapping[str, str]) -> str
     if not variable:
         return ""
     try:
-        if provider.kind == "anthropic":
+        if provider.kind in ("anthropic", "gemini"):
             check_base_url(environ[variable].strip(), variable)
         else:
             resolve_server(provider.server or OPENAI, None, environ)

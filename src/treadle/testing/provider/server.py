@@ -14,6 +14,7 @@ import msgspec
 from .answers import PlannedAnswer, ProviderFault
 from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
+from .dialects.gemini import FakeGemini
 from .dialects.openai_chat import FakeOpenAIChat
 from .dialects.openai_responses import FakeOpenAIResponses
 from .dialects.request_checks import JsonObject, RequestViolation, ServerLimits
@@ -60,6 +61,7 @@ class ProviderServer:
             "/messages": FakeAnthropic(),
             "/chat/completions": FakeOpenAIChat(),
             "/responses": FakeOpenAIResponses(),
+            "enerateContent": FakeGemini(),  # and streamGenerateContent
         }
         self._server: asyncio.Server | None = None
         self._connection_tasks: set[asyncio.Task[None]] = set()
@@ -164,7 +166,8 @@ class ProviderServer:
             payload = request.json
         except (msgspec.DecodeError, UnicodeError):
             payload = {}
-        plan = PlannedAnswer(dialect, FakeReply(), bool(payload.get("stream")))
+        is_streaming = bool(payload.get("stream")) or ":stream" in request.path
+        plan = PlannedAnswer(dialect, FakeReply(), is_streaming)
         plan.headers["request-id"] = plan.headers["x-request-id"] = f"req_{request.number:04}"
         faults = [fault for fault in self.faults if fault.applies_to(request.number)]
         problems = self._check_request(request, payload, dialect)
@@ -189,7 +192,8 @@ class ProviderServer:
     def _check_request(
         self, request: ReceivedRequest, payload: JsonObject, dialect: FakeDialect
     ) -> list[RequestViolation]:
-        key = request.headers.get("x-api-key") or request.headers.get("authorization", "")
+        names = ("x-api-key", "x-goog-api-key", "authorization")
+        key = next((request.headers[name] for name in names if name in request.headers), "")
         if self._api_key is not None and key.removeprefix("Bearer ") != self._api_key:
             return [RequestViolation("", "invalid x-api-key", 401, "authentication_error")]
         size, window = len(request.body), self._limits.context_window

@@ -1,4 +1,4 @@
-"""The three formats of the loopback provider, one module each.
+"""The formats of the loopback provider, one module each.
 
 A dialect renders a reply (as stream events or as one object), renders errors, and checks requests
 as strictly as the real service does. No sockets: `server` uses them.
