@@ -21,6 +21,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.anthropic.decoding import AnthropicDecoder
+from treadle.models.bedrock_converse.decoding import ConverseDecoder
 from treadle.models.gemini.decoding import GeminiDecoder
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_responses.decoding import ResponsesDecoder
@@ -36,6 +37,8 @@ REQUEST = ModelRequest(Transcript([to_user_item("hi")]))
 def make_decoder(wire: str) -> Decoder:
     if wire == "messages":
         return AnthropicDecoder(ACME, CARD, REQUEST)
+    if wire == "converse":
+        return ConverseDecoder(ACME, CARD, REQUEST)
     if wire == "gemini":
         return GeminiDecoder(ACME, CARD, REQUEST)
     if wire == "chat":
@@ -46,7 +49,8 @@ def make_decoder(wire: str) -> Decoder:
 def read(wire: str, *events: dict[str, Any] | bytes) -> AssistantItem:
     decoder = make_decoder(wire)
     data = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
-    decoder.feed([(b"", part) for part in data])
+    name = b"whole" if wire == "converse" else b""
+    decoder.feed([(name, part) for part in data])
     return decoder.finish()
 
 
@@ -105,6 +109,7 @@ def test_an_item_of_another_type_is_kept_as_it_is():
         ("responses", {"type": "response.completed", "response": 3}),
         ("gemini", {"candidates": [{"content": {"parts": [{"text": 3}]}}]}),
         ("gemini", {"candidates": 3}),
+        ("converse", {"output": {"message": {"content": "no"}}}),
     ],
 )
 def test_content_that_cannot_be_read_is_never_ignored(wire: str, event: dict[str, Any]):

@@ -17,6 +17,7 @@ from treadle.core.transcript import Text, Thinking, Transcript, to_user_item
 from treadle.testing.provider import FakeCall, FakeReply
 from treadle.testing.provider.dialects import FakeDialect
 from treadle.testing.provider.dialects.anthropic import FakeAnthropic
+from treadle.testing.provider.dialects.bedrock_converse import FakeConverse
 from treadle.testing.provider.dialects.gemini import FakeGemini
 from treadle.testing.provider.dialects.openai_chat import FakeOpenAIChat
 from treadle.testing.provider.dialects.openai_responses import FakeOpenAIResponses
@@ -26,6 +27,7 @@ DIALECTS: dict[str, FakeDialect] = {
     "chat": FakeOpenAIChat(),
     "responses": FakeOpenAIResponses(),
     "gemini": FakeGemini(),
+    "converse": FakeConverse(),
 }
 REQUEST = ModelRequest(Transcript([to_user_item("hi")]))
 

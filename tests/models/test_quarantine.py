@@ -341,6 +341,7 @@ REFUSALS = {
     "chat": "Invalid schema for function 'bad': 'str' is not valid",
     "responses": "Invalid 'tools[1].parameters': 'str' is not valid",
     "gemini": "* GenerateContentRequest.tools[0].function_declarations[1].parameters: is not valid",
+    "converse": "The value at toolConfig.tools.1.toolSpec.inputSchema.json is not valid",
 }
 
 

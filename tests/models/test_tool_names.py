@@ -90,7 +90,8 @@ async def test_a_tool_with_a_name_that_providers_refuse_is_offered_and_called(wi
     async with StrictServer(script) as server:
         agent = Agent(connect(wire, server.url), [renamed], options=ModelOptions(tool_choice=name))
         result = await agent.run("go")
-    assert offered in list_names(json.loads(server.requests[0].body)["tools"])
+    sent = json.loads(server.requests[0].body)
+    assert offered in list_names(sent.get("tools") or sent["toolConfig"]["tools"])
     (answer,) = [item for item in result.transcript if isinstance(item, ToolResultItem)]
     assert (answer.name, answer.is_error) == (name, False)
 

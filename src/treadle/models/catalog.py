@@ -266,6 +266,8 @@ def _lookup_card(name: str) -> ModelCard:
     if row is None:
         return _build_family_card(name, model)
     seller = _PRICE_VENDORS.get(provider, provider)
+    if seller in ("bedrock", "vertex"):
+        seller = row.vendor  # the clouds have the prices of the vendor
     if seller == "openrouter" and model.startswith(("anthropic/", "openai/")):
         seller = model.partition("/")[0]  # OpenRouter has the prices of these two vendors
     abilities = row.abilities if exact else row.abilities - {"task_budget", "bound_thinking"}

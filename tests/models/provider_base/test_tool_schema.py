@@ -59,8 +59,9 @@ async def test_a_tool_with_alternatives_at_the_top_is_offered_on_every_wire(wire
         request = ModelRequest(Transcript([to_user_item("go")]), tools=(tool,))
         events = [event async for event in connect(wire, server.url).stream(request)]
     assert isinstance(events[-1], Reply)
-    (sent,) = json.loads(server.requests[0].body)["tools"]
-    (body,) = sent.get("functionDeclarations", [sent.get("function", sent)])
-    names = ("parameters", "input_schema", "parametersJsonSchema")
+    body = json.loads(server.requests[0].body)
+    (sent,) = body.get("tools") or body["toolConfig"]["tools"]
+    (body,) = sent.get("functionDeclarations", [sent.get("toolSpec", sent.get("function", sent))])
+    names = ("parameters", "input_schema", "parametersJsonSchema", "inputSchema")
     (schema,) = [body[name] for name in names if name in body]
-    assert not REFUSED & schema.keys()
+    assert not REFUSED & schema.get("json", schema).keys()

@@ -1,7 +1,7 @@
 """The Anthropic model and its codec: keys, endpoint, headers.
 
 It uses any transport and imports no SDK. Users of Bedrock, Vertex and Foundry pass their SDK's
-client as `client`; then its endpoint and its authorization are used.
+client as `client`, or name the model (models/cloud); then its endpoint and authorization are used.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class AnthropicCodec:
         headers: Mapping[str, str] | None = None,
         beta: Sequence[str] = (),
         version: str | None = None,
+        provider: ProviderInfo | None = None,
     ) -> None:
         self._model = model
         self.card = card
@@ -79,7 +80,9 @@ class AnthropicCodec:
         self._version = version
         self._encoder = AnthropicEncoder(model=card.name)
         has_own_url = bool(base_url or os.environ.get(URL_VARIABLE))
-        self.provider = ProviderInfo("Anthropic", model, KEY_VARIABLE, has_own_url=has_own_url)
+        self.provider = provider or ProviderInfo(
+            "Anthropic", model, KEY_VARIABLE, has_own_url=has_own_url
+        )
 
     def endpoint(self) -> str:
         base = (self._base_url or os.environ.get(URL_VARIABLE, "")).strip() or DEFAULT_ENDPOINT
@@ -182,6 +185,7 @@ class Anthropic(HTTPModel):
         beta: Sequence[str] = (),
         version: str | None = None,
         timeouts: Timeouts | None = None,
+        provider: ProviderInfo | None = None,
     ) -> None:
         if card is None:
             card = card_for(f"anthropic/{model}")
@@ -191,8 +195,9 @@ class Anthropic(HTTPModel):
             default_output = resolve_max_tokens(ModelOptions(thinking=AUTO), card)
             card = msgspec.structs.replace(card, default_output=default_output)
         codec = self._messages_codec = AnthropicCodec(
-            model, card, api_key, base_url, headers=headers, beta=beta, version=version
-        )
+            model, card, api_key, base_url,
+            headers=headers, beta=beta, version=version, provider=provider,
+        )  # fmt: skip
         super().__init__(codec, client, fallback, timeouts)
 
     async def count_tokens(self, request: ModelRequest) -> int:

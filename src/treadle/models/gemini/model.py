@@ -23,6 +23,7 @@ from treadle.models.provider_base.base_url import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_map import (
+    UNREADABLE,
     ProviderInfo,
     has_field,
     make_missing_key_error,
@@ -43,7 +44,12 @@ class GeminiCodec:
     origin = ORIGIN
 
     def __init__(
-        self, model: str, card: ModelCard, api_key: str | None = None, base_url: str | None = None
+        self,
+        model: str,
+        card: ModelCard,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        provider: ProviderInfo | None = None,
     ) -> None:
         self._model = model.removeprefix("models/")
         self.card = card
@@ -51,9 +57,9 @@ class GeminiCodec:
         self._base_url = base_url
         self._encoder = GeminiEncoder(card.name)
         has_own_url = bool(base_url or find_set_variable(GEMINI.url_variables, os.environ))
-        name = card.name.partition("/")[0] or ORIGIN
-        variable = GEMINI.key_variables[0] if name == ORIGIN else ""
-        self.provider = ProviderInfo(name, model, variable, has_own_url=has_own_url)
+        self.provider = provider or ProviderInfo(
+            ORIGIN, model, GEMINI.key_variables[0], has_own_url=has_own_url
+        )
 
     def endpoint(self) -> str:
         variable = find_set_variable(GEMINI.url_variables, os.environ)
@@ -88,7 +94,7 @@ class GeminiCodec:
         if body.lstrip().startswith(b"["):  # a stream, as an array
             try:
                 chunks = msgspec.json.decode(body, type=list[msgspec.Raw])
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 return []
             return [(b"", bytes(chunk)) for chunk in chunks]
         is_reply = has_field(body, "candidates") or has_field(body, "promptFeedback")
@@ -122,8 +128,9 @@ class Gemini(HTTPModel):
         fallback: Model | None = None,
         card: ModelCard | None = None,
         timeouts: Timeouts | None = None,
+        provider: ProviderInfo | None = None,
     ) -> None:
         card = card or card_for(f"gemini/{model}")
-        codec = GeminiCodec(model, card, api_key, base_url)
+        codec = GeminiCodec(model, card, api_key, base_url, provider)
         # A thinking model is silent for minutes.
         super().__init__(codec, client, fallback, timeouts or Timeouts(idle=600.0))

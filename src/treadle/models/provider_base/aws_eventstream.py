@@ -76,6 +76,9 @@ def _frame_to_sse(headers: dict[str, str], payload: bytes) -> bytes:
         body = msgspec.json.decode(payload, type=dict[str, object]) if payload else {}
         if headers.get(":message-type", "event") != "event":
             return _error_to_sse(headers, body)
+        name = headers.get(":event-type", "chunk")
+        if name not in ("chunk", "initial-response"):  # of Converse: the payload is the event
+            return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(body))
         data = base64.b64decode(str(body.get("bytes") or ""), validate=True)
         kind = msgspec.json.decode(data, type=_TypeOnly).type if data else ""
     except (msgspec.MsgspecError, binascii.Error, UnicodeError) as error:

@@ -58,6 +58,7 @@ class ProviderInfo(msgspec.Struct, frozen=True):
     key_variable: str = ""
     secret: str = ""  # the key; never quoted
     has_own_url: bool = False  # the user set its address
+    remedy: str = ""  # what to do when access is denied, if it is not a key that is wrong
 
 
 _FORBIDDEN = 403
@@ -271,6 +272,8 @@ def format_access_denied(provider: ProviderInfo, reason: str, status: int | None
             f"{provider.name} refused access to {provider.model or 'this model'} ({reason}). "
             "Check what the account and the key may use, or choose another model."
         )
+    if provider.remedy:
+        return f"{provider.name} did not accept the credentials ({reason}). {provider.remedy}."
     variable = provider.key_variable
     step = f"set {variable} to a valid key, or use `treadle login`" if variable else "check the key"
     return f"{provider.name} did not accept the key ({reason}). To continue, {step}."

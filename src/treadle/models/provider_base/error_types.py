@@ -83,6 +83,7 @@ _STREAM_CODES = frozenset((
 _STATUSES_OF_WORDS: Mapping[type[ModelError], tuple[int | None, ...]] = {
     QuotaExhausted: (400, 403, 429),
     AccessDenied: (400,),
+    UnknownModel: (400,),
     ContextTooLong: (None, 400, 422, 500),
 }
 
@@ -134,10 +135,12 @@ _WRONG_KEY = (
     ("xai", r"Incorrect API key provided: "),
     ("gemini", r"API key not valid\. Please pass a valid "),
 )
+_NO_MODEL = (("bedrock", r"The provided model identifier is invalid\."),)
 
 MESSAGES: Mapping[type[ModelError], tuple[tuple[str, str], ...]] = {
     QuotaExhausted: _OUT_OF_CREDIT,
     AccessDenied: _WRONG_KEY,
+    UnknownModel: _NO_MODEL,
     ContextTooLong: _TOO_LONG,
 }
 

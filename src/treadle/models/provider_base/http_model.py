@@ -68,6 +68,8 @@ class HTTPModel:
         """Raise AccessDenied if there is no key; a client of the caller has its own."""
         if self._client is None:
             self._codec.auth_headers()
+        elif check_access := getattr(self._client, "check_access", None):
+            check_access()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         request = self._without_refused_tools(request)

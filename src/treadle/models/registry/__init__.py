@@ -23,6 +23,7 @@ from treadle.models.registry.model_names import Alias, Aliases, resolve_full_nam
 from treadle.models.registry.providers import (
     KNOWN_PROVIDERS,
     ProviderEntry,
+    describe_access,
     find_key,
     find_key_variable,
     find_url_problem,
@@ -34,6 +35,7 @@ __all__ = [
     "Alias",
     "Aliases",
     "ProviderEntry",
+    "describe_access",
     "find_key",
     "find_key_variable",
     "find_url_problem",

@@ -88,6 +88,15 @@ def _create_http_model(
     card = _build_card(provider, model_name, alias, env)
     if client is not None:  # of a library, perhaps for another cloud
         card = without_tool_search(card)
+    elif provider.kind == "cloud":
+        from treadle.models.cloud.create import create_cloud_model
+
+        address = url or find_base_url(provider, env)
+        return create_cloud_model(provider.name, model_name, card, env, address)
+    elif provider.server == "azure" and not key and not find_key(provider, env):
+        from treadle.models.cloud.create import make_azure_client
+
+        client = make_azure_client(env, alias.base_url if alias is not None else None)
     if provider.kind == "anthropic":
         from treadle.models.anthropic import Anthropic
 
@@ -135,7 +144,7 @@ def _find_key_and_url(
         return key, url
     # A key is sent to an address from a settings file only if the file names the key. The OpenAI
     # models check this themselves.
-    if url is not None and provider.kind == "anthropic":
+    if url is not None and provider.kind in ("anthropic", "cloud"):
         from treadle.models.provider_base.base_url import check_base_url
 
         check_base_url(url, f"the base_url of an alias for {provider.name}")

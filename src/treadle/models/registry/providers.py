@@ -7,7 +7,7 @@ command line. Uses provider_base/quirks.py for the servers with OpenAI's chat fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from treadle.models.provider_base.quirks import (
     resolve_server,
 )
 
-ProviderKind = Literal["anthropic", "responses", "chat", "gemini", "embedded", "recorded"]
+ProviderKind = Literal["anthropic", "responses", "chat", "gemini", "cloud", "embedded", "recorded"]
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +71,13 @@ KNOWN_PROVIDERS: dict[str, ProviderEntry] = {
         *map(_from_quirks, _OTHER_SERVERS),
         _from_quirks(AZURE, name="azure-responses", kind="responses"),
         _from_quirks(GEMINI, name="gemini-chat", kind="chat"),
+        ProviderEntry(
+            name="bedrock",
+            kind="cloud",
+            key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+            url_variables=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
+        ),
+        ProviderEntry(name="vertex", kind="cloud", url_variables=("GOOGLE_VERTEX_BASE_URL",)),
         ProviderEntry(name="embedded", kind="embedded", needs_key=False),
         ProviderEntry(name="recorded", kind="recorded", needs_key=False),
     )
@@ -89,6 +96,26 @@ def find_key_variable(provider: ProviderEntry, environ: Mapping[str, str]) -> st
     return find_set_variable(names, environ) or next(iter(names), "")
 
 
+class AccessStatus(NamedTuple):
+    """Whether the models of a provider can be asked, by what, or what is missing."""
+
+    is_ready: bool
+    text: str
+
+
+def describe_access(provider: ProviderEntry, environ: Mapping[str, str]) -> AccessStatus:
+    """What is configured for a provider, or what to do. It opens no connection."""
+    has_key = bool(find_key(provider, environ))
+    if provider.kind == "cloud" or (provider.server == "azure" and not has_key):
+        from treadle.models.cloud.status import describe_cloud
+
+        return AccessStatus(*describe_cloud(provider.server or provider.name, environ))
+    variable = find_key_variable(provider, environ)
+    problem = find_url_problem(provider, environ) if has_key else ""
+    text = problem or (f"{variable} is set" if has_key else f"set {variable}")
+    return AccessStatus(has_key and not problem, text)
+
+
 def find_base_url(provider: ProviderEntry, environ: Mapping[str, str]) -> str | None:
     """The address that this environment sets for the provider, if it sets one."""
     variable = find_set_variable(provider.url_variables, environ)
@@ -103,7 +130,7 @@ def find_url_problem(provider: ProviderEntry, environ: Mapping[str, str]) -> str
     if not variable:
         return ""
     try:
-        if provider.kind in ("anthropic", "gemini"):
+        if provider.kind in ("anthropic", "gemini", "cloud"):
             check_base_url(environ[variable].strip(), variable)
         else:
             resolve_server(provider.server or OPENAI, None, environ)

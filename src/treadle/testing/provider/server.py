@@ -14,6 +14,7 @@ import msgspec
 from .answers import PlannedAnswer, ProviderFault
 from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
+from .dialects.bedrock_converse import FRAME_TYPE, FakeConverse, encode_frame
 from .dialects.gemini import FakeGemini
 from .dialects.openai_chat import FakeOpenAIChat
 from .dialects.openai_responses import FakeOpenAIResponses
@@ -62,6 +63,7 @@ class ProviderServer:
             "/chat/completions": FakeOpenAIChat(),
             "/responses": FakeOpenAIResponses(),
             "enerateContent": FakeGemini(),  # and streamGenerateContent
+            "/converse-stream": FakeConverse(),
         }
         self._server: asyncio.Server | None = None
         self._connection_tasks: set[asyncio.Task[None]] = set()
@@ -166,7 +168,7 @@ class ProviderServer:
             payload = request.json
         except (msgspec.DecodeError, UnicodeError):
             payload = {}
-        is_streaming = bool(payload.get("stream")) or ":stream" in request.path
+        is_streaming = bool(payload.get("stream")) or "stream" in request.path
         plan = PlannedAnswer(dialect, FakeReply(), is_streaming)
         plan.headers["request-id"] = plan.headers["x-request-id"] = f"req_{request.number:04}"
         faults = [fault for fault in self.faults if fault.applies_to(request.number)]
@@ -233,6 +235,9 @@ class ProviderServer:
         if plan.is_streaming:
             plan.events = plan.dialect.render_stream(plan.reply, model, serial)
             plan.headers.update(_SSE)
+            if isinstance(plan.dialect, FakeConverse):
+                plan.encode = encode_frame
+                plan.headers["content-type"] = FRAME_TYPE
         else:
             plan.body = msgspec.json.encode(plan.dialect.render_response(plan.reply, model, serial))
             plan.headers["content-type"] = "application/json"

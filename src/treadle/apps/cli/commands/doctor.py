@@ -184,11 +184,24 @@ def _check_keys() -> CheckResult:
     variables = {
         find_key_variable(provider, os.environ)
         for provider in KNOWN_PROVIDERS.values()
-        if provider.needs_key and find_key(provider, os.environ)
+        if provider.needs_key and provider.kind != "cloud" and find_key(provider, os.environ)
     }
     if not variables:
         return CheckResult("note", "no key is set", "`treadle models` lists the variables")
     return CheckResult("ok", ", ".join(sorted(variables)))
+
+
+def _check_clouds() -> CheckResult:
+    """The accounts of clouds that are set up, or what is missing for them."""
+    from treadle.models.registry import KNOWN_PROVIDERS, describe_access
+
+    clouds = {name: KNOWN_PROVIDERS[name] for name in ("bedrock", "vertex", "azure")}
+    found = {name: describe_access(provider, os.environ) for name, provider in clouds.items()}
+    ready = [f"{name} ({status.text})" for name, status in found.items() if status.is_ready]
+    missing = [f"{name}: {status.text}" for name, status in found.items() if not status.is_ready]
+    if ready:
+        return CheckResult("ok", ", ".join(ready))
+    return CheckResult("ok", "no account is set up", "; ".join(missing))
 
 
 def _check_settings() -> CheckResult:
@@ -251,6 +264,7 @@ CHECKS: dict[str, Check] = {
     "sandbox": _check_sandbox,
     "model": _check_models,
     "keys": _check_keys,
+    "clouds": _check_clouds,
     "settings": _check_settings,
     "sessions": _check_sessions,
 }

@@ -37,8 +37,7 @@ from treadle.models.catalog import card_for, list_models
 from treadle.models.registry import (
     KNOWN_PROVIDERS,
     ProviderEntry,
-    find_key,
-    find_key_variable,
+    describe_access,
     find_url_problem,
     model,
 )
@@ -106,18 +105,15 @@ async def _list_models(include_all: bool) -> int:
 
 def _list_hosted(include_all: bool) -> Iterable[ModelRow]:
     for provider in KNOWN_PROVIDERS.values():
-        if not provider.needs_key or (provider.name == "openai-chat" and not include_all):
+        if not provider.needs_key or (provider.name.endswith("-chat") and not include_all):
             continue
-        has_key = bool(find_key(provider, os.environ))
-        variable = find_key_variable(provider, os.environ)
-        problem = find_url_problem(provider, os.environ) if has_key else ""
-        source = problem or (f"{variable} is set" if has_key else f"set {variable}")
+        is_ready, source = describe_access(provider, os.environ)
         for name in _list_model_names(provider, include_all):
             card = card_for(f"{provider.name}/{name}", prices=True)
-            yield _make_row(card, source, has_key and not problem)
+            yield _make_row(card, source, is_ready)
         if not provider.default_model:
             name = "DEPLOYMENT" if provider.server == "azure" else "MODEL"
-            yield ModelRow(f"{provider.name}/{name}", source, "", "", has_key and not problem)
+            yield ModelRow(f"{provider.name}/{name}", source, "", "", is_ready)
 
 
 def _list_model_names(provider: ProviderEntry, include_all: bool) -> list[str]:
