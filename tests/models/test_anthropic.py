@@ -42,7 +42,7 @@ from treadle.testing import provider
 from treadle.testing.provider import FakeCall, ProviderServer, RequestViolation
 
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
-OTHER = ToolSpec("other", "Others.", {"type": "object"}, strict=True)
+OTHER = ToolSpec("other", "Others.", {"type": "object", "additionalProperties": False}, strict=True)
 PNG = Image("image/png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
 PDF = Document("application/pdf", b"%PDF-1.4", title="Manual")
 

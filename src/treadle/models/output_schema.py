@@ -209,17 +209,29 @@ def make_strict(schema: JSONSchema) -> JSONSchema | None:
 
 def is_strict_schema(schema: object) -> bool:
     """Whether a schema has the form that strict modes require; see `make_strict`."""
-    if isinstance(schema, list):
-        return all(is_strict_schema(part) for part in schema)
-    if not isinstance(schema, dict):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        properties = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False:
-            return False
-        if set(schema.get("required", ())) != set(properties):
-            return False
-    return all(is_strict_schema(part) for part in schema.values())
+    return all(
+        _is_closed(one) and set(one.get("required", ())) == set(one.get("properties", {}))
+        for one in _iter_objects(schema)
+    )
+
+
+def is_closed_schema(schema: object) -> bool:
+    """Whether no object of a schema may have other properties than those that it names."""
+    return all(_is_closed(one) for one in _iter_objects(schema))
+
+
+def _is_closed(schema: JSONSchema) -> bool:
+    return schema.get("additionalProperties") is False
+
+
+def _iter_objects(schema: object) -> Iterator[JSONSchema]:
+    """The schemas of objects in a schema."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" or "properties" in schema:
+            yield schema
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else ():
+        yield from _iter_objects(part)
 
 
 class _NoStrictFormError(Exception):

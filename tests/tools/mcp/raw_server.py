@@ -199,7 +199,8 @@ def handle(message: dict[str, Any]) -> None:
                 "tools": {"listChanged": True}, "resources": {"subscribe": True}, "prompts": {},
                 "logging": {},
             }  # fmt: skip
-            send(id=number, result={"protocolVersion": "2025-06-18", "serverInfo": info,
+            version = "2031-01-01" if MODE == "future" else "2025-06-18"
+            send(id=number, result={"protocolVersion": version, "serverInfo": info,
                                     "capabilities": capabilities,
                                     "instructions": "Handle with care."})  # fmt: skip
         case "resources/list":

@@ -62,6 +62,12 @@ async def test_an_agent_calls_a_tool_of_a_server(own_place: Path):
     assert [i.text for i in result.transcript if isinstance(i, ToolResultItem)] == ["hi"]
 
 
+async def test_a_protocol_version_that_is_not_known_is_named(own_place: Path):
+    log = Log()
+    async with served(own_place, "future", on_change=log):
+        assert "2031-01-01" in (await log.until("failed")).problem
+
+
 async def test_results_of_every_kind_are_converted(own_place: Path):
     async with served(own_place) as server:
         await server.wait_ready()

@@ -284,5 +284,8 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _not_http_error(address: str, problem: str) -> MalformedResponse:
-    message = f"{address} did not answer in HTTP/1.1 ({problem}): check the URL and port"
+    message = (
+        f"{address} did not answer in HTTP/1.1 ({problem}): check the URL and port; for a port "
+        "with TLS the URL begins with https://"
+    )
     return MalformedResponse(message, address)

@@ -29,6 +29,7 @@ from treadle.core.transcript.content import (
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.effort_defaults import DISABLED, resolve_thinking
+from treadle.models.output_schema import is_closed_schema
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -37,6 +38,7 @@ from treadle.models.provider_base.encoding import (
     MessageRole,
     ReplyParts,
     ResultParts,
+    encode_json,
     encode_json_string,
 )
 from treadle.models.provider_base.request_limits import (
@@ -160,7 +162,7 @@ def encode_head(
     interleaves = tools and fields.get("thinking", {}).get("type") == "enabled"
     if interleaves:
         betas.append(INTERLEAVED_THINKING_BETA)
-    data = msgspec.json.encode(fields)[:-1] + b',"messages":['
+    data = encode_json(fields)[:-1] + b',"messages":['
     source = list_head_sources(card, request, with_thinking, has_calls)
     return RequestHead(source, data, mark, tuple(betas), version)
 
@@ -186,8 +188,9 @@ def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     for tool in tools:
         name = make_provider_tool_name(tool.name)
         names = (encode_json_string(name), encode_json_string(tool.description))
-        strict = b',"strict":true' if tool.strict else b""
-        values = (*names, msgspec.json.encode(adapt_tool_schema(tool.schema)), strict)
+        schema = adapt_tool_schema(tool.schema)
+        strict = b',"strict":true' if tool.strict and is_closed_schema(schema) else b""
+        values = (*names, encode_json(schema), strict)
         fields = b'{"name":%b,"description":%b,"input_schema":%b%b' % values
         if tool.deferred:
             deferred.append(fields + b',"defer_loading":true}')

@@ -44,6 +44,8 @@ DEFAULT_ENDPOINT = "https://api.anthropic.com"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"
 URL_VARIABLE = "ANTHROPIC_BASE_URL"
+LONG_CONTEXT_BETA = "context-1m"
+LONG_WINDOW = 1_000_000
 
 _PART_REFERENCE = compile_lazily(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
@@ -191,6 +193,8 @@ class Anthropic(HTTPModel):
             card = card_for(f"anthropic/{model}")
             if base_url or client is not None or os.environ.get(URL_VARIABLE, "").strip():
                 card = without_tool_search(card)
+        if any(name.startswith(LONG_CONTEXT_BETA) for name in beta):
+            card = msgspec.structs.replace(card, window=max(card.window, LONG_WINDOW))
         if card.default_output is None:
             default_output = resolve_max_tokens(ModelOptions(thinking=AUTO), card)
             card = msgspec.structs.replace(card, default_output=default_output)

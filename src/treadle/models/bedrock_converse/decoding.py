@@ -78,6 +78,7 @@ class _ToolDelta(msgspec.Struct):
 
 class _Start(msgspec.Struct, rename="camel"):
     tool_use: _ToolStart | None = None
+    tool_result: dict[str, Any] | None = None  # of a tool that the provider ran
 
 
 class _Reasoning(msgspec.Struct, rename="camel"):
@@ -89,6 +90,7 @@ class _Reasoning(msgspec.Struct, rename="camel"):
 class _Delta(msgspec.Struct, rename="camel"):
     text: str | None = None
     tool_use: _ToolDelta | None = None
+    tool_result: list[Any] | None = None
     reasoning_content: _Reasoning | None = None
 
 
@@ -127,9 +129,11 @@ _STRICT_FIELDS = frozenset(
 
 
 class _PartialBlock(msgspec.Struct):
-    """One content block while it grows; `kind` is text, thinking, redacted, call or opaque."""
+    """One content block while it grows; `kind` is text, thinking, redacted, call, opaque (a call
+    of a tool that the provider runs), result (of it) or other."""
 
     kind: str
+    result: dict[str, Any] = {}
     id: str = ""
     name: str = ""
     signature: str = ""
@@ -178,6 +182,9 @@ class ConverseDecoder:
                 self.progress += 1
                 if event.start is not None and event.start.tool_use is not None:
                     self._start_call(event.content_block_index, event.start.tool_use, out)
+                elif event.start is not None and event.start.tool_result is not None:
+                    block = self._get_block(event.content_block_index, "result")
+                    block.result = {**event.start.tool_result, "content": []}
             case b"contentBlockDelta" if event.delta is not None:
                 self.progress += 1
                 self._read_delta(event.content_block_index, event.delta, out)
@@ -197,11 +204,11 @@ class ConverseDecoder:
 
     def _start_call(self, index: int, start: _ToolStart, out: list[ModelEvent]) -> None:
         if start.type == _SERVER_TOOL:
-            block = _PartialBlock("opaque", start.tool_use_id, start.name)
+            block = _PartialBlock("opaque", id=start.tool_use_id, name=start.name)
         else:
             call_id = make_unique_call_id(start.tool_use_id, self._ids, self._request.transcript)
             name = restore_tool_name(start.name, self._request.tools)
-            block = _PartialBlock("call", call_id, name)
+            block = _PartialBlock("call", id=call_id, name=name)
             out.append(ModelToolCallBegan(call_id, name))
         self._by_index[index] = block
         self._blocks.append(block)
@@ -211,6 +218,9 @@ class ConverseDecoder:
             self._get_block(index, "text").deltas.append(delta.text)
             if delta.text:
                 out.append(ModelTextDelta(delta.text))
+        if delta.tool_result is not None:
+            block = self._get_block(index, "result")
+            block.result["content"] = [*block.result.get("content", ()), *delta.tool_result]
         if delta.tool_use is not None:
             block = self._get_block(index, "call")
             if block.call is not None and delta.tool_use.input.strip():
@@ -335,5 +345,8 @@ def _to_content(block: _PartialBlock) -> list[AssistantContent]:
             value: dict[str, Any] = {"toolUseId": block.id, "name": block.name}
             value |= {"type": _SERVER_TOOL, "input": ToolCall("", "", text).arguments or {}}
             return [Opaque(ORIGIN, msgspec.json.encode({"toolUse": value}).decode(), _SERVER_TOOL)]
+        case "result":
+            value = {"toolResult": block.result}
+            return [Opaque(ORIGIN, msgspec.json.encode(value).decode(), "block")]
         case _:
             return [Opaque(ORIGIN, text, "block")]

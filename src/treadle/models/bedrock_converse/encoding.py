@@ -33,6 +33,7 @@ from treadle.models.provider_base.encoding import (
     MessageRole,
     ReplyParts,
     ResultParts,
+    encode_json,
     encode_json_string,
 )
 from treadle.models.provider_base.request_limits import (
@@ -162,13 +163,13 @@ def encode_head(card: ModelCard, request: ModelRequest, has_calls: bool) -> byte
     if config:
         fields["inferenceConfig"] = config
     if options.output_schema is not None:
-        schema = msgspec.json.encode(options.output_schema).decode()
+        schema = encode_json(options.output_schema).decode()
         structure = {"jsonSchema": {"name": "output", "schema": schema}}
         fields["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": structure}}
     if options.service_tier:
         fields["serviceTier"] = {"type": options.service_tier}
     fields |= options.extra
-    head = msgspec.json.encode(fields)
+    head = encode_json(fields)
     return head[:-1] + (b"," if fields else b"") + b'"messages":['
 
 
@@ -191,5 +192,5 @@ def _encode_tool(spec: ToolSpec) -> bytes:
             "description": spec.description or spec.name,
             "inputSchema": {"json": adapt_tool_schema(spec.schema)},
         }
-        encoded = spec.__dict__["converse tool"] = msgspec.json.encode({"toolSpec": body})
+        encoded = spec.__dict__["converse tool"] = encode_json({"toolSpec": body})
     return encoded

@@ -32,6 +32,7 @@ from treadle.models.provider_base.encoding import (
     MessageRole,
     ReplyParts,
     ResultParts,
+    encode_json,
     encode_json_string,
 )
 from treadle.models.provider_base.request_limits import (
@@ -196,20 +197,8 @@ def encode_head(card: ModelCard, request: ModelRequest) -> bytes:
         if isinstance(known, dict) and isinstance(value, dict):
             value = {**known, **value}
         fields[name] = value
-    head = _encode_fields(fields)
+    head = encode_json(fields)
     return head[:-1] + (b"," if fields else b"") + b'"contents":['
-
-
-def _encode_fields(fields: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(fields)
-    except UnicodeEncodeError:
-        import json
-
-        from treadle.models.provider_base.lenient import fix_json_surrogates
-
-        text = json.dumps(fields, default=lambda raw: msgspec.json.decode(bytes(raw)))
-        return fix_json_surrogates(text).encode()
 
 
 def _is_old(card: ModelCard) -> bool:
@@ -227,7 +216,7 @@ def encode_tool(spec: ToolSpec) -> bytes:
             "description": spec.description,
             "parametersJsonSchema": schema,
         }
-        encoded = spec.__dict__["gemini tool"] = _encode_fields(declaration)
+        encoded = spec.__dict__["gemini tool"] = encode_json(declaration)
     return encoded
 
 

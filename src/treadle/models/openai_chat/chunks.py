@@ -67,6 +67,7 @@ class ChatUsage(OpenAIUsage):
 
 
 class ChatChoice(msgspec.Struct, gc=False):
+    index: int | None = None
     delta: ChatDelta | None = None
     message: ChatDelta | None = None  # instead of the delta, in a reply in one piece
     finish_reason: str | None = None
@@ -105,6 +106,15 @@ _STRICT_FIELDS = frozenset(
         "arguments",
     ]
 )
+
+
+def pick_choice(chunk: ChatChunk) -> ChatChoice | None:
+    """The choice of the reply: the first. The others are other answers to the same request."""
+    choices = chunk.choices
+    if not choices:
+        return None
+    first = choices[0]
+    return next((one for one in choices if not one.index), None) if first.index else first
 
 
 def decode_odd_chunk(data: bytes) -> ChatChunk:

@@ -45,6 +45,7 @@ from treadle.models.openai_chat.chunks import (
     count_hidden_reasoning,
     decode_chunk,
     decode_odd_chunk,
+    pick_choice,
 )
 from treadle.models.provider_base.codec import (
     CALL_EXTRA_LABEL,
@@ -147,9 +148,8 @@ class ChatDecoder:
                 chunk = self._decode_odd_chunk(data)
             if chunk.object == "error" or chunk.error is not ABSENT:
                 self._raise_stream_error(chunk, data)
-            choices = chunk.choices
-            if choices:
-                choice = choices[0]
+            choice = pick_choice(chunk)
+            if choice is not None:
                 delta = choice.delta or choice.message
                 if delta is not None:
                     text = delta.content

@@ -140,8 +140,8 @@ def _encode_output_item(part: AssistantContent, extras: Mapping[str, bytes]) -> 
         text = b'{"type":"summary_text","text":' + encode_json_string(part.text) + b"}"
         summary = b',"summary":[' + (text if part.text else b"") + b"]"
         encrypted = b',"encrypted_content":' + encode_json_string(part.signature)
-        part_id = encode_json_string(part.id)
-        return _REASONING_PREFIX + b',"id":' + part_id + summary + encrypted + b"}"
+        part_id = b',"id":' + encode_json_string(part.id) if part.id else b""
+        return _REASONING_PREFIX + part_id + summary + encrypted + b"}"
     if isinstance(part, Opaque):
         return part.json.encode()
     raise TypeError(f"a Responses request cannot contain {type(part).__name__}")

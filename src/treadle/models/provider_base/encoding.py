@@ -352,6 +352,17 @@ def locate_block(
     return None
 
 
+def encode_json(value: object) -> bytes:
+    """JSON of any value; a lone surrogate becomes a replacement character."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        import json  # only for what UTF-8 cannot encode
+
+        text = json.dumps(value, default=lambda raw: msgspec.json.decode(bytes(raw)))
+        return fix_json_surrogates(text).encode()
+
+
 def encode_json_string(value: str) -> bytes:
     """A JSON string; a lone surrogate becomes a replacement character."""
     try:

@@ -180,6 +180,8 @@ def _parse_number(value: str | None) -> float | None:
 
 # ------------------------------------------------------------------ responses with a status
 
+# Of Go's server, and the title of nginx's page.
+_EXPECTS_TLS = compile_lazily(r"sent (an|the plain) HTTP request to an HTTPS|sent to HTTPS port")
 _LOST_RESPONSE = compile_lazily(r"Previous response with id \S+ not found\.?$")
 
 
@@ -188,6 +190,9 @@ def map_response_error(
 ) -> ModelError:
     """The error for a response that is not a stream of events."""
     parsed = parse_error_body(body)
+    if status == 400 and _EXPECTS_TLS.search(parsed.message):
+        message = f"{provider.name}: the server expects TLS: write https:// in the base URL."
+        return Unreachable(message, provider=provider.name, status=status)
     if parsed.is_html or "text/html" in headers.get("content-type", ""):
         return _map_html_page(provider, status, parsed, parse_retry_after(headers))
     error = map_error_body(provider, parsed, status, parse_retry_after(headers))

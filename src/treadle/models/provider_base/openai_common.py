@@ -25,7 +25,7 @@ from treadle.lib.http.timeouts import Timeouts
 from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
-from treadle.models.provider_base.encoding import encode_json_string
+from treadle.models.provider_base.encoding import encode_json, encode_json_string
 from treadle.models.provider_base.error_map import (
     ProviderInfo,
     make_missing_key_error,
@@ -211,7 +211,7 @@ def encode_tool(spec: ToolSpec, nested: bool, with_strict: bool) -> bytes:
         if with_strict:
             body["strict"] = spec.strict and is_strict_schema(schema)
         shape = {"type": "function", "function": body} if nested else {"type": "function", **body}
-        encoded = spec.__dict__[key] = msgspec.json.encode(shape)
+        encoded = spec.__dict__[key] = encode_json(shape)
     return encoded
 
 
@@ -256,7 +256,7 @@ def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, objec
 
 def encode_fields(values: Mapping[str, object]) -> bytes:
     """`,"name":value` for each field."""
-    return b"," + msgspec.json.encode(values)[1:-1] if values else b""
+    return b"," + encode_json(values)[1:-1] if values else b""
 
 
 # ------------------------------------------------------------------ usage
