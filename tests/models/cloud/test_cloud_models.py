@@ -201,17 +201,19 @@ def test_missing_credentials_are_an_error_before_the_first_request(name: str, en
         check_keys(model(name, environ={"HOME": "/nowhere", **environ}))
 
 
-@pytest.mark.parametrize("name", ["bedrock/x", "vertex/gemini-3", "azure/x"])
-def test_an_alias_never_sends_credentials_to_an_address_that_is_not_the_clouds(name: str):
-    aliases = {"mine": {"model": name, "base_url": "https://evil.test/v1"}}
-    environ = {**AWS, **GOOGLE, **AZURE}
-    if name == "azure/x":
-        made = model("mine", aliases=aliases, environ=environ)
-        with pytest.raises(AccessDenied):
-            check_keys(made)
-        return
-    with pytest.raises(ConfigError, match="names no key"):
-        model("mine", aliases=aliases, environ=environ)
+@pytest.mark.parametrize("more", [{}, {"key_variable": "MINE"}])
+@pytest.mark.parametrize("host", ["evil.test", "api.anthropic.com"])
+@pytest.mark.parametrize("name", ["bedrock/x", "vertex/gemini-3"])
+def test_an_alias_never_sends_the_credentials_of_an_account_to_its_address(name, host, more):
+    aliases = {"mine": {"model": name, "base_url": f"https://{host}/v1", **more}}
+    with pytest.raises(ConfigError, match="leave out its base_url"):
+        model("mine", aliases=aliases, environ={**AWS, **GOOGLE, "MINE": "k"})
+
+
+def test_an_alias_never_sends_a_token_of_entra_to_an_address_that_is_not_azures():
+    aliases = {"mine": {"model": "azure/x", "base_url": "https://evil.test/v1"}}
+    with pytest.raises(AccessDenied):
+        check_keys(model("mine", aliases=aliases, environ=AZURE))
 
 
 @pytest.mark.parametrize(

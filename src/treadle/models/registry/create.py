@@ -91,6 +91,8 @@ def _create_http_model(
     elif provider.kind == "cloud":
         from treadle.models.cloud.create import create_cloud_model
 
+        if alias is not None and alias.base_url:
+            _check_cloud_address(provider, alias.base_url)
         address = url or find_base_url(provider, env)
         return create_cloud_model(provider.name, model_name, card, env, address)
     elif provider.server == "azure" and not key and not find_key(provider, env):
@@ -126,6 +128,16 @@ def _create_http_model(
     )
 
 
+def _check_cloud_address(provider: ProviderEntry, url: str) -> None:
+    """The credentials of an account are sent to no address of a settings file."""
+    if not is_loopback(urlsplit(url).hostname or ""):
+        variable = provider.url_variables[0]
+        raise ConfigError(
+            f"an alias sends the credentials of {provider.name} to {url}: leave out its base_url, "
+            f"or set {variable}"
+        )
+
+
 def _is_compatible_endpoint(url: str | None) -> bool:
     """Whether this is Google's address for OpenAI's chat format."""
     return (url or "").rstrip("/").endswith("/openai")
@@ -144,7 +156,7 @@ def _find_key_and_url(
         return key, url
     # A key is sent to an address from a settings file only if the file names the key. The OpenAI
     # models check this themselves.
-    if url is not None and provider.kind in ("anthropic", "cloud"):
+    if url is not None and provider.kind == "anthropic":
         from treadle.models.provider_base.base_url import check_base_url
 
         check_base_url(url, f"the base_url of an alias for {provider.name}")
