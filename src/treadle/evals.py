@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.apps.evals.case import Case, EvalCheck, contains, equals
+from treadle.apps.evals.case import Case, EvalCheck, contains, equals, same_calls
 from treadle.apps.evals.evaluate import evaluate, evaluate_sync
 from treadle.apps.evals.judge import judge
 from treadle.apps.evals.report import (
@@ -23,6 +23,7 @@ __all__ = [
     "judge",
     "equals",
     "contains",
+    "same_calls",
     "EvalCheck",
     "EvalAttempt",
     "EvalResult",

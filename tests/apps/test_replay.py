@@ -58,6 +58,28 @@ async def test_a_session_is_replayed_with_todays_tools_and_goes_on_with_another_
     assert server.violations == []
 
 
+async def test_a_recorded_session_is_tested_with_another_prompt_and_without_effects():
+    append = FakeReply(calls=(FakeCall("bash", {"command": "echo x >> effects"}),))
+    other = FakeReply(calls=(FakeCall("bash", {"command": "echo y >> effects"}),))
+    same = '{"passed": true, "score": 1, "reason": "It says the same."}'
+    replies = [append, LAST, append, FakeReply("All of it."), FakeReply(same), other, LAST]
+    Path("prompt.md").write_text("Be very brief.")
+    async with ProviderServer(replies) as server:
+        first = await run(server, "-p", "add a line", "--output-format", "json", *FREELY)
+        session = first.lines[0]["session_id"]
+        passed = await run(server, "test", session, "--instructions", "prompt.md")
+        failed = await run(server, "test", session, "--exact", "--html", "report.html")
+    assert passed.code == 0, passed
+    assert "1/1" in passed.out
+    assert b"Be very brief." in server.requests[2].body
+    assert failed.code == exit_codes.ERROR
+    was, now = (f'bash {{"command":"echo {letter} >> effects"}}' for letter in "xy")
+    assert f"{session}: recorded calls: call 1 was {was}; now it is {now}" in failed.out
+    assert "echo y" in Path("report.html").read_text()
+    assert Path("effects").read_text() == "x\n"  # nothing happened again
+    assert server.violations == []
+
+
 # ------------------------------------------------------------------ rules against the past
 
 

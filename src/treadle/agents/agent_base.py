@@ -313,6 +313,11 @@ class AgentBase(ABC, Generic[DepsT, OutputT]):
         """Drive a turn to its end; approvals go to the approver, or to `decide` without one."""
 
 
+async def disconnect(agent: AgentBase[Any, Any]) -> None:
+    """Close what the agent has open, before its event loop ends; the next run opens it again."""
+    await agent._disconnect()
+
+
 def make_history(history: object) -> Transcript:
     """ConfigError if these are not the items of a transcript."""
     if isinstance(history, Result):

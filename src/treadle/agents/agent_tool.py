@@ -48,7 +48,7 @@ class AgentTool(ChildTool):
     prompt_description = "the whole task"
 
     def __init__(self, name: str, description: str, agent: ToolAgent) -> None:
-        name = name or agent._settings.name
+        name = name or agent.config.name
         if not name:
             raise ConfigError("as_tool: give a name: the agent has none (Agent(name=...))")
         check("description", description, filled_text("what the model may give this agent"))

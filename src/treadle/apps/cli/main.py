@@ -30,13 +30,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "sessions": (
         f"{_HERE}.sessions",
-        "list, search, show, fork, rewind, import, prune; also `replay`, `diff`",
+        "list, search, show, fork, rewind, import, prune; also `replay`, `diff`, `test`",
     ),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
     "replay": (f"{_HERE}.replay", "replay a session offline"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
+    "test": (f"{_HERE}.test", "run recorded sessions again with another model or prompt"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "fleet": ("treadle.apps.fleet.commands", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
@@ -62,7 +63,7 @@ SESSION_COMMANDS = (
 )
 AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `undo`, `sessions`, `config` and `doctor`
-HIDDEN_COMMANDS = ("redo", "replay", "diff", "prompt", "tour", "completions")
+HIDDEN_COMMANDS = ("redo", "replay", "diff", "test", "prompt", "tour", "completions")
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\

@@ -14,10 +14,11 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.run import Result
+from treadle.apps.evals.recorded_tools import describe_difference, list_calls
 from treadle.core.argument_checks import FUNCTION, check, filled_text, list_of
 from treadle.core.errors import ConfigError
 from treadle.core.steps import UserInput
-from treadle.core.transcript.items import AssistantItem, UserItem, to_user_item
+from treadle.core.transcript.items import AssistantItem, Item, UserItem, to_user_item
 
 if TYPE_CHECKING:
     import typing_extensions
@@ -36,7 +37,9 @@ _NAME = filled_text("a name")
 class Case(msgspec.Struct, Generic[AnswerT], frozen=True, eq=False):
     """What an agent is asked. `expected` is for the checks; without any check the answer has to be
     equal to it. `earlier` are messages that the agent answers before the prompt, in one
-    conversation. `deps` are those of the run."""
+    conversation. `deps` are those of the run. With `recorded`, the items of a session, the tools
+    answer as they did there: no effect happens again, and the calls that may change something have
+    to be the same."""
 
     name: str
     prompt: UserInput
@@ -44,6 +47,7 @@ class Case(msgspec.Struct, Generic[AnswerT], frozen=True, eq=False):
     expected: AnswerT | None = None
     checks: Sequence[EvalCheck[AnswerT]] = ()
     earlier: Sequence[UserInput] = ()
+    recorded: Sequence[Item] = ()
 
     def __post_init__(self) -> None:
         check("name", self.name, _NAME)
@@ -64,14 +68,16 @@ class Case(msgspec.Struct, Generic[AnswerT], frozen=True, eq=False):
         checks: Sequence[EvalCheck[Any]] = (),
     ) -> Case[Any]:
         """The user's messages of a session in the store of the agent, with its last answer, as a
-        text, as what is expected. SessionNotFound if there is no such session."""
+        text, as what is expected, and its calls as `recorded`. SessionNotFound if there is no such
+        session."""
         stored = await agent.sessions.read(session_id, deps=deps)
         said = [item for item in stored.history if isinstance(item, UserItem)]
         replies = [item for item in stored.history if isinstance(item, AssistantItem)]
         if not said or not replies:
             raise ConfigError(f"session {session_id} has no message with an answer")
         *earlier, prompt = [UserItem(item.content, metadata=item.metadata) for item in said]
-        return Case(name or session_id, prompt, deps, replies[-1].text, checks, earlier)
+        answer, items = replies[-1].text, tuple(stored.history)
+        return Case(name or session_id, prompt, deps, answer, checks, earlier, items)
 
 
 def equals(result: Result[Any], case: Case[Any]) -> str:
@@ -85,3 +91,9 @@ def contains(result: Result[Any], case: Case[Any]) -> str:
     expected = str(case.expected)
     is_there = expected.casefold() in result.text.casefold()
     return "" if is_there else f"{expected!r} is not in the answer"
+
+
+def same_calls(result: Result[Any], case: Case[Any]) -> str:
+    """A check: the calls, also those that only read, are the same as the recorded ones."""
+    sides = ([call for _, call in list_calls(one)] for one in (case.recorded, result.transcript))
+    return describe_difference(*sides)

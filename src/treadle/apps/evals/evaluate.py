@@ -17,9 +17,11 @@ from typing import Any, cast
 import msgspec
 
 from treadle.agents.agent import Agent
+from treadle.agents.agent_base import disconnect
 from treadle.agents.run import Result
 from treadle.apps.evals.case import CHECKS_EXPECTED, AnswerT, Case, EvalCheck, equals
 from treadle.apps.evals.judge import ModelJudge
+from treadle.apps.evals.recorded_tools import RecordedPolicy, RecordedTools
 from treadle.apps.evals.report import EvalAttempt, EvalReport, EvalResult, EvalScore
 from treadle.budgets import CostBudget, SharedBudget
 from treadle.core.argument_checks import check, instance_of, list_of, number, whole_number
@@ -29,10 +31,14 @@ from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import DepsT
 from treadle.lib.function_thread import run_in_thread
 from treadle.lib.loop_thread import has_running_loop
+from treadle.lib.tasks import await_contained
 
 BUDGET_EXCEEDED = "budget_exceeded"
+CHECK_SECONDS = 600.0
+RECORDED_CALLS = "recorded calls"  # the name of the check that a case with `recorded` has
 _CASES = list_of(instance_of(Case, "a Case"), "cases")
 _SHARE = number("a number from 0 to 1", lambda value: 0 <= value <= 1)
+_SECONDS = number("a number above 0", lambda value: value > 0)
 
 
 async def evaluate(
@@ -44,19 +50,22 @@ async def evaluate(
     concurrency: int = 8,
     budget: float | SharedBudget | None = None,
     pass_score: float = 0.5,
+    check_timeout: float = CHECK_SECONDS,
     name: str = "",
 ) -> EvalReport:
     """Let the agent answer each case `repeats` times, `concurrency` runs at once.
 
     `checks` are for all cases, besides their own. A check that returns a score passes from
-    `pass_score` on. `budget` is in USD, for all runs and judges together. `name` is that of the
-    report; that of the agent, or of its model, if it is not given.
+    `pass_score` on; one that takes longer than `check_timeout` seconds is an error. `budget` is in
+    USD, for all runs and judges together. `name` is that of the report; that of the agent, or of
+    its model, if it is not given.
     """
     check("cases", cases, _CASES)
     check("checks", checks, CHECKS_EXPECTED)
     check("repeats", repeats, whole_number(1))
     check("concurrency", concurrency, whole_number(1))
     check("pass_score", pass_score, _SHARE)
+    check("check_timeout", check_timeout, _SECONDS)
     names = [case.name for case in cases]
     if twice := {one for one in names if names.count(one) > 1}:
         raise ConfigError(f"two cases have the name {min(twice)!r}; a report knows them by it")
@@ -65,7 +74,8 @@ async def evaluate(
         if not isinstance(budget, SharedBudget):
             budget = SharedBudget(budget, when_reserved="wait")
         gates.append(CostBudget(budget))
-    runner = _Runner(agent, checks, gates, pass_score, asyncio.Semaphore(concurrency))
+    places = asyncio.Semaphore(concurrency)
+    runner = _Runner(agent, checks, gates, pass_score, check_timeout, places)
     began = time.time()
     judges = {one for case in cases for one in runner.find_checks(case)}
     try:
@@ -87,7 +97,7 @@ async def evaluate(
         for case, of_case in zip(cases, tasks, strict=True)
     ]
     model = agent.config.model.name
-    return EvalReport(name or agent._settings.name or model, model, began, tuple(results))
+    return EvalReport(name or agent.config.name or model, model, began, tuple(results))
 
 
 def evaluate_sync(
@@ -105,7 +115,7 @@ async def _evaluate_and_disconnect(
     try:
         return await evaluate(agent, cases, **options)
     finally:
-        await agent._disconnect()
+        await disconnect(agent)
 
 
 class _Runner:
@@ -117,12 +127,14 @@ class _Runner:
         checks: Sequence[EvalCheck[Any]],
         gates: Sequence[Gate],
         pass_score: float,
+        check_timeout: float,
         places: asyncio.Semaphore,
     ) -> None:
         self._agent = agent
         self._checks = checks
         self._gates = gates
         self._pass_score = pass_score
+        self._check_timeout = check_timeout
         self._places = places
 
     def find_checks(self, case: Case[Any]) -> list[EvalCheck[Any]]:
@@ -135,11 +147,15 @@ class _Runner:
             usage, text, session_id = NO_USAGE, "", ""
             scores: tuple[EvalScore, ...] = ()
             try:
-                result = await self._run(case)
+                tools = RecordedTools(self._agent.config.source, case.recorded)
+                result = await self._run(self._choose_agent(tools), case)
                 usage, text, session_id = result.usage, result.text, result.session_id
                 state, problem = _judge_end(result)
                 if not state:
                     scores, spent = await self._check(case, result)
+                    if tools.is_recorded:
+                        wrong = tools.find_difference(result.transcript)
+                        scores = (self._score(RECORDED_CALLS, wrong), *scores)
                     usage += spent
                     state = "passed" if all(one.passed for one in scores) else "failed"
             except Exception as error:  # noqa: BLE001 - of the agent or a provider; it is reported
@@ -151,9 +167,15 @@ class _Runner:
             cast(Any, state), text, problem, scores, seconds, usage.cost, usage.total, session_id
         )
 
-    async def _run(self, case: Case[Any]) -> Result[Any]:
+    def _choose_agent(self, tools: RecordedTools) -> Agent[Any, Any]:
+        if not tools.is_recorded:
+            return self._agent
+        policy = RecordedPolicy(self._agent.config.policy, tools)
+        return self._agent.replace(tools=[tools], policy=policy, subagents=None)
+
+    async def _run(self, agent: Agent[Any, Any], case: Case[Any]) -> Result[Any]:
         """The answer to the prompt. Its usage is that of all messages."""
-        run = partial(self._agent.run, deps=case.deps, gates=self._gates)
+        run = partial(agent.run, deps=case.deps, gates=self._gates)
         first, *rest = (*case.earlier, case.prompt)
         result = await run(first)
         for message in rest:
@@ -177,7 +199,7 @@ class _Runner:
                 scores.append(EvalScore(name, verdict.passed, verdict.score, verdict.reason))
                 continue
             try:
-                answer = await _call(one, result, case)
+                answer = await await_contained(_call(one, result, case), self._check_timeout)
             except AssertionError as wrong:
                 answer = error_message(wrong) or "an assertion of the check failed"
             except Exception as error:

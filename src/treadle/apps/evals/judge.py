@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from treadle.agents.agent import Agent
+from treadle.agents.agent_base import disconnect
 from treadle.agents.run import Result
 from treadle.apps.evals.case import Case
 from treadle.core.argument_checks import check, filled_text
@@ -65,7 +66,7 @@ class ModelJudge:
     async def aclose(self) -> None:
         """Close the connections of a model that was given by its name."""
         if self._is_own:
-            await self._agent._disconnect()
+            await disconnect(self._agent)
 
 
 def judge(rubric: str = SAME_MEANING, *, model: str | Model) -> ModelJudge:

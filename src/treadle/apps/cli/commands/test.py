@@ -1,0 +1,88 @@
+"""`treadle test`: do recorded sessions still pass, with another model or prompt?
+
+The user's messages are answered again; tools answer as recorded, so nothing happens twice. Each
+session is a case of apps/evals, which compares the calls and the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.sessions.library import Library
+
+if TYPE_CHECKING:
+    from treadle.apps.evals.report import EvalReport
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="treadle test",
+        description="Run recorded sessions of this folder again, with the model and the prompt as "
+        "they are now, and compare the calls and the answers. Tools answer as recorded.",
+    )
+    parser.add_argument("ids", nargs="+", metavar="ID", help="a session")
+    parser.add_argument("--model", help="the model to test; that of the settings by default")
+    parser.add_argument("--instructions", metavar="FILE", help="text added to the system prompt")
+    parser.add_argument("--judge", metavar="MODEL", help="compares the answers; else the model")
+    exact_help = "the same answer word for word, and the same calls; without a judge"
+    parser.add_argument("--exact", action="store_true", help=exact_help)
+    parser.add_argument("--repeats", type=int, default=1, metavar="N", help="runs of each; 1")
+    parser.add_argument("--max-cost", type=float, metavar="USD", help="for all runs and judges")
+    parser.add_argument("--html", metavar="FILE", help="write the report as a page")
+    options = parser.parse_args(arguments)
+    if options.exact and options.judge:
+        parser.error("--exact and --judge cannot be used together")
+    return report_errors("treadle test", lambda: _test(options))
+
+
+def _test(options: argparse.Namespace) -> int:
+    from treadle.apps.evals.report_page import render_report_page
+
+    report = asyncio.run(_evaluate(options, Path.cwd()))
+    print_line(str(report))
+    for case in report.cases:
+        if case.reason:
+            print_line(f"{case.name}: {escape_invisible(case.reason)}")
+    if options.html:
+        Path(options.html).write_text(render_report_page(report), "utf-8")
+    return SUCCESS if report.passed else ERROR
+
+
+async def _evaluate(options: argparse.Namespace, folder: Path) -> EvalReport:
+    from treadle.apps.assembly.coding_agent import coding_agent
+    from treadle.apps.evals.case import Case, EvalCheck, equals, same_calls
+    from treadle.apps.evals.evaluate import evaluate
+    from treadle.apps.evals.judge import judge
+
+    library = Library()
+    session_dirs = [library.find(one, folder=folder, by_words=True) for one in options.ids]
+    # in the place of the first one: those of child agents are elsewhere
+    agent = coding_agent(
+        folder,
+        model=options.model,
+        instructions=_read_text(options.instructions),
+        store=session_dirs[0].parent,
+    )
+    async with agent:
+        for note in agent.notes:
+            print_error(note)
+        checks: list[EvalCheck] = [same_calls, equals]
+        if not options.exact:
+            checks = [judge(model=options.judge or agent.config.model)]
+        cases = [await Case.from_session(agent, one.name) for one in session_dirs]
+        return await evaluate(
+            agent, cases, checks=checks, repeats=options.repeats, budget=options.max_cost
+        )
+
+
+def _read_text(path: str | None) -> str:
+    try:
+        return Path(path).read_text("utf-8") if path else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--instructions {path}: {error}") from None
