@@ -97,6 +97,68 @@ async def test_a_call_that_waits_for_an_approval_is_seen_by_another_process(stor
 
 
 @pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
+async def test_a_call_of_a_child_agent_that_waits_is_seen_by_another_process(
+    store: Store, kind: str
+):
+    def make_parent(*replies: Say | str) -> Agent[None, str]:
+        child = make_agent("unused", Say(calls=[("pay", {"amount": 5})]))
+        return Agent(Scripted(replies), [getattr(child, kind)("child", "c")], store=store)
+
+    sessions, calling = make_parent().sessions, Say(calls=[("child", {"prompt": "p"})])
+    async with make_parent(calling).session("bill") as session:
+        async with session.stream("pay it", suspend=True) as events:
+            async for _ in events:
+                pass
+        [asked] = events.waiting
+        during = await sessions.read("bill")  # while it is open
+    after = await sessions.read("bill")
+    assert during.approvals == after.approvals == (asked,)
+    assert after.approvals[0].session_id != "bill"
+    async with make_parent().session("bill") as session:
+        assert session.approvals == (asked,)  # reading has changed nothing
+
+
+async def test_a_call_that_may_have_had_its_effect_is_in_the_doubts_of_a_session(store: Store):
+    begun = asyncio.Event()
+
+    @tool(effect="irreversible")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    @tool(effect="pure")
+    async def look(amount: int) -> str:
+        """Look."""
+        return "seen"
+
+    calls = Say(calls=[("look", {"amount": 5}), ("pay", {"amount": 5})])
+    child = Agent(Scripted([calls, "it may be paid"]), [pay, look], tool_timeout=0.01)
+    parts: list[ScriptElement] = [
+        calls,
+        "may be",
+        Say(calls=[("child", {"prompt": "p"})]),
+        "?",
+        calls,
+    ]
+    tools = [pay, look, child.as_tool("child", "c")]
+    agent = Agent(Scripted(parts), tools, store=store, tool_timeout=0.01)
+    await agent.run("pay", session="bill")  # a timeout
+    await agent.run("let the other one pay", session="bill")
+    begun.clear()
+    async with agent.replace(tool_timeout=None).session("bill") as session:
+        running = asyncio.create_task(session.run("pay"))
+        await begun.wait()
+        session.interrupt()
+        await running
+    doubts = (await agent.sessions.read("bill")).doubts
+    assert [(one.tool, one.arguments) for one in doubts] == [("pay", {"amount": 5})] * 3
+    assert [one.session_id == "bill" for one in doubts] == [True, False, True]
+    assert all(one.is_answered and one.idempotency_key for one in doubts)
+
+
+@pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
 async def test_the_cost_of_a_session_has_that_of_its_children_which_are_not_listed(
     store: Store, kind: str
 ):

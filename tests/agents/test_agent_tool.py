@@ -12,7 +12,7 @@ from treadle import Agent, ChildEvent, PendingApproval, ToolContext, tool
 from treadle.budgets import CostBudget
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput
 from treadle.core.contracts.model import Model, ModelCard
-from treadle.core.errors import ConfigError
+from treadle.core.errors import ConfigError, LoopError
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.usage import Usage
@@ -126,6 +126,38 @@ async def test_the_limits_of_a_run_hold_for_the_children_that_it_starts():
     result = await Agent(model, subagents=[]).run("x", gates=[CostBudget(0.15)])
     assert "budget" in read_result(result.transcript)
     assert len(model.requests) == 1
+
+
+async def test_a_call_of_a_child_that_a_crash_left_in_doubt_is_settled_at_the_parent(
+    tmp_path: Path,
+):
+    paid: list[int] = []
+
+    async def copy_and_pay(amount: int) -> str:
+        """Pay, at the moment at which the process is killed."""
+        paid.append(amount)
+        shutil.copytree(tmp_path / "before", tmp_path / "killed")
+        return "paid"
+
+    def make(replies: list[ScriptElement], of_outer: list[ScriptElement]) -> Agent:
+        inner = Agent(Scripted(replies), [tool(copy_and_pay, name="pay", effect="irreversible")])
+        return Agent(Scripted(of_outer), [inner.as_tool("helper", "Pays.")])
+
+    first = make([Say(calls=[("pay", {"amount": 5})]), "paid"], [ask("pay"), "done"])
+    await first.replace(store=tmp_path / "before").run("go", session="s")
+    later = make(["it is paid"], ["all done"]).replace(store=tmp_path / "killed")
+    seen = (await later.sessions.read("s")).doubts
+    async with later.session("s") as session:
+        assert session.doubts == seen
+        of_parent, of_child = seen
+        assert (of_parent.tool, of_child.tool) == ("helper", "pay")
+        session.settle(of_child.call.id, "The bank has it.", session_id=of_child.session_id)
+        assert session.doubts == (of_parent,)
+        with pytest.raises(LoopError, match="is in doubt"):
+            session.settle(of_child.call.id, "again", session_id=of_child.session_id)
+        result = await session.run()
+    assert (result.text, read_result(result.transcript)) == ("all done", "it is paid")
+    assert paid == [5]
 
 
 async def test_a_call_that_waited_for_an_approval_goes_on_in_another_process(tmp_path: Path):

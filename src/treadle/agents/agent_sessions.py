@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
+from treadle.agents.child_agents import ChildAgents, find_child_location
+from treadle.agents.subagents import AGENT_KEY
 from treadle.core.argument_checks import (
     TEXT,
     Expected,
@@ -24,9 +26,9 @@ from treadle.core.argument_checks import (
     whole_number,
 )
 from treadle.core.errors import ConfigError
-from treadle.core.steps import Doubt, PendingApproval
-from treadle.core.transcript.entries import Entry, ItemAdded
-from treadle.core.transcript.items import AssistantItem
+from treadle.core.steps import Doubt, PendingApproval, make_doubt
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded
+from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.recover import recovered
 from treadle.core.transcript.state import QueuedMessage, SessionState, fold_entries
@@ -37,6 +39,7 @@ from treadle.sessions.open_store import (
     check_session_id,
     find_session_place,
     make_missing_error,
+    read_session,
 )
 from treadle.sessions.session_place import SessionPlace, SessionQuery
 from treadle.sessions.summaries import SessionSummary
@@ -70,7 +73,9 @@ class StoredSession(msgspec.Struct, frozen=True):
 
 class SessionSnapshot(StoredSession, frozen=True):
     """What a session holds at a moment. `approvals` are the calls that wait for a decision,
-    `doubts` those whose outcome is not known: none while a process has the session open."""
+    `doubts` those whose outcome is not known: after a crash, none while a process has the session
+    open; and, marked `is_answered`, after a timeout or an interruption of an irreversible call.
+    Both have those of child agents as well."""
 
     transcript: Transcript
     history: Transcript
@@ -82,7 +87,9 @@ class SessionSnapshot(StoredSession, frozen=True):
 class _Starter(Protocol):
     """What is used of an agent."""
 
-    def start(self, *, deps: object, state: SessionState, session_id: str) -> Driver: ...
+    def start(
+        self, *, deps: object, state: SessionState, session_id: str, children: ChildAgents
+    ) -> Driver: ...
 
 
 class _FoundSession(msgspec.Struct, frozen=True):
@@ -140,12 +147,13 @@ class AgentSessions:
         found = await self._find(session_id)
         session, state = await _describe(found.place, found.summary), fold_entries(found.entries)
         approvals, doubts = await self._find_open_calls(session_id, recovered(state), deps)
+        unknown = await _find_unknown(session_id, self._location, found.entries)
         return SessionSnapshot(
             **{**msgspec.structs.asdict(session), "usage": state.usage + state.child_usage},
             transcript=state.transcript,
             history=state.full_history,
             approvals=approvals,
-            doubts=() if session.is_open else doubts,
+            doubts=(*(() if session.is_open else doubts), *unknown),
             queued_messages=state.queued,
         )
 
@@ -154,11 +162,14 @@ class AgentSessions:
     ) -> tuple[tuple[PendingApproval, ...], tuple[Doubt, ...]]:
         if not isinstance(pending(state.transcript), RunTools):
             return (), ()
-        driver = self._agent.start(deps=deps, state=state, session_id=session_id)
+        location = find_child_location(session_id, self._location)
+        children = ChildAgents(location, reads_only=True)
+        driver = self._agent.start(deps=deps, state=state, session_id=session_id, children=children)
         try:
             await driver.restore_approvals()
             return driver.approvals, driver.doubts
         finally:
+            await children.aclose()
             await driver.aclose()
 
     async def delete(self, session_id: str) -> None:
@@ -214,6 +225,32 @@ async def _describe(place: SessionPlace, summary: SessionSummary) -> StoredSessi
         summary.total_usage,
         is_open,
     )
+
+
+async def _find_unknown(
+    session_id: str, location: StoreLocation | None, entries: Sequence[Entry]
+) -> list[Doubt]:
+    """The calls, also of child agents that have ended, whose result says that they may have had
+    their effect."""
+    from treadle.sessions.children import make_child_session_id
+
+    intents = {one.call_id: one for one in entries if isinstance(one, Intent)}
+    items = [one.item for one in entries if isinstance(one, ItemAdded)]
+    calls = {call.id: call for one in items if isinstance(one, AssistantItem) for call in one.calls}
+    results = [one for one in items if isinstance(one, ToolResultItem) and one.call_id in calls]
+    found: list[Doubt] = []
+    for result in results:
+        intent, call = intents.get(result.call_id), calls[result.call_id]
+        if intent is None or result.outcome not in ("unknown", "interrupted"):
+            pass
+        elif intent.effect == "irreversible":
+            found.append(make_doubt(call, intent, session_id, is_answered=True))
+        if AGENT_KEY in (result.data or {}):
+            child_id = make_child_session_id(session_id, call.id)
+            place = find_child_location(session_id, location)
+            child = await read_session(place, child_id)
+            found += await _find_unknown(child_id, place, child)
+    return found
 
 
 async def _remove_children(place: SessionPlace, session_id: str, entries: Sequence[Entry]) -> None:

@@ -27,7 +27,7 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.events import Event, InputAccepted, TurnResult
 from treadle.core.loop.driver import Driver
-from treadle.core.steps import UserInput
+from treadle.core.steps import Doubt, UserInput
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded
 from treadle.core.transcript.items import CALL_KEY, Item, Metadata, UserItem
 from treadle.core.transcript.state import SessionState
@@ -177,8 +177,11 @@ class ChildAgents:
         location: StoreLocation | None = None,
         origins: Sequence[tuple[str, StoreLocation | None]] = (),
         parent: Store | None = None,
+        *,
+        reads_only: bool = False,
     ) -> None:
         self._location = location
+        self._reads_only = reads_only  # their sessions may be open elsewhere, and stay as they are
         self._origins = origins
         self._parent = parent
         self._kept: OrderedDict[str, KeptChild] = OrderedDict()
@@ -211,9 +214,16 @@ class ChildAgents:
         if self._location is None:
             return None
         from treadle.sessions.children import make_child_session_id
-        from treadle.sessions.open_store import begin_fork, open_store, read_session
+        from treadle.sessions.open_store import (
+            ReadOnlyStore,
+            begin_fork,
+            open_store,
+            read_session,
+        )
 
         child_id = make_child_session_id(session_id, call_id)
+        if self._reads_only:
+            return ReadOnlyStore(child_id, await read_session(self._location, child_id))
         store = (await open_store(self._location, child_id, self._parent)).store
         if self._parent is not None:
             store = ChildStore(store, self._parent)
@@ -243,7 +253,7 @@ class ChildAgents:
         ids = [(make_child_session_id(one, call_id), place) for one, place in self._origins]
         origins = [(one, find_child_location(one, place)) for one, place in ids]
         own = find_child_location(store.session_id, self._location)
-        return ChildAgents(own, origins, store)
+        return ChildAgents(own, origins, store, reads_only=self._reads_only)
 
     async def aclose(self) -> None:
         """Close the sessions of those that were not continued."""
@@ -266,6 +276,19 @@ class ChildAgents:
             if (found := child.children.find_driver(session_id)) is not None:
                 return found
         return None
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Those of children that an earlier process ran, and of their children."""
+        drivers = [child.driver for child in self.restored.values()]
+        return tuple(doubt for driver in drivers if driver is not None for doubt in driver.doubts)
+
+    def settle(self, session_id: str, call_id: str, result: str, is_error: bool) -> None:
+        for child in self.restored.values():
+            driver = child.driver
+            if driver is not None and any(one.session_id == session_id for one in driver.doubts):
+                driver.settle(call_id, result, is_error=is_error, session_id=session_id)
+                return
 
     def get_kept(self, call_id: str) -> KeptChild | None:
         return self._kept.get(call_id)

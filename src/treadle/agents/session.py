@@ -140,10 +140,13 @@ class SessionControls:
         if not self._open_driver.deny(call_id, reason, session_id=session_id):
             raise self._make_not_waiting_error(call_id, session_id)
 
-    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
+    def settle(
+        self, call_id: str, result: str, *, is_error: bool = False, session_id: str = ""
+    ) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, the call is not run.
-        LoopError if no call in doubt has that id, as when it is settled already."""
-        self._open_driver.settle(call_id, result, is_error=is_error)
+        `session_id` is that of the doubt, if child agents use the same call ids. LoopError if no
+        call in doubt has that id, as when it is settled already."""
+        self._open_driver.settle(call_id, result, is_error=is_error, session_id=session_id)
 
     @property
     def transcript(self) -> Transcript:
@@ -182,7 +185,8 @@ class SessionControls:
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """The calls whose outcome is not known after a crash; `settle` tells it."""
+        """The calls whose outcome is not known after a crash, also those of child agents; `settle`
+        tells it."""
         return self._open_driver.doubts
 
     @property

@@ -205,9 +205,9 @@ class SubagentRunner:
             await store.aclose()
 
     async def restore(self, task: ChildTask, context: ToolContext[Any]) -> list[ApprovalRequest]:
-        """The approvals that the child of an interrupted call, and its own children, wait for. It
-        stays open for the answers, until the call continues."""
-        running, requests = RunningChild(), list[ApprovalRequest]()
+        """The approvals that the child of an interrupted call, and its own children, wait for. With
+        any, or with a call in doubt, it stays open for the answers until the call continues."""
+        running, requests, is_open = RunningChild(), list[ApprovalRequest](), False
         try:
             state = await self._load(task, running, context)
             move = None if state is None else pending(state.transcript)
@@ -215,8 +215,9 @@ class SubagentRunner:
                 driver = await self._start(task, running, context, state)
                 await driver.restore_approvals()
                 requests = _make_requests(driver)
+                is_open = bool(requests or driver.doubts)
         finally:
-            if requests:
+            if is_open:
                 context.children.restored[task.call_id] = running
             else:
                 await complete(running.aclose())

@@ -229,9 +229,12 @@ class SyncSession(Generic[OutputT]):
         """Answer a call of `approvals` with the reason instead of running it."""
         self._loop.call(partial(self._session.deny, call_id, reason, session_id=session_id))
 
-    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
+    def settle(
+        self, call_id: str, result: str, *, is_error: bool = False, session_id: str = ""
+    ) -> None:
         """Tell the outcome of a call in doubt; see `Session.settle`."""
-        self._loop.call(partial(self._session.settle, call_id, result, is_error=is_error))
+        settle = partial(self._session.settle, is_error=is_error, session_id=session_id)
+        self._loop.call(partial(settle, call_id, result))
 
     def rewind(self, turns: int = 1) -> None:
         """Take back the last turns, with their messages. The log keeps them; files stay."""

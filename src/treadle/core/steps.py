@@ -20,8 +20,8 @@ from treadle.core.contracts.policy import Risk
 from treadle.core.contracts.tool import NO_ACCESS, Access, Preview
 from treadle.core.errors import SessionTooNew, StoreError
 from treadle.core.events import TurnResult
-from treadle.core.transcript.content import Arguments, ToolCall, UserContent
-from treadle.core.transcript.entries import DecidedBy, Entry
+from treadle.core.transcript.content import Arguments, ToolCall, UserContent, parse_arguments
+from treadle.core.transcript.entries import DecidedBy, Entry, Intent
 from treadle.core.transcript.entry_json import to_json
 from treadle.core.transcript.items import NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.recover import list_entries
@@ -149,6 +149,7 @@ class Doubt(msgspec.Struct, frozen=True):
 
     `evidence` is what the tool noted before. `settle` tells the outcome; otherwise a probe of the
     tool finds it out, or the model is told that it is unknown. It is never run again unasked.
+    `is_answered`: the model has been told already, as after a timeout; it cannot be settled.
     """
 
     call: ToolCall
@@ -156,6 +157,17 @@ class Doubt(msgspec.Struct, frozen=True):
     arguments: Arguments
     idempotency_key: str
     evidence: dict[str, Any] = {}
+    session_id: str = ""  # of the agent that made the call: this one, or a child
+    is_answered: bool = False
+
+
+def make_doubt(
+    call: ToolCall, intent: Intent, session_id: str, *, is_answered: bool = False
+) -> Doubt:
+    parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
+    given = {} if isinstance(parsed, str) else parsed
+    noted = intent.idempotency_key, intent.evidence
+    return Doubt(call, intent.tool, given, *noted, session_id, is_answered)
 
 
 class DriverSnapshot(msgspec.Struct, frozen=True):

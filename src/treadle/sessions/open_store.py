@@ -165,6 +165,28 @@ async def read_session(location: StoreLocation | None, session_id: str) -> Seque
     return () if place is None else await place.read(session_id)
 
 
+class ReadOnlyStore:
+    """The entries of a session that was read: what a driver adds to them is not kept."""
+
+    is_empty, write_error = False, None
+
+    def __init__(self, session_id: str, entries: Sequence[Entry]) -> None:
+        self.session_id = session_id
+        self._entries = entries
+
+    def append(self, entry: Entry) -> None:
+        return None
+
+    async def flush(self) -> None:
+        return None
+
+    async def load(self) -> Sequence[Entry]:
+        return self._entries
+
+    async def aclose(self) -> None:
+        return None
+
+
 def cut_before_turn(entries: Sequence[Entry], turn_id: str | None) -> Sequence[Entry]:
     """The entries before the turn with this id; all of them without one."""
     if turn_id is None:

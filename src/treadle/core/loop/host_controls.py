@@ -26,7 +26,14 @@ from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inb
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.loop_session import LoopSession, Transition
 from treadle.core.loop.session_log import SessionLog
-from treadle.core.steps import ApprovalRequest, Doubt, DriverSnapshot, PendingApproval, UserInput
+from treadle.core.steps import (
+    ApprovalRequest,
+    Doubt,
+    DriverSnapshot,
+    PendingApproval,
+    UserInput,
+    make_doubt,
+)
 from treadle.core.transcript import (
     Arguments,
     Metadata,
@@ -38,7 +45,6 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
-from treadle.core.transcript.content import parse_arguments
 from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.pending import AskModel, RunTools, pending
@@ -302,33 +308,42 @@ class HostControls(DriverState):
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """The calls that an earlier process had begun and whose outcome is not known."""
+        """The calls that an earlier process had begun and whose outcome is not known, those of
+        child agents last."""
         state, move = self._session.state, pending(self._session.state.transcript)
         calls = move.calls if isinstance(move, RunTools) else ()
-        doubts: list[Doubt] = []
-        for call in calls:
-            intent, is_answered = state.intents.get(call.id), call.id in state.early_results
-            if intent is None or is_answered or call.id not in self._session.old_intents:
-                continue
-            parsed = call.parsed if intent.raw is None else parse_arguments(intent.raw)
-            given = {} if isinstance(parsed, str) else parsed
-            doubts.append(Doubt(call, intent.tool, given, intent.idempotency_key, intent.evidence))
-        return tuple(doubts)
+        open_ids = self._session.old_intents & state.intents.keys() - state.early_results.keys()
+        own = [
+            make_doubt(call, state.intents[call.id], self.session_id)
+            for call in calls
+            if call.id in open_ids
+        ]
+        return (*own, *(self.children.doubts if self.children is not None else ()))
 
-    def settle(self, call_id: str, result: str, *, is_error: bool = False) -> None:
+    def settle(
+        self, call_id: str, result: str, *, is_error: bool = False, session_id: str = ""
+    ) -> None:
         """Tell the outcome of a call in doubt: the model reads `result`, and the call is not run.
-        LoopError if no call in doubt has that id, DriverBusy in the middle of a step."""
+        `session_id` is that of the doubt, if child agents use the same call ids. LoopError if no
+        call in doubt has that id, or several have, DriverBusy in the middle of a step."""
         self._check_free("settle")
-        doubts = {doubt.call.id: doubt.call for doubt in self.doubts}
-        if call_id not in doubts:
-            known = ", ".join(doubts) or "none"
-            raise LoopError(f"no call {call_id!r:.80} is in doubt; calls in doubt: {known}")
+        doubts = self.doubts
+        ids = [one.session_id for one in doubts if one.call.id == call_id]
+        found = [one for one in ids if session_id in ("", one)]
+        if len(found) != 1:
+            known = ", ".join(f"{one.call.id} (session {one.session_id})" for one in doubts)
+            problem = f"no call {call_id!r:.80} is in doubt"
+            if found:
+                problem = f"several calls {call_id!r:.80} are in doubt: give session_id"
+            raise LoopError(f"{problem}; calls in doubt: {known or 'none'}")
         check("result", result, TEXT)
         check("is_error", is_error, FLAG)
+        if found != [self.session_id]:
+            self.children.settle(found[0], call_id, result, is_error)
+            return
+        name = next(one.call.name for one in doubts if one.call.id == call_id)
         text = Text(fix_surrogates(result))
-        item = ToolResultItem(
-            call_id, doubts[call_id].name, (text,), is_error=is_error, outcome="recovered"
-        )
+        item = ToolResultItem(call_id, name, (text,), is_error=is_error, outcome="recovered")
         self._session.write(EarlyResult(item))
 
     async def resolve(
