@@ -11,7 +11,7 @@ import pytest
 from treadle import Agent, ChildEvent, PendingApproval, ToolContext, tool
 from treadle.budgets import CostBudget
 from treadle.core.contracts.hook import Block, HookAnswer, HookInput
-from treadle.core.contracts.model import Model, ModelCard
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
@@ -126,6 +126,32 @@ async def test_the_limits_of_a_run_hold_for_the_children_that_it_starts():
     result = await Agent(model, subagents=[]).run("x", gates=[CostBudget(0.15)])
     assert "budget" in read_result(result.transcript)
     assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["as_tool", "as_handoff", "task"])
+async def test_options_and_metadata_of_a_run_reach_the_agents_that_it_starts(kind: str):
+    @tool(effect="pure")
+    def look(context: ToolContext) -> str:
+        """Look."""
+        return str(context.metadata["tenant"])
+
+    replies: list[ScriptElement] = [Say(calls=[("look", {})]), "seen"]
+    model = Scripted(replies)
+    child = Agent(model, [look], options=ModelOptions(seed=7, temperature=0.5))
+    if kind == "task":
+        calling = Say(calls=[("task", {"description": "d", "prompt": "p"})])
+        model = Scripted([calling, *replies, "done"])
+        agent = Agent(model, [look], subagents=[], options=child.config.options)
+    else:
+        agent = Agent(Scripted([ask("go"), "done"]), [getattr(child, kind)("helper", "Looks.")])
+    options = ModelOptions(temperature=0.0, service_tier="flex")
+    await agent.run("go", options=options, metadata={"tenant": "graz"})
+    requests = model.requests[1:3] if kind == "task" else model.requests
+    found = [(one.options.seed, one.options.temperature) for one in requests]
+    assert found == [(7, 0.0)] * 2
+    assert {one.options.service_tier for one in requests} == {"flex"}
+    assert [one.metadata["tenant"] for one in requests] == ["graz"] * 2
+    assert read_result(requests[-1].transcript) == "graz"
 
 
 async def test_a_call_of_a_child_that_a_crash_left_in_doubt_is_settled_at_the_parent(

@@ -43,6 +43,19 @@ async def test_the_answer_of_the_other_agent_is_that_of_the_run():
     assert [event for event in seen.events if isinstance(event, ChildEvent)]
 
 
+async def test_what_the_agent_says_that_took_over_streams_as_the_text_of_the_run():
+    helper = Agent(Scripted(["I look."])).as_tool("helper", "Looks.")
+    refunds = Agent(
+        Scripted([Say("Wait. ", calls=[("helper", {"prompt": "p"})]), "Paid back."]), [helper]
+    )
+    calling = Say("A moment. ", calls=[("refunds", {"prompt": "p"})])
+    desk = Agent(Scripted([calling]), [refunds.as_handoff("refunds", "Refunds.")])
+    async with desk.stream("I want my money back") as events:
+        said = [text async for text in events.texts()]
+    assert "".join(said) == "A moment. Wait. Paid back."
+    assert events.result.text == "Paid back."
+
+
 @pytest.mark.parametrize("store", ["sessions.db", None])
 async def test_the_next_message_goes_to_the_agent_that_took_over(store: str | None, tmp_path: Path):
     agent, first, second = make_pair("Refunded.", "To your card.")

@@ -24,12 +24,29 @@ from treadle import (
 )
 from treadle.contracts import Allow, BaseGate, BasePolicy
 from treadle.core.errors import AccessDenied, ModelError
+from treadle.core.loop.retry import Retry
 from treadle.events import WarningRaised
 from treadle.models import Say, Scripted, model
 from treadle.sessions import SqliteStore
 from treadle.testing import MemoryStore, RecordingObserver
 
 WRONG: Any = ("a",)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ModelOptions(topp=1), "ModelOptions has no field 'topp'; did you mean top_p?"),  # type: ignore[call-arg]
+        (lambda: Retry(attempt=1), "Retry has no field 'attempt'; did you mean attempts?"),  # type: ignore[call-arg]
+        (lambda: Retry(zeal=1), "Retry has no field 'zeal'; attempts, "),  # type: ignore[call-arg]
+    ],
+)
+def test_a_field_that_does_not_exist_is_an_error_with_the_name_that_is_meant(
+    make: Callable[[], object], words: str
+):
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert str(caught.value).startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,14 @@ def test_a_resumed_parent_is_left_a_closing_reply_before_it_asks():
     assert ask(gate, "stranger") is Admit
 
 
+def test_the_sums_of_a_budget_have_no_noise():
+    budget = SharedBudget(1.0)
+    for amount in (0.1, 0.2):
+        assert budget.reserve(amount)
+        budget.settle(amount, amount)
+    assert (budget.spent, budget.reserved) == (0.3, 0.0)
+
+
 def test_children_use_the_budget_of_the_session_that_started_them():
     gate = TokenBudget(26_000, per_session=True)
     for _ in range(3):

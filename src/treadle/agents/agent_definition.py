@@ -15,6 +15,7 @@ from treadle.agents.run import MODEL_EXPECTED
 from treadle.core.argument_checks import (
     TEXT,
     Expected,
+    SuggestingMeta,
     check_fields,
     filled_text,
     list_of,
@@ -26,7 +27,7 @@ from treadle.core.contracts.model import Model
 from treadle.core.contracts.tool import Tool
 
 
-class AgentDefinition(msgspec.Struct, frozen=True):
+class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     """One kind of child agent.
 
     tools           names of the parent's tools, and functions or tools of its own; None: all of the

@@ -16,8 +16,10 @@ from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.child_agents import ChildAgent, ChildAgents
 from treadle.agents.child_settings import join_once, make_child_hooks
 from treadle.agents.child_tool import CHILD_SECONDS, ChildTool
+from treadle.agents.run import merge_options
 from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
 from treadle.core.argument_checks import check, filled_text
+from treadle.core.contracts.model import ModelOptions
 from treadle.core.contracts.tool import (
     ToolContext,
     ToolOutput,
@@ -123,6 +125,7 @@ class AgentTool(ChildTool):
             "role": self._spec.name,
             "caller": "child",
             "depth": start.depth,
+            "options": merge_options(own.options or ModelOptions(), start.options),
             "gates": join_once(own.gates, start.gates),
             "hooks": join_once(own.hooks, make_child_hooks(inherited.hooks)),
             "parent_ids": (start.parent_id, *inherited.parent_ids),

@@ -21,7 +21,7 @@ import msgspec
 from treadle.agents.run import DecideApprovals
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.hook import Hook
-from treadle.core.contracts.model import Model
+from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
@@ -189,13 +189,14 @@ class ChildAgents:
         # Around the model of a child that is an agent of its own: how a host limits all calls.
         self.wrap_model: Callable[[Model], Model] = lambda model: model
         self._run_gates: tuple[Gate, ...] = ()
+        self.run_options: ModelOptions | None = None
         self.running: dict[str, RunningChild] = {}
         # Of an earlier process: they wait for approvals until their calls continue.
         self.restored: dict[str, RunningChild] = {}
 
-    def limit_run(self, gates: Sequence[Gate]) -> None:
-        """The limits of the run that begins hold for the children that it starts, too."""
-        self._run_gates = tuple(gates)
+    def begin_run(self, gates: Sequence[Gate], options: ModelOptions | None) -> None:
+        """The limits and the options of a run hold for the children that it starts, too."""
+        self._run_gates, self.run_options = tuple(gates), options
 
     @property
     def gates(self) -> tuple[Gate, ...]:

@@ -13,10 +13,12 @@ import msgspec
 
 from treadle.agents.agent_definition import CHILD_INSTRUCTIONS, AgentDefinition
 from treadle.agents.agent_settings import AgentSettings, collect_sources
+from treadle.agents.run import merge_options
 from treadle.agents.subagents import ChildStart
 from treadle.budgets import CostBudget
 from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.hook import Hook, HookAnswer, HookInput, HookPoint, get_hook_timeout
+from treadle.core.contracts.model import ModelOptions
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import BasePolicy, Deny, PermissionRequest, Policy, Verdict
 from treadle.core.contracts.source import ToolSource
@@ -135,6 +137,7 @@ def make_child_settings(
         "max_turns": min(definition.max_turns, settings.max_turns),
         "policy": narrow_policy(start.policy, definition.mode),
         "gates": gates,
+        "options": merge_options(settings.options or ModelOptions(), start.options),
         "hooks": make_child_hooks(settings.hooks),
         "observers": (),
         "name": definition.name,

@@ -22,7 +22,7 @@ _AGENT_ARGUMENTS: Mapping[str, str] = {
     "model_settings": "options, a ModelOptions",
     "retries": "retry, a Retry; output_retries is an argument of run",
     "toolsets": "tools",
-    "handoffs": "subagents",
+    "handoffs": "tools, with other.as_handoff(name, description)",
     "max_iterations": "max_turns",
     "max_steps": "max_turns",
     "recursion_limit": "max_turns",
@@ -49,9 +49,8 @@ _RUN_ARGUMENTS: Mapping[str, str] = {
     "thread_id": "session",
     "config": "session, which is the id of the thread",
     "max_turns": "an argument of Agent; agent.replace(max_turns=...) for one run",
-    "model": "an argument of Agent; agent.replace(model=...) for one run",
-    "model_settings": "an argument of Agent, `options`",
-    "usage_limits": "an argument of Agent, `gates`",
+    "model_settings": "options, a ModelOptions",
+    "usage_limits": "gates, see treadle.budgets",
 }
 _SESSION_RUN_ARGUMENTS: Mapping[str, str] = {
     **_RUN_ARGUMENTS,

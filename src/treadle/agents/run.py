@@ -147,14 +147,14 @@ class RunSettings(msgspec.Struct, frozen=True):
             check("options", self.options, OPTIONS_EXPECTED)
             check("gates", self.gates, GATES_EXPECTED)
 
-    def merge_options(self, base: ModelOptions) -> ModelOptions:
-        """Those of the agent, with what this run sets."""
-        given, unset = self.options, ModelOptions()
-        if given is None:
-            return base
-        values = {name: getattr(given, name) for name in given.__struct_fields__}
-        changes = {name: one for name, one in values.items() if one != getattr(unset, name)}
-        return msgspec.structs.replace(base, **changes)
+
+def merge_options(base: ModelOptions, given: ModelOptions | None) -> ModelOptions:
+    """Those of an agent, with what a run sets."""
+    if given is None:
+        return base
+    values, unset = {name: getattr(given, name) for name in given.__struct_fields__}, ModelOptions()
+    changes = {name: one for name, one in values.items() if one != getattr(unset, name)}
+    return msgspec.structs.replace(base, **changes)
 
 
 MODEL_EXPECTED = Expected(
@@ -212,7 +212,7 @@ class Run:
         """Give the prompt; without one, continue what an error, a limit or a crash left."""
         if self._model is not None:
             self.driver.use_model(self._model)
-        self.driver.children.limit_run(self._options.gates)
+        self.driver.children.begin_run(self._options.gates, self._options.options)
         self.configure()
         if prompt is None:
             self.driver.retry()
@@ -222,7 +222,7 @@ class Run:
     def configure(self, *, continues: bool = False) -> None:
         """Let the turns answer with the output type, and as the caller wants this run."""
         driver, output, given = self.driver, self.output, self._options
-        options = None if given.options is None else given.merge_options(driver.options)
+        options = None if given.options is None else merge_options(driver.options, given.options)
         settings = NO_CHANGES
         if output is not None:
             settings = output.make_settings(options or driver.options)
@@ -338,7 +338,7 @@ class Run:
             self._has_ended = True
             self.driver.withdraw_offers()
             self.driver.configure_turns(NO_CHANGES)
-            self.driver.children.limit_run(())
+            self.driver.children.begin_run((), None)
             if self._model is not None:
                 self.driver.use_model(self._other_model)
 

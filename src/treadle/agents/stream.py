@@ -131,6 +131,12 @@ class Stream(BaseObserver, Generic[OutputT]):
             self._note_asked(event)
         return event
 
+    async def texts(self) -> AsyncIterator[str]:
+        """What the run says, piece by piece, also after a hand-off; instead of its events."""
+        async for event in self:
+            if text := find_text(event):
+                yield text
+
     @property
     def result(self) -> Result[OutputT]:
         """How the run ended; available after the last event. Raises what a failed run raised."""
@@ -323,6 +329,13 @@ class Stream(BaseObserver, Generic[OutputT]):
         """The turn and the number of an event that comes from here."""
         last = self._last_event
         return (last.turn_id, last.seq + 1) if last is not None else ("", 1)
+
+
+def find_text(event: Event) -> str:
+    """The text that an event adds to what the run says; "" if it adds none."""
+    while isinstance(event, ChildEvent) and event.takes_over:
+        event = event.child
+    return event.text if isinstance(event, TextDelta) else ""
 
 
 async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:

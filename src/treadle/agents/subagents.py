@@ -26,7 +26,7 @@ from treadle.agents.child_agents import (
     RunningChild,
 )
 from treadle.core.contracts.gate import Gate
-from treadle.core.contracts.model import Model
+from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Policy
 from treadle.core.contracts.source import ToolSource
@@ -82,7 +82,8 @@ class ChildStart(msgspec.Struct, frozen=True):
 
     `model`, `source` and `policy` are the parent's, the source without what children do not get.
     `parent_id` is the parent's session, `earlier_usage` what the child used before. `is_done`: it
-    has finished, and only its end is missing. `gates` are the limits of the parent and its run.
+    has finished, and only its end is missing. `gates` are the limits of the parent and its run,
+    `options` those of the run.
     """
 
     task: ChildTask
@@ -95,6 +96,7 @@ class ChildStart(msgspec.Struct, frozen=True):
     earlier_usage: Usage = Usage()
     is_done: bool = False
     gates: tuple[Gate, ...] = ()
+    options: ModelOptions | None = None
 
 
 class ChildAnswer(msgspec.Struct, frozen=True):
@@ -268,7 +270,7 @@ class SubagentRunner:
         if _has_message(driver.state, context.call_id):
             driver.retry()
         else:
-            driver.submit(task.prompt, metadata={CALL_KEY: context.call_id})
+            driver.submit(task.prompt, metadata={**context.metadata, CALL_KEY: context.call_id})
         running.begin(driver)
         try:
             return await self._run(running, driver, context)
@@ -283,6 +285,7 @@ class SubagentRunner:
         running.store = store = await self._open_store_of(task, context)
         running.children = siblings.find_children(task.call_id, store)
         running.children.wrap_model = siblings.wrap_model
+        running.children.run_options = siblings.run_options
         if store is None:
             kept = siblings.get_kept(task.call_id)
             return None if kept is None else kept.state
@@ -332,6 +335,7 @@ class SubagentRunner:
             start,
             parent_id=context.session_id,
             gates=context.children.gates,
+            options=context.children.run_options,
             earlier_usage=earlier,
             is_done=is_done,
         )

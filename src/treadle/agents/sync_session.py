@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from treadle.agents.run import Prompt, Result, SessionRunOptions
 from treadle.agents.session import Session, SessionStreamOptions
-from treadle.agents.stream import Stream
+from treadle.agents.stream import Stream, find_text
 from treadle.core.errors import LoopError
 from treadle.core.events import Event
 from treadle.core.steps import Doubt, PendingApproval, UserInput
@@ -64,6 +64,10 @@ class SyncStream(Generic[OutputT]):
             self.close()
             raise StopIteration
         return event
+
+    def texts(self) -> Iterator[str]:
+        """What the run says, piece by piece; see `Stream.texts`."""
+        return (text for event in self if (text := find_text(event)))
 
     async def _read(self) -> Event | None:
         if not self._is_entered:

@@ -22,6 +22,7 @@ from treadle.core.session_cache import SessionCache
 
 WhenReserved = Literal["refuse", "wait"]
 ROUNDING = 1e-9
+DIGITS = 12  # of sums: 0.1 + 0.2 is 0.3
 
 
 LIMIT = number("a number of 0 or more", lambda value: value >= 0)
@@ -77,8 +78,8 @@ class SharedBudget:
     def settle(self, reserved: float, spent: float) -> None:
         """Free what was reserved, count what was spent, and wake the requests that wait."""
         with self.lock:
-            self.reserved = max(0.0, self.reserved - reserved)
-            self.spent += spent
+            self.reserved = max(0.0, round(self.reserved - reserved, DIGITS))
+            self.spent = round(self.spent + spent, DIGITS)
             waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if waiter.set_running_or_notify_cancel():
@@ -87,8 +88,8 @@ class SharedBudget:
     def add_earlier(self, spent: float) -> None:
         """Count what a resumed session has spent before."""
         with self.lock:
-            self.spent_before += spent
-            self.spent += spent
+            self.spent_before = round(self.spent_before + spent, DIGITS)
+            self.spent = round(self.spent + spent, DIGITS)
 
     # --- for the gates -------------------------------------------------------------------
 

@@ -12,9 +12,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from treadle.core.errors import ConfigError
+from treadle.lib.text.text import suggest
 
 
 class Expected:
@@ -52,6 +55,21 @@ def check_fields(value: object, table: Mapping[str, Expected]) -> None:
         field = getattr(value, name)
         if expected.element is not None or not expected.fits(field):
             check(f"{type(value).__name__}.{name}", field, expected)
+
+
+class SuggestingMeta(type(msgspec.Struct)):  # type: ignore[misc]
+    """Of values that programs make: `ModelOptions(topp=1)` is a TypeError with the name that was
+    probably meant."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *values: object, **fields: object) -> object:
+            if not fields.keys() <= set(cls.__struct_fields__):
+                unknown = next(one for one in fields if one not in cls.__struct_fields__)
+                meant = suggest(unknown, cls.__struct_fields__)
+                hint = f"did you mean {meant}?" if meant else ", ".join(cls.__struct_fields__)
+                raise TypeError(f"{cls.__name__} has no field {unknown!r}; {hint}")
+            return super().__call__(*values, **fields)
 
 
 # --- what can be expected ------------------------------------------------------------------

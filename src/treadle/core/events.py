@@ -301,11 +301,13 @@ class TaskFinished(Event, frozen=True, tag="task_finished", gc=False):
     is_cancelled: bool = False
 
 
-class ChildEvent(Event, frozen=True, tag="child_event"):
-    """An event of a child agent, with the call that started the child."""
+class ChildEvent(Event, frozen=True, tag="child_event", omit_defaults=True):
+    """An event of a child agent, with the call that started the child. `takes_over`: the child
+    has the conversation, after a hand-off: what it says is the answer of the run."""
 
     call_id: str
     child: Event
+    takes_over: bool = False
 
 
 def unwrap(event: Event) -> Event:

@@ -67,7 +67,9 @@ def test_variables_are_filled_in_everywhere():
         ({"url": "file:///etc/passwd"}, "has to begin with http"),
         ({"url": "https://"}, "the url needs a host"),
         ({"url": "http://b:port/mcp"}, "the url needs a host, and a port"),
-        ({"comand": "x"}, r"it has: comand"),
+        ({"comand": "x"}, r"unknown key 'comand'; did you mean 'command'\?"),
+        ({"command": "x", "arguments": ["a"]}, r"unknown key 'arguments'; did you mean 'args'\?"),
+        ({"anything": "x"}, r"it has: anything"),
         ({"command": "a", "timeout": -1}, "milliseconds above 0"),
     ],
 )

@@ -16,6 +16,7 @@ from treadle.core.argument_checks import (
     FLAG,
     TEXT,
     Expected,
+    SuggestingMeta,
     check_fields,
     list_of,
     number,
@@ -83,7 +84,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
             raise ConfigError("the cache request is both required and not enabled; choose one")
 
 
-class ModelOptions(msgspec.Struct, frozen=True):
+class ModelOptions(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     """Options for any model. A model ignores the options that it does not support."""
 
     max_tokens: int | None = None  # of the whole reply, with its thinking

@@ -23,11 +23,19 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json
 from treadle.lib.text.redaction import is_secret
+from treadle.lib.text.text import suggest
 
 CALL_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 30.0
 BACKGROUND_AFTER = 60.0  # a call that takes longer continues in the background
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+_TIMES = ("timeout", "startupTimeout", "backgroundAfter")
+# What other programs, or people, call a key. Other keys that are unknown here are theirs.
+_OTHER_KEYS: Mapping[str, str] = {
+    "cmd": "command", "arguments": "args", "environment": "env", "working_directory": "cwd",
+    "workingDirectory": "cwd", "uri": "url", "endpoint": "url", "transport": "type",
+    "http_headers": "headers",
+}  # fmt: skip
 _FIELD_TYPES: Mapping[str, type] = {
     "type": str, "command": str, "args": list, "env": dict, "cwd": str, "url": str, "headers": dict,
     "oauth": dict,
@@ -166,6 +174,10 @@ def parse_server_config(
 
     With `trusted=False` (not the user's own definition) secret variables expand to "".
     """
+    for key in raw.keys() - _FIELD_TYPES.keys() - {*_TIMES}:
+        meant = _OTHER_KEYS.get(key) or suggest(key, (*_FIELD_TYPES, *_TIMES), cutoff=0.8)
+        if meant is not None:
+            raise ConfigError(f"server {name!r}: unknown key {key!r}; did you mean {meant!r}?")
     for key, wanted in _FIELD_TYPES.items():
         if key in raw and not isinstance(raw[key], wanted):
             raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")

@@ -123,7 +123,7 @@ class CallExecutor:
             f"{session_id}/{turn.key if turn is not None else turn_id}/{call_id}",
             partial(self._report_progress, call_id),
             detach,
-            partial(self._relay_event, call_id),
+            partial(self._relay_event, call_id, getattr(prepared.tool, "takes_over", False)),
             config.workspace,
             self._tasks,
             config.services,
@@ -149,11 +149,11 @@ class CallExecutor:
         """The end of what a call has told of its progress: all that an interruption leaves."""
         return self._progress.get(call_id, "")
 
-    def _relay_event(self, call_id: str, event: Event) -> None:
+    def _relay_event(self, call_id: str, takes_over: bool, event: Event) -> None:
         if isinstance(update := unwrap(event), UsageUpdated):
             self._session.add_child_usage(update.session_id, update.model, update.last)
         if call_id not in self._runner.abandoned:
-            self._emitter.emit(ChildEvent, call_id, event)
+            self._emitter.emit(ChildEvent, call_id, event, takes_over)
 
     def _is_cancelled(self, call_id: str) -> bool:
         """Whether the call is being stopped; one in the background is not."""
