@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from treadle import Agent, OutputMismatch, ToolContext, ToolError
+from treadle import Agent, OutputMismatch, RunContext, ToolContext, ToolError
 from treadle.contracts import ModelCard
 from treadle.models import Say, Scripted
 
@@ -69,6 +69,17 @@ async def test_arguments_that_do_not_fit_are_not_given_to_the_function():
 
     assert (await Agent(model).run("One", output=count)).output == 1
     assert seen == [1]
+
+
+async def test_a_check_refuses_an_answer_by_an_error_as_well():
+    def check(answer: str, context: RunContext[None]) -> None:
+        if "please" not in answer:
+            raise ToolError("say please")
+
+    model = Scripted(["Two tickets.", "Two tickets, please."])
+    result = await Agent(model, check_output=check).run("Order")
+    assert result.text == "Two tickets, please."
+    assert "say please" in model.requests[1].transcript[-1].text
 
 
 async def test_a_check_of_the_agent_gets_what_the_function_made():

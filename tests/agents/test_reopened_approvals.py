@@ -301,6 +301,23 @@ async def test_a_message_to_a_suspended_session_waits_for_the_decision(tmp_path:
     ]
 
 
+@pytest.mark.parametrize("suspend", [True, False])
+async def test_a_stream_that_nobody_reads_is_suspended_or_goes_on(tmp_path: Path, suspend: bool):
+    @tool(approval=True)
+    def book(hotel: str) -> str:
+        """Book a room."""
+        return f"booked {hotel}"
+
+    model = Scripted([Say(calls=[("book", {"hotel": "Post"})]), "Not booked."])
+    agent = Agent(model, [book], store=tmp_path)
+    async with agent.stream("Book", session="s", suspend=suspend) as events:
+        await events.wait()
+        assert [one.call.name for one in events.waiting] == (["book"] if suspend else [])
+        kinds = {type(event) async for event in events}
+    assert ApprovalRequired in kinds
+    assert suspend or events.result.text == "Not booked."
+
+
 async def test_a_stream_that_may_suspend_goes_on_if_the_reader_answers(tmp_path: Path):
     @tool(approval=True)
     async def book(hotel: str) -> str:

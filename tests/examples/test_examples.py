@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FOLDER = ROOT / "examples"
+EXAMPLES = sorted([*FOLDER.glob("*.py"), *FOLDER.glob("products/*.py")])
 MAX_LINES = 80
 
 SHOWN = {
@@ -31,6 +32,14 @@ SHOWN = {
     "streaming": "Let me look. [weather: Graz] -> Graz: sunny, 24 degrees",
     "structured_output": "Ada orders 2 x lamp",
     "wsgi_chat": "waits for you: [pay: 12]\n> yes \n< Paid.",
+    "approval_of_a_week": "[order: item=chairs, count=200]\n200 chairs are on their way.",
+    "background_job": "SIGKILL\njob-1 The letter is sent.\nletters: ['ada@example.org']",
+    "mcp_consumer": "On Mondays.",
+    "pipeline": "500 labels, 0.10 USD, within the budget: True\ngood: 250",
+    "rag": "25 days. ['leave'] after 3 requests",
+    "research": "Tea grows in Assam. Coffee grows in Ethiopia. 2 sources",
+    "sse_service": "the other replica sees: [pay: 12]\nTrue True",
+    "support_bot": "< Two or three days.\norders left: {8: 99.0}",
     "tools": "result: Ada has row 7, seat 1",
 }
 
@@ -67,4 +76,4 @@ def test_it_fits_a_screen_and_is_listed_in_the_readme(example: Path):
     source = example.read_text()
     assert ast.get_docstring(ast.parse(source))
     assert len(source.splitlines()) <= MAX_LINES
-    assert f"examples/{example.name}" in (ROOT / "README.md").read_text()
+    assert f"{example.relative_to(ROOT)}" in (ROOT / "README.md").read_text()

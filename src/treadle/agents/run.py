@@ -316,8 +316,11 @@ class Run:
             return None
         driver = self.driver
         context = RunContext(driver.session_id, turn.turn_id, driver.deps, turn.metadata)
-        found: object = self._check(value, context)
-        problem = await found if inspect.isawaitable(found) else found
+        try:
+            found: object = self._check(value, context)
+            problem = await found if inspect.isawaitable(found) else found
+        except ToolError as refusal:
+            problem = error_message(refusal)
         if problem is None or isinstance(problem, str):
             return problem or None
         raise TypeError(f"check_output returned {problem!r:.80}; expected a text or None")

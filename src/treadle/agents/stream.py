@@ -86,7 +86,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._early_answers: dict[CallKey, Callable[[], bool]] = {}
         self._run_task: asyncio.Task[RunAnswer] | None = None
         self._last_event: Event | None = None
-        self._has_started = self._is_entered = False
+        self._has_started = self._is_entered = self._is_awaited = self._is_read = False
         self._is_finished = self._is_suspended = False
 
     async def __aenter__(self) -> Self:
@@ -116,6 +116,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         return self
 
     async def __anext__(self) -> Event:
+        self._is_read = True
         while not self._events:
             if not self._is_entered:
                 raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
@@ -158,7 +159,10 @@ class Stream(BaseObserver, Generic[OutputT]):
         return cast("OutputT | None", partial)
 
     async def wait(self) -> None:
-        """Wait until the run is over, whether or not its events are read."""
+        """Wait until the run is over, whether or not its events are read. Without a reader a
+        call that needs an approval suspends the run, or is denied."""
+        self._is_awaited = True
+        self._decide_unread()
         if self._run_task is not None:
             await asyncio.wait([self._run_task])
 
@@ -224,6 +228,13 @@ class Stream(BaseObserver, Generic[OutputT]):
             raise LoopError(f"no call {call_id!r} of this run has asked for an approval")
         return False
 
+    def _decide_unread(self) -> None:
+        """What was asked gets no answer if the end is waited for and the events are not read."""
+        if self._is_awaited and not self._is_read and not self._has_approver:
+            for event in self._events:
+                self._note_asked(event)
+            self._deny_unanswered()
+
     def _deny_unanswered(self) -> None:
         unanswered = [one for one in self._asked if one not in self._kept_waiting]
         if unanswered and self._may_suspend:
@@ -250,6 +261,7 @@ class Stream(BaseObserver, Generic[OutputT]):
                 self.on_event(ApprovalRequired(key[0], turn_id, seq, call, summary, reason))
         if self._reader is not None:  # it has read the events, and waits for more
             self._deny_unanswered()
+        self._decide_unread()
         while request.unresolved:
             if self._is_suspended:
                 raise RunSuspended
