@@ -67,6 +67,27 @@ def test_it_needs_no_package_beyond_the_base_unless_its_text_says_what_to_instal
         assert "pip install" in (ast.get_docstring(tree) or "")
 
 
+def count_lines(source: str) -> int:
+    """Lines of code above the part that plays the model."""
+    source = source.partition("# --- the show")[0]
+    texts = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    with_texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, texts)]
+    docstrings = [node.body[0] for node in with_texts if ast.get_docstring(node) is not None]
+    left_out = {line for one in docstrings for line in range(one.lineno, (one.end_lineno or 0) + 1)}
+    lines = [line for number, line in enumerate(source.splitlines(), 1) if number not in left_out]
+    not_code = ("#", "from __future__", "from treadle.models import Say, Scripted")
+    return sum(bool(line.strip()) and not line.strip().startswith(not_code) for line in lines)
+
+
+PRODUCTS = [one for one in EXAMPLES if one.parent.name == "products"]
+
+
+@pytest.mark.parametrize("example", PRODUCTS, ids=lambda example: example.stem)
+def test_the_page_for_newcomers_has_its_number_of_lines(example: Path):
+    page = (ROOT / "docs/coming-from.md").read_text()
+    assert f"](../{example.relative_to(ROOT)}) | {count_lines(example.read_text())} |" in page
+
+
 def list_names(node: ast.Import) -> list[str]:
     return [alias.name for alias in node.names]
 
