@@ -178,6 +178,23 @@ async def test_the_cost_of_a_session_has_that_of_its_children_which_are_not_list
     assert listed.usage.known_cost == 0.75
 
 
+@pytest.mark.parametrize("name", ["ada@example.org", "tenant:user-7", "ada+bills@example.org"])
+async def test_an_address_or_a_key_with_a_colon_is_an_id(store: Store, name: str):
+    child = Agent(Scripted(["x"]), name="child")
+    model = Scripted(["hello", Say(calls=[("child", {"prompt": "p"})]), "end", "forked"])
+    agent = Agent(model, [child.as_tool("child", "c")], store=store)
+    await agent.run("hi", session=name)
+    result = await agent.run("go", session=name)
+    assert [one.id for one in await agent.sessions.list(prefix=name[:4])] == [name]
+    assert list((await agent.sessions.read(name)).transcript) == list(result.transcript)
+    async with agent.session(name, must_exist=True) as session:
+        fork = await session.fork(f"{name}:fork", turns_back=1)
+    assert (await agent.run("again", session=fork)).text == "forked"
+    await agent.sessions.delete(fork)
+    await agent.sessions.delete(name)
+    assert await agent.sessions.list() == []
+
+
 async def test_an_unknown_session_is_not_begun_by_looking(store: Store):
     agent = make_agent(store)
     await agent.run("hi", session="known")

@@ -15,7 +15,7 @@ from tests.patience import PATIENCE
 from treadle import Agent, ApprovalRequired, TextDelta, TurnFinished, tool
 from treadle.contracts import ModelRequest
 from treadle.errors import DriverBusy, LoopError, ModelError, SessionBusy, SessionNotFound
-from treadle.models import Say, Scripted
+from treadle.models import Pause, Say, Scripted
 
 paid: list[int] = []
 
@@ -158,3 +158,30 @@ def test_a_session_that_is_not_open_says_so(tmp_path: Path):
     session = Agent(Scripted([]), store=tmp_path).session_sync()
     with pytest.raises(LoopError, match="enter the session first"):
         session.run("Hi")
+
+
+def test_a_run_without_a_session_streams_without_an_event_loop():
+    agent = Agent(Scripted([["Hello ", "world"], "Bye"]))
+    threads = threading.active_count()
+    with agent.stream_sync("Hi") as events:
+        assert "".join(events.texts()) == "Hello world"
+    assert events.result.text == "Hello world"
+    events = agent.stream_sync("And now?", output=str)  # it ends by itself
+    assert [type(event) for event in events][-1] is TurnFinished
+    assert events.result.output == "Bye"
+    assert threading.active_count() == threads
+    with pytest.raises(TypeError, match=r"agent\.stream"):
+        agent.stream_sync("Hi", outputs=str)  # type: ignore[call-overload]
+    assert threading.active_count() == threads
+
+
+def test_a_stream_that_is_left_early_is_interrupted():
+    agent = Agent(Scripted([["Hello ", Pause(), "world"]]))
+    with agent.stream_sync("Hi") as events:
+        assert next(events.texts()) == "Hello "
+    assert events.result.reason == "aborted"
+
+
+async def test_a_stream_for_plain_code_is_refused_in_an_event_loop():
+    with pytest.raises(LoopError, match=r"use agent\.stream"):
+        Agent(Scripted(["x"])).stream_sync("Hi")

@@ -1,4 +1,4 @@
-"""The ways to run an agent: run, run_sync, stream.
+"""The ways to run an agent: run, run_sync, stream, stream_sync.
 
 All of them are a few lines over `Driver.next()` and take the same arguments. A type checker knows
 the answer by `output`, and wants `deps` if the agent has a `deps_type`. Inherited by Agent.
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from treadle.agents.run import UntypedOutput
+    from treadle.agents.sync_session import SyncStream
 
 _T = TypeVar("_T")
 
@@ -295,6 +296,69 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         settings = RunSettings(metadata, output_retries, model, options, gates, background_wait)
         opening = self._open_run(prompt, output, settings, session, deps, history)
         return Stream(opening, has_approver=self._has_approver, suspend=suspend)
+
+    @overload
+    def stream_sync(
+        self: AgentRuns[None, OutputT],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: None = None,
+        **options: Unpack[StreamOptions],
+    ) -> SyncStream[OutputT]: ...
+    @overload
+    def stream_sync(
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: TypeForm[_T],
+        **options: Unpack[StreamOptions],
+    ) -> SyncStream[_T]: ...
+    @overload
+    def stream_sync(
+        self: AgentRuns[None, Any],
+        prompt: Prompt = None,
+        *,
+        deps: None = None,
+        output: UntypedOutput,
+        **options: Unpack[StreamOptions],
+    ) -> SyncStream[Any]: ...
+    @overload
+    def stream_sync(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: None = None,
+        **options: Unpack[StreamOptions],
+    ) -> SyncStream[OutputT]: ...
+    @overload
+    def stream_sync(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: TypeForm[_T],
+        **options: Unpack[StreamOptions],
+    ) -> SyncStream[_T]: ...
+    @overload
+    def stream_sync(
+        self,
+        prompt: Prompt = None,
+        *,
+        deps: DepsT,
+        output: UntypedOutput,
+        **options: Unpack[StreamOptions],
+    ) -> SyncStream[Any]: ...
+    def stream_sync(self, prompt: Prompt = None, **options: Any) -> SyncStream[Any]:
+        """`with agent.stream_sync(prompt) as events`: `stream` for a program without an event loop,
+        as a plain iterator. Connections are closed at its end."""
+        from treadle.agents.sync_session import stream_in_thread
+
+        if has_running_loop():
+            raise LoopError("stream_sync was called inside an event loop: use agent.stream()")
+        return stream_in_thread(lambda: self.stream(prompt, **options), self._disconnect)
 
     async def _run_and_disconnect(self, prompt: Prompt, options: dict[str, Any]) -> Result[Any]:
         try:

@@ -44,8 +44,15 @@ class SyncStream(Generic[OutputT]):
     """The events of a run as a plain iterator. It ends by itself; `close`, or a `with` block that
     is left early, interrupts the run."""
 
-    def __init__(self, loop: LoopThread, make_stream: Callable[[], Stream[OutputT]]) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        make_stream: Callable[[], Stream[OutputT]],
+        disconnect: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """With `disconnect`, which closes what the agent has opened, the loop ends with it."""
         self._loop = loop
+        self._disconnect = disconnect
         self._stream = loop.call(make_stream)
         self._is_entered = self._is_closed = False
 
@@ -82,13 +89,22 @@ class SyncStream(Generic[OutputT]):
         self._end(None)
 
     def _end(self, kind: type[BaseException] | None) -> None:
-        is_open, self._is_closed = self._is_entered and not self._is_closed, True
-        if is_open:
-            self._loop.run(self._stream.__aexit__(kind, None, None))
+        was_closed, self._is_closed = self._is_closed, True
+        if was_closed:
+            return
+        try:
+            if self._is_entered:
+                self._loop.run(self._stream.__aexit__(kind, None, None))
+        finally:
+            if self._disconnect is not None:
+                self._loop.run(self._disconnect())
+                self._loop.close()
 
     @property
     def result(self) -> Result[OutputT]:
         """How the run ended; available after the last event. Raises what a failed run raised."""
+        if self._is_closed:
+            return self._stream.result
         return self._loop.call(lambda: self._stream.result)
 
     @property
@@ -115,6 +131,18 @@ class SyncStream(Generic[OutputT]):
 
     def interrupt(self, reason: str = "user_cancelled") -> None:
         self._loop.call(partial(self._stream.interrupt, reason))
+
+
+def stream_in_thread(
+    make_stream: Callable[[], Stream[OutputT]], disconnect: Callable[[], Coroutine[Any, Any, None]]
+) -> SyncStream[OutputT]:
+    """A stream with an event loop of its own."""
+    loop = LoopThread()
+    try:
+        return SyncStream(loop, make_stream, disconnect)
+    except BaseException:
+        loop.close()
+        raise
 
 
 class SyncSession(Generic[OutputT]):

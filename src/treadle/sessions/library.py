@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PRUNE_DAYS = 90
 DEFAULT_PRUNE_BYTES = 10 << 30
-ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,80}")  # of the id of a session
+# Of the id of a session; an e-mail address and a key such as tenant:user are ids.
+ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._@:+-]{0,80}")
 
 
 _NOT_NEGATIVE = number("a number, 0 or more", lambda value: value >= 0)

@@ -59,8 +59,8 @@ def check_session_id(session_id: object) -> str:
     if isinstance(session_id, str) and ID_PATTERN.fullmatch(session_id):
         return session_id
     raise ConfigError(
-        f"{session_id!r} cannot be the id of a session: use 1 to 81 letters, digits, '.', '_' and "
-        "'-', with a letter or digit first"
+        f"{session_id!r} cannot be the id of a session: use 1 to 81 letters, digits and "
+        ". _ - @ : +, with a letter or digit first"
     )
 
 

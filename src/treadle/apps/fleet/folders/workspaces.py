@@ -45,7 +45,7 @@ from treadle.apps.fleet.folders.workspace_snapshot import (
 )
 from treadle.apps.fleet.folders.workspace_source import fill_folder
 from treadle.apps.fleet.task import FleetTask
-from treadle.core.errors import WorkspaceError
+from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.lib.files.flock import wait_for_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.run import GitError
@@ -278,6 +278,8 @@ class RunWorkspaces:
         )
 
     def _folder(self, run_id: str) -> Path:
+        if ":" in run_id:
+            raise ConfigError(f"{run_id!r} cannot be the id of a run: containers mount its folder")
         return self._root / self._snapshots.fleet_id / check_session_id(run_id)
 
     def _files(self, run_id: str) -> Path:
