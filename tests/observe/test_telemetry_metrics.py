@@ -46,8 +46,11 @@ class Measured:
         [found] = [metric for metric in metrics if metric.name == name]
         return [(dict(point.attributes or {}), point) for point in found.data.data_points]
 
+    def list_spans(self, prefix: str) -> list[ReadableSpan]:
+        return [span for span in self._kept.get_finished_spans() if span.name.startswith(prefix)]
+
     def find_span(self, name: str) -> ReadableSpan:
-        [found] = [span for span in self._kept.get_finished_spans() if span.name == name]
+        [found] = [span for span in self.list_spans(name) if span.name == name]
         return found
 
 
@@ -87,12 +90,15 @@ async def test_durations_are_those_of_turns_model_calls_and_tools_with_their_err
     assert (error.name, dict(error.attributes or {})["exception.message"]) == ("exception", "no")
 
 
-async def test_a_turn_has_the_finish_reasons_of_its_replies():
+async def test_a_model_call_has_its_finish_reason_and_a_turn_those_of_its_replies():
     model = Scripted([Say(calls=[("record", {})]), "done"])
     measured = Measured(model, RecordingTool())
     await measured.agent.run("go")
     given = dict(measured.find_span("invoke_agent shop").attributes or {})
     assert given["gen_ai.response.finish_reasons"] == ("tool_use", "end_turn")
+    chats = measured.list_spans("chat ")
+    found = [dict(span.attributes or {})["gen_ai.response.finish_reasons"] for span in chats]
+    assert found == [("tool_use",), ("end_turn",)]
 
 
 async def test_content_is_in_spans_only_if_it_is_wanted():

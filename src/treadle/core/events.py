@@ -223,12 +223,13 @@ class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
 
 class UsageUpdated(Event, frozen=True, tag="usage_updated", gc=False):
     """The usage of the last model call, whatever it was for, and of the turn so far. One that is
-    no part of a turn may come after its end."""
+    no part of a turn may come after its end. `stop` is why the reply ended; "" if it broke off."""
 
     model: str
     last: Usage
     turn: Usage
     purpose: CallPurpose = "turn"
+    stop: str = ""
 
 
 class ApprovalRequired(Event, frozen=True, tag="approval_required"):

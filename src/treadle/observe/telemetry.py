@@ -196,6 +196,8 @@ class Telemetry(BaseObserver):
             span = session.request.span
             span.set_attribute("gen_ai.response.model", labels["gen_ai.request.model"])
             span.set_attributes(usage_attributes(event.last))
+            if event.stop:
+                span.set_attribute("gen_ai.response.finish_reasons", [event.stop])
             if is_known:  # not that of a reply that broke off
                 self._end_request(session)
 

@@ -210,12 +210,12 @@ class LoopSession:
 
     # --- what a turn uses ----------------------------------------------------------------
 
-    def add_usage(self, model: str, used: Usage, purpose: CallPurpose) -> None:
+    def add_usage(self, model: str, used: Usage, purpose: CallPurpose, stop: str = "") -> None:
         """Add what a model call used. What is no part of a turn counts for the session only."""
         self.write(entries.UsageRecorded(model, used, purpose))
         turn = self.state.turn
         total = turn.usage if turn is not None else used
-        self._emitter.emit(events.UsageUpdated, model, used, total, purpose)
+        self._emitter.emit(events.UsageUpdated, model, used, total, purpose, stop)
 
     def discard_reply(self, reply: AssistantItem) -> None:
         """The reply does not enter the transcript; its usage is counted already."""

@@ -217,7 +217,7 @@ class ModelGateway:
             if lost is not NO_USAGE:
                 self._record(caller.last_model_name, lost, purpose)
             if is_turn and isinstance(reply, AssistantItem):
-                self._session.add_usage(reply.model, reply.usage, purpose)
+                self._session.add_usage(reply.model, reply.usage, purpose, reply.stop)
             elif isinstance(reply, AssistantItem):
                 self._record(caller.last_model_name, reply.usage, purpose)
 
