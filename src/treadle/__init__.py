@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from treadle.agents.subagents import ChildStart, ChildTask
     from treadle.agents.sync_session import SyncSession, SyncStream
     from treadle.apps.assembly.coding_agent import coding_agent
+    from treadle.apps.console.serve_mcp import serve_mcp
     from treadle.core.contracts.model import CacheRequest, ModelOptions
     from treadle.core.contracts.tool import Access, ToolContext, ToolOutput
     from treadle.core.errors import (
@@ -127,6 +128,7 @@ __all__ = [
     "UserItem",
     "__version__",
     "coding_agent",
+    "serve_mcp",
     "tool",
 ]
 
@@ -192,6 +194,7 @@ __getattr__, __dir__ = lazy_exports(
         "UserItem": "core.transcript.items",
         "__version__": "_version",
         "coding_agent": "apps.assembly.coding_agent",
+        "serve_mcp": "apps.console.serve_mcp",
         "tool": "tools.function",
     },
 )

@@ -119,12 +119,8 @@ def _read_token(path: str | None) -> str:
 
 
 async def _serve_stdio(service: McpService) -> None:
-    from mcp.server.stdio import stdio_server
-
-    server = service.make_server()
     try:
-        async with stdio_server() as (reader, writer):
-            await server.run(reader, writer, server.create_initialization_options())
+        await service.serve_stdio()
     finally:
         await service.aclose()
 
