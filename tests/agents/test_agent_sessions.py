@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle import Agent, ApprovalRequest, tool
+from treadle import Agent, ApprovalRequest, ChildStart, tool
+from treadle.agents.child_agents import NothingPrepared
 from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, StoreError
 from treadle.core.transcript.usage import Usage
 from treadle.models import Pause, Say, Scripted
@@ -116,6 +117,25 @@ async def test_a_call_of_a_child_agent_that_waits_is_seen_by_another_process(
     assert after.approvals[0].session_id != "bill"
     async with make_parent().session("bill") as session:
         assert session.approvals == (asked,)  # reading has changed nothing
+
+
+async def test_reading_a_session_prepares_no_child(store: Store):
+    prepared: list[str] = []
+
+    async def prepare(start: ChildStart) -> NothingPrepared:
+        prepared.append(start.id)
+        return NothingPrepared()
+
+    calling = Say(calls=[("task", {"description": "d", "prompt": "p"})])
+    replies: list[ScriptElement] = [calling, Say(calls=[("pay", {"amount": 5})])]
+    agent = Agent(Scripted(replies), [pay], store=store, subagents=[], prepare_child=prepare)
+    async with agent.stream("go", session="s", suspend=True) as events:
+        await events.wait()
+    [asked] = events.waiting
+    assert asked.call.name == "pay"
+    before = list(prepared)
+    await agent.sessions.read("s")
+    assert prepared == before
 
 
 async def test_a_call_that_may_have_had_its_effect_is_in_the_doubts_of_a_session(store: Store):

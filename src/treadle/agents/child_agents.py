@@ -78,6 +78,18 @@ class PreparedChild(Protocol):
     async def abandon(self) -> None: ...
 
 
+class NothingPrepared:
+    """A child that works with what its parent has."""
+
+    changes: Mapping[str, Any] = {}
+
+    async def finish(self, *, succeeded: bool) -> str:
+        return ""
+
+    async def abandon(self) -> None:
+        return None
+
+
 class RunningChild(BaseObserver):
     """A child whose session is open: a call runs it, or will when the parent continues. It takes
     messages while it is at work: from its start to the end of its last turn."""
@@ -181,7 +193,7 @@ class ChildAgents:
         reads_only: bool = False,
     ) -> None:
         self._location = location
-        self._reads_only = reads_only  # their sessions may be open elsewhere, and stay as they are
+        self.reads_only = reads_only  # their sessions may be open elsewhere, and stay as they are
         self._origins = origins
         self._parent = parent
         self._kept: OrderedDict[str, KeptChild] = OrderedDict()
@@ -223,7 +235,7 @@ class ChildAgents:
         )
 
         child_id = make_child_session_id(session_id, call_id)
-        if self._reads_only:
+        if self.reads_only:
             return ReadOnlyStore(child_id, await read_session(self._location, child_id))
         store = (await open_store(self._location, child_id, self._parent)).store
         if self._parent is not None:
@@ -254,7 +266,7 @@ class ChildAgents:
         ids = [(make_child_session_id(one, call_id), place) for one, place in self._origins]
         origins = [(one, find_child_location(one, place)) for one, place in ids]
         own = find_child_location(store.session_id, self._location)
-        return ChildAgents(own, origins, store, reads_only=self._reads_only)
+        return ChildAgents(own, origins, store, reads_only=self.reads_only)
 
     async def aclose(self) -> None:
         """Close the sessions of those that were not continued."""

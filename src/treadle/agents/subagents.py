@@ -22,6 +22,7 @@ from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.child_agents import (
     ChildAgent,
     ChildAgents,
+    NothingPrepared,
     PreparedChild,
     RunningChild,
 )
@@ -117,18 +118,6 @@ MakeStart = Callable[[ChildTask, str, int], ChildStart]
 OpenStore = Callable[[str, str], Awaitable[Store | None]]
 
 
-class NothingPrepared:
-    """A child that works with what its parent has."""
-
-    changes: Mapping[str, Any] = {}
-
-    async def finish(self, *, succeeded: bool) -> str:
-        return ""
-
-    async def abandon(self) -> None:
-        return None
-
-
 class EventRelay(BaseObserver):
     """Passes a child's events to the parent's observers."""
 
@@ -210,6 +199,8 @@ class SubagentRunner:
         """The approvals that the child of an interrupted call, and its own children, wait for. With
         any, or with a call in doubt, it stays open for the answers until the call continues."""
         running, requests, is_open = RunningChild(), list[ApprovalRequest](), False
+        if context.children.reads_only and self._prepare is not None:
+            return requests  # to prepare a child may change something, such as a worktree
         try:
             state = await self._load(task, running, context)
             move = None if state is None else pending(state.transcript)
