@@ -26,7 +26,7 @@ async def read_page(number: int) -> str:
 def answer(request: ModelRequest) -> Say:
     """Read a page for each question; then answer. Asked for a summary, write one."""
     last = request.transcript[-1].text
-    if not request.tools:
+    if request.purpose == "summary":
         return Say("So far: a river runs to the sea, page after page.")
     if last.startswith("Page"):
         return Say(f"{last.partition(':')[0]} is about a river.")
@@ -35,7 +35,7 @@ def answer(request: ModelRequest) -> Say:
 
 async def main() -> None:
     model = Scripted(answer, card=CARD)
-    agent = Agent(model, [read_page], mutators=[Compactor(model)])
+    agent = Agent(model, [read_page], mutators=[Compactor()])
     with tempfile.TemporaryDirectory() as folder:
         await read_book(agent, folder)
 

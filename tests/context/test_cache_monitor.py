@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from treadle.context.cache_monitor import (
     describe_head_change,
     make_head,
 )
+from treadle.context.compaction import Compactor
 from treadle.core.contracts.hook import HookInput, HookPoint
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.policy import Allow, AllowAll, Deny, PermissionRequest, Verdict
@@ -24,7 +26,14 @@ from treadle.core.contracts.tool import ToolSpec
 from treadle.core.events import Notified
 from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import Finished
-from treadle.core.transcript import NoticeItem, ToolResultItem, to_user_item
+from treadle.core.transcript import (
+    AssistantItem,
+    Item,
+    NoticeItem,
+    Text,
+    ToolResultItem,
+    to_user_item,
+)
 from treadle.core.transcript.entries import HeadRecorded, Intent
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Anthropic, Say, Scripted
@@ -54,7 +63,7 @@ def test_a_change_of_thinking_is_named():
     [
         (request("abc"), ""),
         (request("axc"), "message 2 of 2 was rewritten"),
-        (request("a"), "1 message at the end removed"),
+        (request("a"), ""),  # the cache holds the beginning
         (request(system="t"), "line 1 of the instructions changed to 't'"),
         (request(tools=(ONE, TWO)), "the tool two was added"),
         (request(tools=()), "the tool one was removed"),
@@ -82,6 +91,26 @@ async def test_a_broken_cache_is_told_once_with_what_it_cost():
         "the prompt cache broke: line 1 of the instructions changed to 'Be long.'; "
         "about 100,000 tokens are sent uncached (+$1.15)"
     ]
+
+
+async def test_after_a_compaction_only_what_is_sent_uncached_is_counted():
+    used = Usage(10, 5, cache_read=99_990, requests=1)
+    notes = Scripted(["Known: all."])
+    model = CacheMonitor(Scripted([Say("x", usage=used), Say("y", usage=used)]))
+    witness = RecordingObserver()
+    agent = Agent(model, instructions="s" * 1_000, mutators=[Compactor(notes)], observers=[witness])
+    long: list[Item] = [to_user_item("a")]
+    for _ in range(10):
+        long += [AssistantItem((Text("word " * 400),)), to_user_item("b")]
+    driver = agent.start(history=long)
+    await driver.next()
+    assert await driver.compact()
+    driver.submit("c")
+    await driver.next()
+    [told] = [e.text for e in witness.events_of(Notified) if "broke" in e.text]
+    lost = int(re.search(r"about ([\d,]+) tokens", told)[1].replace(",", ""))  # type: ignore[index]
+    sent = sum(len(item.text) for item in driver.transcript[:-1])
+    assert lost == pytest.approx(100_000 * sent / 21_012, rel=0.02), "without the instructions"
 
 
 HEAD = make_head("m", request())

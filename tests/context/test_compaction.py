@@ -338,7 +338,7 @@ async def test_what_the_user_allowed_edited_and_answered_survives_a_compaction()
     put = RecordingTool("put", effect="irreversible")
     ask = RecordingTool("ask", answer=lambda given: make_answer_output("Call it Ährenfeld."))
     work = [Say(calls=[("put", {"n": 1}), ("put", {"n": 2}), ("ask", {"question": "Name?"})])]
-    talk = [Say("x" * 2_000) for _ in range(5)]
+    talk = [*[Say("x" * 2_000) for _ in range(5)], Say("Notes.")]
     agent = Agent(Scripted([*work, *talk]), [put, ask], policy=Asks(), mutators=[Compactor()])
     driver = agent.start(prompt="go")
     request = await driver.next()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle import Agent, Usage, tool
 from treadle.context.compaction import Compactor
-from treadle.context.compaction.recent_files import make_recent_files_notice
+from treadle.context.compaction.recent_files import list_recent_files, make_recent_files_notice
 from treadle.context.compaction.summary import format_items, get_summary_tokens, summarize
+from treadle.context.compaction.trims import trim_old_items
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import Overloaded
 from treadle.core.events import Notified
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript import (
     AssistantItem,
+    Image,
     Item,
     NoticeItem,
     SummaryItem,
@@ -131,7 +135,7 @@ async def run_long_session(compactor: Compactor, card: ModelCard) -> tuple[list[
 
 
 async def test_after_a_summary_the_model_sees_the_files_that_it_used_last():
-    async def read_files(session_id: str) -> Sequence[tuple[str, str]]:
+    async def read_files(paths: Sequence[str]) -> Sequence[tuple[str, str]]:
         return FILES
 
     notes = Scripted(lambda request: "Goal: go on.", card=ModelCard("notes"))
@@ -153,6 +157,80 @@ async def test_the_trigger_is_a_share_or_a_number_of_tokens():
         assert len(sizes) == 61
         assert max(sizes) <= (limit + 1_500 if limit else 10**6)
         assert bool(notes.requests) is (limit is not None)
+
+
+# --- a summary by the model of the session ----------------------------------------------------
+
+
+async def test_the_wish_for_a_summary_is_appended_to_the_last_request():
+    """So nearly all of it is read from the provider's cache."""
+
+    def answer(request: ModelRequest) -> Say:
+        used = Usage(sum(len(repr(item)) for item in request.transcript) // 3, 9, requests=1)
+        if request.purpose == "summary":
+            return Say("Known: all.", usage=used)
+        requests = [one for one in model.requests if one.purpose == "turn"]
+        return Say("ok", calls=[("work", {"n": n}) for n in range(len(requests) < 40)], usage=used)
+
+    model = Scripted(answer, card=ModelCard("m", window=16_000, max_output=1_000))
+    agent = Agent(model, [work], instructions="Be brief.", mutators=[Compactor()], max_turns=99)
+    driver = agent.start("Never touch a.py.")
+    while not (asked := [one for one in model.requests if one.purpose == "summary"]):
+        await driver.next()
+    wish, before = asked[0], model.requests[model.requests.index(asked[0]) - 1]
+    assert list(wish.transcript)[:-1] == list(before.transcript)
+    assert (wish.system, wish.tools, wish.cache) == (before.system, before.tools, before.cache)
+    assert wish.options == msgspec.structs.replace(before.options, tool_choice="none")
+    assert wish.session_id == before.session_id, "the key of the cache of some providers"
+    frame, said, summary, *rest = driver.transcript
+    assert isinstance(frame, NoticeItem)
+    assert "before this point was cut" in frame.text
+    assert "Never touch a.py." in said.text
+    assert summary.text == "Known: all."
+    assert isinstance(rest[0], AssistantItem)
+
+
+async def test_a_summary_by_another_model_is_not_written_to_a_cache():
+    notes = Scripted(["Notes."])
+    assert await summarize(notes, make_rounds(1, 10), 10_000) == "Notes."
+    assert not notes.requests[0].cache.enabled
+
+
+async def test_a_call_instead_of_a_summary_is_not_run_and_forbidden_the_second_time():
+    model = Scripted([Say(calls=[("work", {"n": 1})]), "Known: all."])
+    driver = Agent(model, [work], mutators=[Compactor()]).start(
+        history=[*make_rounds(9, 900), AssistantItem((Text("ok"),))]
+    )
+    assert await driver.compact()
+    assert list_summaries(driver) == ["Known: all."]
+    assert [one.cache.enabled for one in model.requests] == [True, False]
+
+
+def test_files_in_use_are_read_off_the_conversation():
+    def use(call_id: str, name: str, path: str, **data: Any) -> list[Item]:
+        call = ToolCall(call_id, name, json.dumps({"file_path": path} if path else {}))
+        result = ToolResultItem(call_id, name, (Text("x"),), data=data or None)
+        return [AssistantItem((call,)), result]
+
+    items = [
+        NoticeItem("files", "recent_files", data={"paths": ["/w/old.py", "/w/a.py"]}),
+        *use("1", "read", "/w/a.py"),
+        *use("2", "bash", "", cwd="/w/sub"),
+        *use("3", "read", "b.py"),
+        *use("4", "apply_patch", "", changed_files=["/w/c.py"]),
+        AssistantItem((ToolCall("5", "read", '{"file_path":"/w/none.py"}'),)),
+        ToolResultItem("5", "read", (Text("no such file"),), is_error=True),
+    ]
+    assert list_recent_files(items) == ["/w/c.py", "/w/sub/b.py", "/w/a.py", "/w/old.py"]
+
+
+def test_a_trimmed_read_says_to_read_again_and_a_picture_is_called_one():
+    read, shell = (ToolResultItem("c", name, (Text("x" * 9_000),)) for name in ("read", "bash"))
+    picture = ToolResultItem("p", "read", (Image("image/png", b"data"),))
+    texts = [item.text for item in trim_old_items([read, shell, picture], 0)]
+    assert texts[0].endswith("9,000 characters are out of view; read the file again to see them]")
+    assert texts[1].endswith('recall with id "c" shows them]')
+    assert texts[2] == "[a picture (image/png) that was shown before]"
 
 
 # --- a model that fails to write a summary ----------------------------------------------------
@@ -193,12 +271,13 @@ async def test_a_compaction_without_a_summary_is_put_off_while_there_is_room():
     whole = len(driver.transcript)
     assert list_summaries(driver) == []
     assert told[-1].startswith("there is no usable summary; the compaction is put off")
-    while not list_summaries(driver):
+    while len(notes.requests) < 8:
         whole += 2
         await driver.next()
-    assert len(driver.transcript) < whole
-    assert len(notes.requests) == 8, "it was tried once more, when the room was full"
-    assert "Earlier work is out of view (work: " in list_summaries(driver)[0]
+    assert list_summaries(driver) == [], "work is not replaced by a count of calls"
+    results = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
+    assert any("characters left out" in item.text for item in results)
+    assert len(driver.transcript) == whole, "every call is still there"
 
 
 async def test_a_compaction_that_the_user_wants_needs_its_summary():

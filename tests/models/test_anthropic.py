@@ -772,3 +772,15 @@ def test_the_providers_own_search_is_offered_before_the_tools_and_priced():
     start = {"type": "message_start", "message": {"usage": used}}
     item, _ = decode(start, *SERVER_TOOL, *end("end_turn"))
     assert item.usage.cost == pytest.approx((1 * 3 + 2 * 15) / 1e6 + 0.03)
+
+
+def test_a_summary_leaves_the_cache_of_the_messages_valid():
+    """The provider reads the messages from its cache only for the same choice of tools."""
+    options = ModelOptions(tool_choice="none")
+    turn = body(asked(tools=(ADD,)))
+    wish = body(asked(tools=(ADD,), options=options, purpose="summary"))
+    assert {**wish, "messages": []} == {**turn, "messages": []}
+    uncached = asked(
+        tools=(ADD,), options=options, purpose="summary", cache=CacheRequest(enabled=False)
+    )
+    assert body(uncached)["tool_choice"] == {"type": "none"}

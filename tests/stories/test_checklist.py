@@ -325,7 +325,8 @@ async def test_the_levels_of_compaction_are_nothing_a_warning_and_a_compaction()
         witness = RecordingObserver()
         filling = AssistantItem((Text("x" * int(share * 9_000 * 3.5)),))
         history: list[Item] = [to_user_item("a"), filling, to_user_item("b")]
-        agent = Agent(Scripted(["ok"], card=card), mutators=[Compactor()], observers=[witness])
+        model = Scripted(lambda request: "ok", card=card)
+        agent = Agent(model, mutators=[Compactor()], observers=[witness])
         await agent.run(history=history)
         return [event.text.split(" from ")[0] for event in witness.events_of(Notified)]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 
@@ -17,9 +18,10 @@ from treadle.core.contracts.model import Model, ModelEvent, ModelNotified, Model
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.transcript.entries import HeadRecorded
+from treadle.core.transcript.size_estimate import estimate_chars, estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.sequences import common_prefix_length
-from treadle.lib.text.text import format_dollars, plural
+from treadle.lib.text.text import format_dollars
 
 MAX_SESSIONS = 256
 
@@ -61,10 +63,11 @@ class CacheMonitor(WrappedModel):
                 yield event
 
     def _find_change(self, request: ModelRequest) -> tuple[str, int]:
-        """What broke the cached prefix, and how many tokens it has."""
+        """What broke the cached prefix, and how many tokens are sent again for it."""
         last, log = self._last.get(request.session_id), self._head_log
         if last is not None:
-            return describe_first_change(last.request, request), last.cached_tokens
+            change = describe_first_change(last.request, request)
+            return change, _count_lost(last, request) if change else 0
         if log is None or log.last is None or request.session_id != log.session_id:
             return "", 0
         return describe_head_change(log.last, make_head(self.name, request)), log.cached_tokens
@@ -97,8 +100,32 @@ class CacheMonitor(WrappedModel):
         return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
 
 
+def _count_lost(last: _LastRequest, new: ModelRequest) -> int:
+    """How many tokens of the request were cached before, and are not any more."""
+    old = last.request
+    kept = [old.tools == new.tools, old.system == new.system]
+    kept.append(old.options.thinking == new.options.thinking)
+    count = next((count for count, is_same in enumerate(kept) if not is_same), len(kept))
+    tools, system = _count_tool_chars(new), len(new.system)
+    kept_chars = sum((tools, system)[:count])
+    if count == len(kept):
+        same = common_prefix_length(old.transcript, new.transcript)
+        kept_chars += sum(map(estimate_item_chars, new.transcript[:same]))
+    old_chars = _count_tool_chars(old) + len(old.system) + estimate_chars(old.transcript)
+    sent = min(old_chars, tools + system + estimate_chars(new.transcript))
+    return last.cached_tokens * max(0, sent - kept_chars) // max(1, old_chars)
+
+
+def _count_tool_chars(request: ModelRequest) -> int:
+    return len(msgspec.json.encode(_list_definitions(request))) if request.tools else 0
+
+
+def _list_definitions(request: ModelRequest) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(tool.name, tool.description, tool.schema) for tool in request.tools]
+
+
 def make_head(model: str, request: ModelRequest, memory_chars: int = 0) -> HeadRecorded:
-    tools = [(tool.name, tool.description, tool.schema) for tool in request.tools]
+    tools = _list_definitions(request)
     definitions = msgspec.json.encode(tools)
     return HeadRecorded(
         model,
@@ -108,7 +135,7 @@ def make_head(model: str, request: ModelRequest, memory_chars: int = 0) -> HeadR
         request.options.thinking,
         system_chars=max(0, len(request.system) - memory_chars),
         memory_chars=memory_chars,
-        tools_chars=len(definitions) if tools else 0,
+        tools_chars=_count_tool_chars(request),
     )
 
 
@@ -182,5 +209,4 @@ def _describe_items_change(old: Transcript, new: Transcript) -> str:
     position = common_prefix_length(old, new)
     if position < min(len(old), len(new)):
         return f"message {position + 1} of {len(old)} was rewritten"
-    removed = len(old) - len(new)
-    return f"{plural(removed, 'message')} at the end removed" if removed > 0 else ""
+    return ""  # longer; or shorter, and the cache holds what is left

@@ -9,6 +9,7 @@ import pytest
 
 import treadle
 from treadle.apps.assembly.system_prompt import MAX_CHANGES, describe_git
+from treadle.core.steps import Finished
 from treadle.core.transcript.items import NoticeItem
 from treadle.models import Say, Scripted
 
@@ -41,6 +42,31 @@ async def test_branch_changes_and_commits_are_told_once(repository: Path):
         assert " M a.py\n?? new.txt" in told
         assert "Add a" in told
     assert len({request.system for request in model.requests}) == 1
+
+
+async def test_after_a_compaction_the_changes_of_the_user_are_told_apart(repository: Path):
+    change = {"file_path": "mine.py", "content": "y = 1\n"}
+    filling = [Say(calls=[("bash", {"command": "seq 9000"})]) for _ in range(3)]
+    answers = [Say("done"), Say("Known: all."), Say("again")]
+    model = Scripted([Say(calls=[("write", change)]), *filling, *answers])
+    async with treadle.coding_agent(
+        repository, model=model, trust=True, sandbox="off", permission_mode="bypass"
+    ) as agent:
+        driver = agent.start("go")
+        while not isinstance(await driver.next(), Finished):
+            pass
+        assert await driver.compact()
+        driver.submit("more")
+        while not isinstance(await driver.next(), Finished):
+            pass
+        await driver.aclose()
+    notices = [item for item in model.requests[-1].transcript if isinstance(item, NoticeItem)]
+    texts = {item.kind: item.text for item in notices}
+    assert "2 changes of the user, not committed" in texts["environment"]
+    assert "Git, now: branch work." in texts["git"]
+    own, _, others = texts["git"].partition("2 changes of the user, not committed; do not revert")
+    assert "Changed in this session, not committed:\n?? mine.py" in own
+    assert " M a.py\n?? new.txt" in others
 
 
 @pytest.fixture

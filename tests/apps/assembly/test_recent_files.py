@@ -6,7 +6,6 @@ from treadle.apps.assembly.toolset import RecentFiles
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.tools.builtin import builtin_tools
-from treadle.tools.builtin.session_memory import SeenFile
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
 
@@ -22,8 +21,5 @@ async def test_a_file_that_a_rule_denies_to_read_is_not_shown_again(tmp_path: Pa
     builtin = builtin_tools(workspace, get_find_denied=get_find_denied)
     for name in ("a.txt", ".env"):
         (tmp_path / name).write_text(f"the text of {name}")
-        seen = SeenFile("of an earlier text", is_complete=True)
-        builtin.sessions.get("s").record_seen(tmp_path / name, seen)
-    assert await RecentFiles(builtin, workspace)("s") == [
-        (str(tmp_path / "a.txt"), "the text of a.txt")
-    ]
+    paths = [str(tmp_path / name) for name in (".env", "gone.txt", "a.txt")]
+    assert await RecentFiles(builtin, workspace)(paths) == [(paths[2], "the text of a.txt")]

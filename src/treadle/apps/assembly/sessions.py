@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
 
 
-CACHE_SECONDS = 3600.0  # no provider keeps a prompt for longer without a request
+CACHE_SECONDS = 300.0  # providers keep a prompt for this long without a request
 
 
 def open_session(

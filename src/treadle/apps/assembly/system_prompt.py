@@ -4,6 +4,7 @@
                     mode, so that it stays in the provider's cache
     reminders       what changed since: files, memory files, the mode (context/reminders)
     environment     once, with the first message: branch, changes, last commits
+    git             the same after a compaction, and which changes are not of this session
     sandbox         once, if commands run without the sandbox that the instructions speak of
 
 In a folder that is not trusted git is not run, because the settings of a repository can name
@@ -24,6 +25,7 @@ from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.settings.folder_rules import make_read_check
 from treadle.apps.settings.output_styles import choose_output_style
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
+from treadle.context.compaction.pins import list_changed_files
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
     PROJECT_FILES,
@@ -181,6 +183,10 @@ class EnvironmentNotices:
         if _is_first_request(view):
             due = await describe_git(self._folder, trusted=self._trusted)
         notices = [NoticeItem(due, "environment")] if due else []
+        if _is_compacted(view):
+            changed = frozenset(list_changed_files(view))
+            now = await describe_git(self._folder, trusted=self._trusted, changed=changed)
+            notices += [NoticeItem(now, "git")] if now else []
         problem = "" if self._is_corrected else self._workspace.sandbox_problem
         if problem:
             self._is_corrected = True
@@ -195,15 +201,29 @@ def _is_first_request(view: Transcript) -> bool:
     return not any(isinstance(item, NoticeItem) and item.kind == "environment" for item in view)
 
 
-async def describe_git(folder: Path, *, trusted: bool) -> str:
-    """Branch, changes and last commits of the repository that the folder is in; "" without one."""
+def _is_compacted(view: Transcript) -> bool:
+    """Whether git has to be told after a compaction. A view is looked at once."""
+    first = view[0] if len(view) else None
+    if not isinstance(first, NoticeItem) or first.kind != "compaction":
+        return False
+    was_told = view.cache.get("assembly.git", False)
+    view.cache["assembly.git"] = True
+    return not was_told and not any(isinstance(i, NoticeItem) and i.kind == "git" for i in view)
+
+
+async def describe_git(
+    folder: Path, *, trusted: bool, changed: frozenset[str] | None = None
+) -> str:
+    """Branch, changes and last commits of the repository that the folder is in; "" without one.
+    `changed` are the files that the session changed, if it did not just begin."""
+    when = "when the session began" if changed is None else "now"
     top = find_repository(folder)
     if top is None:
         return ""
     if not trusted:
         repository = find_own_repository(top / ".git")
         branch = _cut(read_head(repository)[0]) if repository is not None else ""
-        return f"Git, when the session began: branch {branch}." if branch else ""
+        return f"Git, {when}: branch {branch}." if branch else ""
     from treadle.workspace.worktrees.worktree_git import run_git  # starts a process
 
     status = ("--no-optional-locks", "status", "--porcelain", "--branch")
@@ -218,14 +238,23 @@ async def describe_git(folder: Path, *, trusted: bool) -> str:
     texts = [one if isinstance(one, str) else "" for one in shown]
     if any(not isinstance(one, str | WorkspaceError) for one in shown) or not texts[0]:
         return ""
-    return _format_git(texts[0].splitlines(), texts[1].splitlines())
+    lines = texts[0].splitlines()
+    own = [line for line in lines[1:] if str(top / _get_path(line)) in (changed or ())]
+    return _format_git(when, lines, own, texts[1].splitlines())
 
 
-def _format_git(status: list[str], commits: list[str]) -> str:
-    branch, changes = status[0].removeprefix("## "), status[1:]
+def _get_path(status_line: str) -> str:
+    return status_line[3:].rpartition(" -> ")[2]
+
+
+def _format_git(when: str, status: list[str], own: list[str], commits: list[str]) -> str:
+    """`own` are the lines of the status about changes of the session."""
+    branch, changes = status[0].removeprefix("## "), [x for x in status[1:] if x not in own]
     if branch.startswith(NO_COMMITS):
         branch = f"{branch.removeprefix(NO_COMMITS)}, which has no commits yet"
-    lines = [f"Git, when the session began: branch {_cut(branch)}."]
+    lines = [f"Git, {when}: branch {_cut(branch)}."]
+    if own:
+        lines += ["Changed in this session, not committed:", *map(_cut, own[:MAX_CHANGES])]
     if changes:
         count = plural(len(changes), "change")
         lines.append(f"{count} of the user, not committed; do not revert them:")
@@ -233,7 +262,7 @@ def _format_git(status: list[str], commits: list[str]) -> str:
         left = len(changes) - MAX_CHANGES
         lines += [f"... and {left} more"] if left > 0 else []
     else:
-        lines.append("No uncommitted changes.")
+        lines.append(f"No {'other ' if own else ''}uncommitted changes.")
     lines += ["Last commits:", *map(_cut, commits)] if commits else []
     return "\n".join(lines)
 

@@ -5,7 +5,7 @@ Stages of stages.py; the child agents (children.py) make theirs in the same way.
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +105,7 @@ def add_compaction(parts: AgentParts) -> None:
     small_model = parts.small_model
     parts.mutators.append(
         Compactor(
-            small_model or parts.model,
+            small_model,
             compact_at=parse_size(parts.settings.compact_at),
             read_recent_files=RecentFiles(parts.builtin, parts.tool_workspace, parts.secrets),
         )
@@ -122,7 +122,7 @@ def add_compaction(parts: AgentParts) -> None:
 
 
 class RecentFiles:
-    """Reads the files that a session used last, the newest first, for the time after a compaction
+    """Reads the files that a session used last, for the time after a compaction
     (context/compaction/recent_files.py). Left out is what is no text or cannot be read, and what a
     rule denies to read: the agent may have written such a file, and the user changed it since."""
 
@@ -133,9 +133,8 @@ class RecentFiles:
         self._workspace = workspace
         self._secrets = secrets
 
-    async def __call__(self, session_id: str) -> list[tuple[str, str]]:
-        seen = self._builtin.sessions.get(session_id).seen_files
-        paths = [str(path) for path in islice(reversed(list(seen)), 2 * MAX_RECENT_FILES)]
+    async def __call__(self, recent: Sequence[str]) -> list[tuple[str, str]]:
+        paths = list(recent[: 2 * MAX_RECENT_FILES])
         denied = await self._find_denied(paths)
         files: list[tuple[str, str]] = []
         for path in paths:

@@ -14,7 +14,6 @@ when the room is full. Items that leave the view stay in the log; `recall` finds
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from treadle.context.compaction.pins import (
@@ -27,9 +26,10 @@ from treadle.context.compaction.pins import (
 from treadle.context.compaction.recent_files import (
     MIN_FILE_CHARS,
     ReadRecentFiles,
+    list_recent_files,
     make_recent_files_notice,
 )
-from treadle.context.compaction.summary import summarize
+from treadle.context.compaction.summary import summarize, summarize_aside
 from treadle.context.compaction.trims import (
     trim_old_items,
     truncate_replies,
@@ -46,7 +46,6 @@ from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, Summa
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
-from treadle.lib.text.text import plural
 
 WARN_SHARE, COMPACT_SHARE, TARGET_SHARE = 0.70, 0.85, 0.50
 REPLY_SHARE = 0.25  # of the window at most, whatever the model's output limit is
@@ -56,6 +55,11 @@ MAX_TRIGGER_TOKENS = 400_000
 MIN_SAVING_SHARE = 0.10  # of the room: less is not worth a broken cache
 MAX_FAILED_ATTEMPTS = 2
 MIN_CALLS_BETWEEN_SUMMARIES = 6  # a summary is a model call of its own
+FRAME = (
+    "The conversation before this point was cut. What the user said, notes on the rest and the "
+    "newest messages follow. Continue the work, without mentioning this. `recall` finds what was "
+    "cut. Read a file again before you edit it."
+)
 
 
 class _CompactionState:
@@ -74,10 +78,11 @@ class _PutOff(Exception):
 
 
 class Compactor:
-    """Keeps views small. `model` writes the summaries; without one only tool calls are counted.
+    """Keeps views small. The model of the session writes the summaries, which is cheap: it has the
+    conversation in its cache; or another `model`, in a request of its own.
 
     `compact_at` is when: above 1 a number of tokens, otherwise a share of the window.
-    `read_recent_files` gives the files to show again after a summary.
+    `read_recent_files` reads the files to show again after a summary.
     """
 
     def __init__(
@@ -187,10 +192,11 @@ class Compactor:
             pins = collect_pins(old)
             room = max(500, target - count_chars(pins) - count_chars(new))
             text = await self._write_summary(context, session, old, focus, room, has_room)
-            summary = SummaryItem(_cut_to_size(text, room), len(old))
-            limit = min(room - count_chars([summary]), int(FILES_SHARE * target))
-            files = await self._show_files(context.session_id, new, limit)
-            shorter = [*pins, summary, *files, *new]
+            if text:
+                summary = SummaryItem(_cut_to_size(text, room), len(old))
+                limit = min(room - count_chars([summary]), int(FILES_SHARE * target))
+                files = await self._show_files(items, new, limit)
+                shorter = [NoticeItem(FRAME, "compaction"), *pins, summary, *files, *new]
         yield shorter
         for harder in _shrink_further(shorter):
             yield harder
@@ -204,24 +210,18 @@ class Compactor:
         room: int,
         has_room: bool,
     ) -> str:
-        """The summary of the older items, or a count of their tool calls: without a model, or if it
-        fails and there is no room to wait. Otherwise _PutOff."""
-        model = self._model() if callable(self._model) else self._model
+        """The summary of the older items; empty if there is none and no room to wait for the next
+        attempt. Otherwise _PutOff."""
         is_early = context.point == "before_model"
-        is_soon = is_early and session.calls_since_summary < MIN_CALLS_BETWEEN_SUMMARIES
-        if model is not None and is_soon:
+        if is_early and session.calls_since_summary < MIN_CALLS_BETWEEN_SUMMARIES:
             if has_room:
                 raise _PutOff
-            model = model if session.has_failed_summary else None
-        if model is None:
-            return _summarize_without_model(old)
+            if not session.has_failed_summary:
+                return ""
         session.calls_since_summary = 0
-        limit = int(model.card.window * 2)  # characters: safely below the window in tokens
-        ids, problem = context.session_id, ""
+        problem = ""
         try:
-            text = await summarize(
-                model, old, limit, focus=focus, session_id=ids, call_model=context.call_model
-            )
+            text = await self._ask_for_summary(context, session.estimator, old, focus)
         except (ModelError, CallNotAdmitted) as error:
             text, problem = "", f": {error}"
             # A budget does not grow: what the user asked for is done without a summary.
@@ -231,17 +231,36 @@ class Compactor:
             return text
         session.has_failed_summary = True
         if has_room:
-            context.notify(f"there is no usable summary; the compaction is put off{problem}")
+            later = "is put off" if is_early else "did not change the view; try it again"
+            context.notify(f"there is no usable summary; the compaction {later}{problem}")
             raise _PutOff
-        context.notify(f"there is no usable summary; a count of tool calls replaces it{problem}")
-        return _summarize_without_model(old)
+        context.notify(f"there is no usable summary; long results are cut instead{problem}")
+        return ""
+
+    async def _ask_for_summary(
+        self, context: MutationContext, estimator: TokenEstimator, old: list[Item], focus: str
+    ) -> str:
+        model, ids = self._model() if callable(self._model) else self._model, context.session_id
+        if model is not None:
+            limit = int(model.card.window * 2)  # characters: safely below the window in tokens
+            call = context.call_model
+            return await summarize(model, old, limit, focus=focus, session_id=ids, call_model=call)
+        if context.ask_aside is None:
+            return ""
+        most = estimator.chars_for_tokens(get_token_limit(context) - 1) - context.overhead_chars
+        sent = list_sent_items(context.transcript)
+        shown = next(
+            (view for view in (sent, *_shrink_further(sent)) if count_chars(view) < most), []
+        )
+        return await summarize_aside(context.ask_aside, shown, focus) if shown else ""
 
     async def _show_files(
-        self, session_id: str, kept: Sequence[Item], limit: int
+        self, items: Sequence[Item], kept: Sequence[Item], limit: int
     ) -> list[NoticeItem]:
         if self._read_recent_files is None or limit < MIN_FILE_CHARS:
             return []
-        notice = make_recent_files_notice(await self._read_recent_files(session_id), kept, limit)
+        files = await self._read_recent_files(list_recent_files(items))
+        notice = make_recent_files_notice(files, kept, limit)
         return [notice] if notice is not None else []
 
     def _get_trigger_room(self, context: MutationContext) -> int:
@@ -255,6 +274,13 @@ def get_token_limit(context: MutationContext) -> int:
     """The tokens of the window that a request may use; the rest is for the reply."""
     window = context.card.window
     return window - min(context.card.max_output, int(window * REPLY_SHARE))
+
+
+def list_sent_items(transcript: Sequence[Item]) -> list[Item]:
+    """The items of the last request: those before the last reply. The newer ones stay anyway."""
+    items = list(transcript)
+    replies = [at for at, item in enumerate(items) if isinstance(item, AssistantItem)]
+    return items[: replies[-1]] if replies else []
 
 
 def count_tail_items(items: Sequence[Item], budget: int) -> int:
@@ -298,16 +324,6 @@ def _keep_newest(items: list[Item], target: int) -> list[Item]:
         newest.insert(0, older.pop())
     note = SummaryItem("Earlier messages are out of view; recall finds them.", len(items))
     return [note, *([make_user_messages_notice(newest)] if newest else []), *tail]
-
-
-def _summarize_without_model(items: Sequence[Item]) -> str:
-    """The newest earlier summary, and how often each tool was called."""
-    summaries = [item.text for item in items if isinstance(item, SummaryItem)]
-    replies = [item for item in items if isinstance(item, AssistantItem)]
-    counts = Counter(call.name for reply in replies for call in reply.calls)
-    calls = ", ".join(f"{name}: {plural(count, 'call')}" for name, count in counts.items())
-    note = f"Earlier work is out of view ({calls or 'no tool calls'})."
-    return "\n".join([*summaries[-1:], note])
 
 
 def _cut_to_size(text: str, limit: int) -> str:

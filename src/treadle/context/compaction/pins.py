@@ -7,6 +7,7 @@
     approved and edited calls each as a notice of kind "approval"
     edited files              their paths, as a notice of kind "files", data: paths
     late tools                as announced, in notices of kind "tools"
+    git at the beginning      with the user's changes, as a notice of kind "environment"
 
 Pins are ordinary items of the view, so the next compaction finds them again. The agent's own
 definition is in the system prompt, which compaction never touches.
@@ -17,11 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.core.events import PREVIEW_CHARS
-from treadle.core.transcript.content import Text, ToolCall, UserContent
+from treadle.core.transcript.content import Image, Text, ToolCall, UserContent
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
 TODO_TOOLS = frozenset({"todo", "todowrite", "todo_write"})
-PIN_KINDS = frozenset({"said", "todos", "ruling", "approval", "files", "tools", "plan"})
+PIN_KINDS = frozenset(
+    {"said", "todos", "ruling", "approval", "files", "tools", "plan", "environment"}
+)
+KEPT_KINDS = frozenset({"tools", "environment"})  # as they are
 MESSAGE_SEPARATOR = "\n---\n"
 MAX_DENIALS = 40
 MAX_APPROVALS = 40
@@ -39,7 +43,7 @@ def collect_pins(items: Sequence[Item]) -> list[Item]:
         _find_plan(items),
         _find_todos(items),
         _find_edited_files(items),
-        *(item for item in items if isinstance(item, NoticeItem) and item.kind == "tools"),
+        *(item for item in items if isinstance(item, NoticeItem) and item.kind in KEPT_KINDS),
     ]
     return [pin for pin in pins if pin is not None]
 
@@ -63,8 +67,7 @@ def collect_user_messages(items: Sequence[Item]) -> list[str]:
             question = questions.get(item.call_id, "")
             messages.append(f"(answer to: {question}) {answer}" if question else answer)
         if isinstance(item, UserItem):
-            shown = (replace_media(part, "[a {} that was shown]") for part in item.content)
-            messages.append("\n".join(part.text for part in shown))
+            messages.append("\n".join(replace_media(part).text for part in item.content))
         elif isinstance(item, NoticeItem) and item.kind == "said":
             pinned = _pinned_list(item, "messages")
             messages += _messages_of_old_notice(item.text) if pinned is None else pinned
@@ -94,9 +97,12 @@ def _open_todos_of_call(call: ToolCall) -> list[str]:
     return [str(todo.get("content", "")) for todo in todos if todo.get("status") != "completed"]
 
 
-def replace_media(part: UserContent, note: str) -> Text:
-    """An image or document as a note with its media type."""
-    return part if isinstance(part, Text) else Text(note.format(part.media_type))
+def replace_media(part: UserContent) -> Text:
+    """An image or document as a note about it."""
+    if isinstance(part, Text):
+        return part
+    kind = "picture" if isinstance(part, Image) else "document"
+    return Text(f"[a {kind} ({part.media_type}) that was shown before]")
 
 
 def _calls_by_id(items: Sequence[Item]) -> dict[str, ToolCall]:
@@ -178,7 +184,8 @@ def _find_answer(result: ToolResultItem) -> str:
     return answer if isinstance(answer, str) else _answer_of_old_result(result)
 
 
-def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
+def list_changed_files(items: Sequence[Item]) -> list[str]:
+    """The files that the tools changed in these items, the newest last."""
     paths: dict[str, None] = {}
     calls: dict[str, ToolCall] = {}
     for item in items:
@@ -193,9 +200,13 @@ def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
             for path in _paths_of_old_result(item, calls) if changed is None else changed:
                 paths.pop(path, None)
                 paths[path] = None
-    if not paths:
+    return list(paths)
+
+
+def _find_edited_files(items: Sequence[Item]) -> NoticeItem | None:
+    newest = list_changed_files(items)[-MAX_FILES:]
+    if not newest:
         return None
-    newest = list(paths)[-MAX_FILES:]
     text = "Files that were changed in this session:\n" + "\n".join(newest)
     return NoticeItem(text, "files", data={"paths": newest})
 

@@ -1,4 +1,8 @@
-"""A summary of older items, written by a model of the user's choice.
+"""A summary of the older part of a conversation.
+
+    summarize_aside   by the model of the session: the wish for it is appended to the conversation,
+                      as the last request had it, so that nearly all is read from the cache
+    summarize         by another model, in a request of its own, which no cache keeps
 
 Used by compactor.py. Facts that must survive verbatim are pinned by pins.py, so a poor summary
 loses convenience, not facts.
@@ -9,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.context.compaction.trims import truncate_middle
-from treadle.core.contracts.model import CallModel, Model, ModelCard, ModelOptions, ModelRequest
+from treadle.core.contracts.model import (
+    CacheRequest,
+    CallModel,
+    Model,
+    ModelCard,
+    ModelOptions,
+    ModelRequest,
+)
+from treadle.core.contracts.mutator import AskAside
 from treadle.core.contracts.wrapped import call_directly
 from treadle.core.transcript import NoticeItem, SummaryItem, ToolResultItem
 from treadle.core.transcript.content import Text, ToolCall
@@ -17,13 +29,17 @@ from treadle.core.transcript.items import Item, UserItem, to_user_item
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
 
-INSTRUCTIONS = """\
+CONTENT = """\
+what was asked for and why, what was found out (names, paths, commands, numbers, errors, exactly),
+what was done and how it was checked, what was tried and failed, what is left to do and in which
+order. The user's own messages are kept beside your notes; do not repeat them. Write short plain
+sentences under the headings Goal, Known, Done, Failed, Next. Write nothing else."""
+INSTRUCTIONS = f"""\
 You write notes for a coding agent that has to continue its work after its conversation was cut.
-Sum up the conversation below for it: what was asked for and why, what was found out (names, paths,
-commands, numbers, errors, exactly), what was done and how it was checked, what was tried and
-failed, what is left to do and in which order. The user's own messages are kept beside your notes;
-do not repeat them. Write short plain sentences under the headings Goal, Known, Done, Failed, Next.
-Write nothing else."""
+Sum up the conversation below for it: {CONTENT}"""
+WISH = f"""\
+The conversation is too long and will be cut here. Call no tool now. Write a handoff summary with
+which you can continue the work without the conversation: {CONTENT}"""
 
 MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 1_000, 16_000
 SUMMARY_SHARE = 8  # of the window of the model that writes it
@@ -43,21 +59,35 @@ async def summarize(
     """Notes on these items; empty if the model writes none. Raises what `call_model` raises.
     `limit` is the number of characters shown to the model."""
     shown, max_tokens = format_items(items, limit), get_summary_tokens(model.card)
-    task = f"<conversation>\n{shown}\n</conversation>"
-    if focus:
-        task += f"\n\nAbove all, keep what concerns this: {focus}"
+    task = _add_focus(f"<conversation>\n{shown}\n</conversation>", focus)
     thinking = "low" if "thinking" in model.card.abilities else None
     request = ModelRequest(
         Transcript([to_user_item(task)]),
         system=INSTRUCTIONS,
         options=ModelOptions(max_tokens=max_tokens, thinking=thinking),
-        session_id=f"{session_id}/summary",  # its own cached prefix
+        cache=CacheRequest(enabled=False),
+        session_id=f"{session_id}/summary",
     )
     for _ in range(ATTEMPTS):
         text = (await call_model(request, "summary", model)).text.strip()
         if text:
             return text
     return ""
+
+
+async def summarize_aside(ask_aside: AskAside, view: Sequence[Item], focus: str = "") -> str:
+    """Notes on this view; empty if the model writes none. Raises what `ask_aside` raises."""
+    wish = NoticeItem(_add_focus(WISH, focus), "compaction", next_move="ask")
+    for attempt in range(ATTEMPTS):
+        # Without the cache the provider can be told to allow no call.
+        reply = await ask_aside(Transcript([*view, wish]), attempt == 0)
+        if text := reply.text.strip():
+            return text
+    return ""
+
+
+def _add_focus(task: str, focus: str) -> str:
+    return f"{task}\n\nAbove all, keep what concerns this: {focus}" if focus else task
 
 
 def get_summary_tokens(card: ModelCard) -> int:

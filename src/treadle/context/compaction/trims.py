@@ -7,6 +7,7 @@ the transcript stays valid.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +20,10 @@ from treadle.core.transcript import AssistantContent, RedactedThinking, Thinking
 from treadle.core.transcript.content import Document, Image, Text
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem, UserItem
 
+READ_TOOLS = frozenset({"read"})
 LARGE_RESULT_CHARS = 2_000
 PREVIEW_CHARS = 300
+MediaItem = TypeVar("MediaItem", UserItem, ToolResultItem)
 
 
 def trim_old_items(items: Sequence[Item], keep_last: int) -> list[Item]:
@@ -49,27 +52,26 @@ def truncate_replies(items: Sequence[Item], limit: int) -> list[Item]:
 
 def _trim_item(item: Item) -> Item:
     if isinstance(item, UserItem):
-        return _remove_images(item)
+        return _replace_media(item)
     if isinstance(item, AssistantItem):
         return _remove_thinking(item)
     if not isinstance(item, ToolResultItem):
         return item
-    has_media = any(isinstance(part, (Image, Document)) for part in item.content)
+    item = _replace_media(item)
     text = item.model_text
-    if not has_media and len(text) <= LARGE_RESULT_CHARS:
+    if len(text) <= LARGE_RESULT_CHARS:
         return item
-    note = (
-        f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters are out of view; "
-        f'recall with id "{item.call_id}" shows them]'
-    )
+    how = f'recall with id "{item.call_id}" shows them'
+    if item.name in READ_TOOLS:
+        how = "read the file again to see them"
+    note = f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters are out of view; {how}]"
     return msgspec.structs.replace(item, content=(Text(note),), notes=())
 
 
-def _remove_images(item: UserItem) -> UserItem:
+def _replace_media(item: MediaItem) -> MediaItem:
     if not any(isinstance(part, (Image, Document)) for part in item.content):
         return item
-    note = "[a {} that was shown before]"
-    content = tuple(replace_media(part, note) for part in item.content)
+    content = tuple(replace_media(part) for part in item.content)
     return msgspec.structs.replace(item, content=content)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from treadle.core.contracts.model import CallModel, ModelCard
 from treadle.core.contracts.wrapped import call_directly
 from treadle.core.events import Event
+from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 
@@ -26,6 +27,7 @@ MutationPoint = Literal[
 
 
 EmitEvent = Callable[..., None]
+AskAside = Callable[[Transcript, bool], Awaitable[AssistantItem]]
 
 
 def ignore_event(kind: type[Event], *fields: object) -> None:
@@ -39,6 +41,10 @@ class MutationContext(msgspec.Struct, frozen=True):
     run_pre_compact_hooks  None: a hook blocks the compaction; a text is added to the focus
     call_model             makes a model call of the mutator's own, with the purpose "summary"
     emit                   emits an event: its type, and its fields after the first three
+    ask_aside              asks the model of the session, with its instructions and tools, to answer
+                           the end of this transcript without a call, for the purpose "summary".
+                           The beginning is read from the provider's cache if the second argument
+                           is True and the last request had it too; otherwise no cache is used
     """
 
     point: MutationPoint
@@ -53,6 +59,7 @@ class MutationContext(msgspec.Struct, frozen=True):
     focus: str = ""  # what the user wants to keep above all
     call_model: CallModel = call_directly
     emit: EmitEvent = ignore_event
+    ask_aside: AskAside | None = None  # None: outside of a session
 
 
 class Mutator(Protocol):

@@ -46,6 +46,7 @@ from treadle.core.transcript.size_estimate import (
     estimate_item_chars,
     estimate_text_chars,
 )
+from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, TURN_PURPOSES, CallPurpose, Usage
 
 
@@ -290,6 +291,16 @@ def build_request(
         metadata=turn.metadata,
         purpose=purpose,
     )
+
+
+def build_aside_request(parts: DriverParts, system: str, transcript: Transcript) -> ModelRequest:
+    """The request of the session with another end, for an answer beside the conversation: what the
+    turn has to call or to return does not concern it, and the rest is read from the cache."""
+    config, session = parts.config, parts.session
+    given = session.settings.options or config.options
+    options = msgspec.structs.replace(given, tool_choice="none", output_schema=None)
+    specs, quarantine = parts.toolbox.specs, session.state.quarantine
+    return ModelRequest(transcript, system, specs, options, config.cache, quarantine)
 
 
 def make_turn_key(session: LoopSession) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import msgspec
 
 from treadle.core.contracts.hook import AddContext, Block
+from treadle.core.contracts.model import CacheRequest
 from treadle.core.contracts.mutator import MutationContext, MutationPoint, Mutator
 from treadle.core.errors import CallNotAdmitted, LawBroken, TreadleError, error_message
 from treadle.core.events import MutationFinished, MutationStarted, Notified, WarningRaised
-from treadle.core.loop.model_gateway import ModelGateway
+from treadle.core.loop.model_gateway import ModelGateway, build_aside_request
 from treadle.core.loop.parts import DriverParts
 from treadle.core.transcript.integrity import Violation, find_violations, is_empty
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, UserItem
@@ -31,6 +32,8 @@ class MutatorRunner:
         parts, emitter, state = self._parts, self._parts.emitter, self._parts.session.state
         if not parts.config.mutators:
             return False
+        if point == "on_request":
+            parts.toolbox.refresh()
         context = MutationContext(
             point,
             state.transcript,
@@ -44,8 +47,17 @@ class MutatorRunner:
             focus,
             self._gateway.call,
             emitter.emit,
+            self._ask_aside,
         )
         return await self._run_all(context)
+
+    async def _ask_aside(self, transcript: Transcript, use_cache: bool) -> AssistantItem:
+        request = build_aside_request(
+            self._parts, await self._parts.instructions.read(), transcript
+        )
+        if not use_cache:
+            request = msgspec.structs.replace(request, cache=CacheRequest(enabled=False))
+        return await self._gateway.call(request, "summary")
 
     async def _run_all(self, context: MutationContext) -> bool:
         emitter, session, has_changed = self._parts.emitter, self._parts.session, False

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import EmptyReply, LoopError
-from treadle.core.loop.model_gateway import ModelGateway
+from treadle.core.loop.model_gateway import ModelGateway, build_aside_request
 from treadle.core.loop.parts import DriverParts
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
@@ -85,22 +83,13 @@ class SideQuestions:
         return reply
 
     async def _build_request(self, question: str) -> ModelRequest:
-        parts, config, toolbox = self._parts, self._parts.config, self._parts.toolbox
+        parts, state = self._parts, self._parts.session.state
         if not parts.session.is_turn_running:
-            toolbox.refresh()
-        text = QUESTION_TEMPLATE.format(question=question)
-        system, state = await parts.instructions.read(), parts.session.state
+            parts.toolbox.refresh()
+        asked = UserItem((Text(QUESTION_TEMPLATE.format(question=question)),))
+        system = await parts.instructions.read()
         transcript = _answer_open_calls(state.transcript, state.early_results)
-        # What the turn has to call or to return does not concern the answer.
-        options = msgspec.structs.replace(config.options, tool_choice="none", output_schema=None)
-        return ModelRequest(
-            transcript.append(UserItem((Text(text),))),
-            system,
-            toolbox.specs,
-            options,
-            config.cache,
-            state.quarantine,
-        )
+        return build_aside_request(parts, system, transcript.append(asked))
 
 
 def _make_stopped_reply(model: str, used: Usage) -> AssistantItem:

@@ -103,7 +103,7 @@ def list_head_sources(
     """Everything that a head depends on; only without tools does it matter if there are calls."""
     needs_placeholder = has_calls and not request.tools
     changing = (card, with_thinking, needs_placeholder, request.system, _find_user_id(request))
-    return (*changing, request.tools, request.options, request.cache)
+    return (*changing, _is_cached_summary(request), request.tools, request.options, request.cache)
 
 
 def encode_head(
@@ -126,7 +126,9 @@ def encode_head(
         own = b"[%b," % msgspec.json.encode(SEARCH_TOOL) if searches else b"["
         fields["tools"] = msgspec.Raw(own + encode_tools(tools, mark)[1:])
         choice = encode_tool_choice(options, is_thinking)
-        if choice is not None:
+        # Another choice than in the turn would make the cache of the messages useless. A summary
+        # does without it: its text says that no tool is called, and calls in it are not run.
+        if choice is not None and not _is_cached_summary(request):
             fields["tool_choice"] = choice
     elif searches:
         fields["tools"] = [SEARCH_TOOL]
@@ -165,6 +167,10 @@ def encode_head(
     data = encode_json(fields)[:-1] + b',"messages":['
     source = list_head_sources(card, request, with_thinking, has_calls)
     return RequestHead(source, data, mark, tuple(betas), version)
+
+
+def _is_cached_summary(request: ModelRequest) -> bool:
+    return request.purpose == "summary" and request.cache.enabled
 
 
 def _find_user_id(request: ModelRequest) -> str:
