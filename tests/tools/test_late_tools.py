@@ -8,10 +8,11 @@ from treadle import Agent
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Finished
-from treadle.core.transcript import NoticeItem, Transcript
+from treadle.core.transcript import NoticeItem, Transcript, to_user_item
 from treadle.core.transcript.entries import Rewound
 from treadle.core.transcript.state import fold_entries
 from treadle.models import Scripted
+from treadle.testing.conformance.mutator import make_mutation_context
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import ChangingSource, RecordingTool
 from treadle.tools.late_tools import StableToolList
@@ -134,3 +135,30 @@ async def test_a_session_of_0_1_is_not_told_again_of_its_tools():
     driver = Agent(Scripted(["a"]), [steady], mutators=[steady]).start(history=[old])
     await turn(driver)
     assert notices(driver.transcript) == [old.text]
+
+
+async def test_a_resumed_session_keeps_the_list_that_it_began_with():
+    source = ChangingSource([RecordingTool("first"), RecordingTool("late")])
+    resumed = StableToolList(source, listed=frozenset({"first", "use_tool", "tool_search"}))
+    assert [tool.spec.name for tool in resumed.tools()] == ["first", "use_tool", "tool_search"]
+    assert list(resumed.late_tools()) == ["late"]
+
+
+async def test_the_model_is_told_when_a_late_tool_is_gone_and_when_it_is_back():
+    late = RecordingTool("late")
+    source = ChangingSource([])
+    tools = StableToolList(source)
+    tools.tools()
+
+    async def tell(view: Transcript) -> Transcript:
+        return await tools.mutate(make_mutation_context("before_model", view)) or view
+
+    view = Transcript([to_user_item("go")])
+    counts = []
+    for now in ([late], [late], [], [], [late]):
+        source.set_tools(now)
+        view = await tell(view)
+        counts.append(len(view))
+    assert counts == [2, 2, 3, 3, 4]
+    assert view[2].text == "Not available any more: late."
+    assert "- late: " in view[3].text

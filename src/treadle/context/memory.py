@@ -34,6 +34,10 @@ from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import open_file, read_prefix, read_text
 from treadle.lib.text.frontmatter import Frontmatter, FrontmatterError, parse_frontmatter
 
+HEADING = """\
+# Instructions
+From the user and the project, for all of the work. If they differ, a later file comes before an
+earlier one, and what the user says in the conversation before all of them."""
 MAX_FILE_CHARS = 40_000  # of one file
 MAX_TOTAL_CHARS = 120_000
 MAX_IMPORT_DEPTH = 5
@@ -78,7 +82,7 @@ class Memory(msgspec.Struct, frozen=True):
         """For the prompt."""
         if not self.files:
             return ""
-        parts = ["# What the project and the user want you to know"]
+        parts = [HEADING]
         parts += [f'<memory file="{file.path}">\n{file.text}\n</memory>' for file in self.files]
         return "\n\n".join(parts)
 

@@ -273,7 +273,7 @@ def make_mode_notice(mode: str) -> NoticeItem:
 
 
 def make_memory_notice(file: MemoryFile) -> NoticeItem:
-    head = f"Current text of {file.path}; it replaces any earlier text of that file:"
+    head = f"Instructions, as {file.path} has them now; they replace any earlier text of that file:"
     text = f'{head}\n<memory file="{file.path}">\n{file.text}\n</memory>'
     return NoticeItem(text, "memory", data=_memory_data(str(file.path), file.text))
 

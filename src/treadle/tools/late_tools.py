@@ -1,8 +1,9 @@
 """Tools that are not in the tool list: those that appear after the first request, and too many.
 
 The tool list is at the start of a request; changing it invalidates the provider's prompt cache.
-So the first list stays: a late tool is described in a notice and called through `use_tool`; one
-that disappears stays listed and its calls fail. The source's instructions are a notice as well.
+So the first list stays, also when the session is resumed: a late tool is described in a notice and
+called through `use_tool`; one that disappears stays listed and its calls fail. Of a late tool that
+disappears a notice says so. The source's instructions are a notice as well.
 
 Tools whose descriptions would be longer than `defer_above` tokens are deferred: the notice has
 their names (tool_directory.py), `tool_search` finds their arguments, and they are called like late
@@ -42,14 +43,10 @@ from treadle.tools.tool_directory import (
 
 DEFER_ABOVE_TOKENS = 10_000
 USE_TOOL_NAME = "use_tool"
-USE_TOOL_DESCRIPTION = (
-    "Calls a tool that a notice announced or tool_search found, by its name and with its own "
-    "arguments."
-)
+USE_TOOL_DESCRIPTION = "Calls a tool that a notice announced or tool_search found."
 TOOL_SEARCH_NAME = "tool_search"
 TOOL_SEARCH_DESCRIPTION = (
-    "Finds tools that a notice only names, with their arguments; then call them by use_tool. "
-    "Give words of what you want to do, or the exact name of a tool."
+    "Finds tools that a notice only names, by words or an exact name; call them by use_tool."
 )
 
 
@@ -73,15 +70,21 @@ class StableToolList(WrappedSource):
         defer_above: int = DEFER_ABOVE_TOKENS,
         *,
         provider_searches: bool = False,
+        listed: frozenset[str] | None = None,
     ) -> None:
+        """`listed`: the names in the list of earlier requests, if there were any."""
         super().__init__(source)
+        self._listed = listed
+        self._seen_late: set[str] = set()
         self._defer_above = defer_above
         self._provider_searches = provider_searches
         self._initial_tools: tuple[Tool, ...] | None = None
 
     def tools(self) -> Sequence[Tool]:
         if self._initial_tools is None:
-            first = self._source.tools()
+            first, known = self._source.tools(), self._listed
+            if known is not None:
+                first = [tool for tool in first if tool.spec.name in known]
             deferred = self._is_too_long(first)
             listed = () if deferred and not self._provider_searches else first
             stable = [_StableTool(self, tool, deferred=deferred) for tool in listed]
@@ -109,21 +112,26 @@ class StableToolList(WrappedSource):
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         hidden, instructions = self.list_hidden(), self._source.instructions()
-        if not hidden and not instructions:
+        self._seen_late |= hidden.keys()
+        if not self._seen_late and not instructions:
             return None
         notices = _find_notices(context.transcript)
-        new = [t for name, t in hidden.items() if not any(_announces(n, name) for n in notices)]
+        new = [tool for name, tool in hidden.items() if not _is_announced(notices, name)]
+        gone = [name for name in self._seen_late - hidden.keys() if _is_announced(notices, name)]
         if instructions and _has_instructions(notices, instructions):
             instructions = ""
         late = self.late_tools()
         found = [tool for tool in new if tool.spec.name not in late]
         others = [tool for tool in new if tool.spec.name in late]
         is_long = self._is_too_long(tuple(late.values()))
-        described = (_describe_found(found), _describe_late(others, is_long))
+        ended = f"Not available any more: {', '.join(sorted(gone))}." if gone else ""
+        described = (ended, _describe_found(found), _describe_late(others, is_long))
         parts = [part for part in (instructions, *described) if part]
         if not parts:
             return None
         data: dict[str, Any] = {"tools": [tool.spec.name for tool in new]}
+        if gone:
+            data["gone"] = sorted(gone)
         if instructions:
             data["instructions"] = _digest(instructions)
         return context.transcript.append(NoticeItem("\n\n".join(parts), kind="tools", data=data))
@@ -157,10 +165,15 @@ def _find_notices(transcript: Transcript) -> list[NoticeItem]:
     return [notice for position, notice in found if position < len(transcript)]
 
 
-def _announces(notice: NoticeItem, name: str) -> bool:
-    if notice.data and "tools" in notice.data:
-        return name in notice.data["tools"]
-    return f"\n- {name}: " in notice.text  # a notice of version 0.1, which has no data
+def _is_announced(notices: Sequence[NoticeItem], name: str) -> bool:
+    """What the newest notice about this tool says of it."""
+    for notice in reversed(notices):
+        data = notice.data or {}
+        if name in data.get("tools", ()) or name in data.get("gone", ()):
+            return name in data.get("tools", ())
+        if not data and f"\n- {name}: " in notice.text:  # of version 0.1
+            return True
+    return False
 
 
 def _has_instructions(notices: Sequence[NoticeItem], instructions: str) -> bool:
@@ -247,7 +260,6 @@ class _UseTool(BaseTool):
                 "type": "object",
                 "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
                 "required": ["name", "arguments"],
-                "additionalProperties": False,
             },
         )
 
@@ -298,7 +310,6 @@ class _ToolSearch(BaseTool):
                 "type": "object",
                 "properties": {"query": {"type": "string"}},
                 "required": ["query"],
-                "additionalProperties": False,
             },
             effect="pure",
             concurrent=True,

@@ -351,3 +351,19 @@ def test_a_quarantined_part_keeps_its_number_beside_a_note():
     assert [block["text"] for block in blocks[:2]] == [EDITED.text, "abc"]
     assert "left out" in blocks[2]["text"]
     assert blocks[3]["text"] == FIXED.text
+
+
+@pytest.mark.parametrize(("kind", "role"), [("mode", "developer"), ("recent_files", "user")])
+@pytest.mark.parametrize("encoder", ENCODERS[1:])
+def test_only_words_of_the_engine_have_the_role_of_the_developer(
+    encoder: Any, kind: str, role: str
+):
+    """A notice that quotes files or people has no more weight than they have."""
+    told = Transcript([to_user_item("go"), NoticeItem("x", kind)])
+    assert [one["role"] for one in messages(told, encoder=encoder)] == ["user", role]
+
+
+def test_another_server_of_openais_format_gets_notices_as_the_users():
+    plain = ChatEncoder(msgspec.structs.replace(OPENAI, system_role="system"))
+    told = Transcript([to_user_item("go"), NoticeItem("x", "mode")])
+    assert [one["role"] for one in messages(told, encoder=plain)] == ["user", "user"]  # type: ignore[arg-type]

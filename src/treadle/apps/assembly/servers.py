@@ -84,8 +84,11 @@ def add_server_tools(parts: AgentParts) -> None:
     )
     parts.servers = mcp.servers
     # Outermost, so that the loop sees which tool a forwarded call runs.
+    head = parts.state.request_head if parts.state is not None else None
     stable_tools = StableToolList(
-        redact_source(mcp, parts.secrets), provider_searches=has_tool_search(parts.model)
+        redact_source(mcp, parts.secrets),
+        provider_searches=has_tool_search(parts.model),
+        listed=frozenset(head.tools) if head is not None else None,
     )
     parts.tools.append(stable_tools)
     parts.mutators += [ResourceUpdates(mcp.servers), stable_tools]

@@ -47,6 +47,8 @@ from treadle.core.extras import describe_missing, is_installed
 from treadle.core.loop.driver import Driver
 from treadle.lib.logger import logger
 from treadle.lib.text.text import plural
+from treadle.tools.federation import Federation
+from treadle.tools.late_tools import StableToolList
 
 
 def read_project(parts: AgentParts) -> None:
@@ -125,7 +127,10 @@ def make_policy(parts: AgentParts) -> None:
 def add_servers(parts: AgentParts) -> None:
     """The MCP servers, if the model can use them and they can be started."""
     names = {*parts.extensions.servers, *parts.given.servers}
-    if names and parts.is_small:
+    if not names and not parts.is_small:
+        # A server that is added later is used through these tools, and the tool list stays.
+        parts.tools.append(StableToolList(Federation(())))
+    elif names and parts.is_small:
         text = f"MCP servers are off: {parts.model.name} can use only a few tools"
         (parts.warnings if parts.given.servers else parts.notes).append(text)
     elif names and not is_installed("mcp"):

@@ -44,6 +44,7 @@ from treadle.models.provider_base.openai_common import (
     encode_tool,
     encode_tool_choice,
     format_document,
+    get_engine_role,
     list_document_types,
     resolve_effort,
 )
@@ -75,10 +76,12 @@ class ChatEncoder(MessageEncoder):
             signed_labels=frozenset({CALL_EXTRA_LABEL}),
         )
 
-    def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
+    def encode_input(self, parts: InputParts, by_engine: bool = False) -> list[EncodedBlock]:
         if not parts:
             return []
-        return [(parts[0][0], b'{"role":"user","content":' + self._encode_content(parts) + b"}")]
+        role = get_engine_role(self._quirks) if by_engine else b"user"
+        content = self._encode_content(parts)
+        return [(parts[0][0], b'{"role":"%b","content":%b}' % (role, content))]
 
     def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         texts = [part.text for _, part in parts if type(part) is Text]

@@ -48,6 +48,7 @@ from treadle.models.provider_base.openai_common import (
     encode_file,
     encode_tool,
     encode_tool_choice,
+    get_engine_role,
     resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
@@ -71,6 +72,7 @@ class ResponsesEncoder(MessageEncoder):
 
     def __init__(self, quirks: Quirks, model: str = "") -> None:
         self.cache_key: Hashable = ("openai_responses", quirks, model)
+        self._engine_role = get_engine_role(quirks)
         self.limits = RequestLimits(
             origin=quirks.name,
             max_images=quirks.max_images,
@@ -80,11 +82,12 @@ class ResponsesEncoder(MessageEncoder):
             model=model,
         )
 
-    def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
+    def encode_input(self, parts: InputParts, by_engine: bool = False) -> list[EncodedBlock]:
         if not parts:
             return []
+        role = self._engine_role if by_engine else b"user"
         content = b",".join([_encode_input_part(part) for _, part in parts])
-        return [(parts[0][0], b'{"type":"message","role":"user","content":[' + content + b"]}")]
+        return [(parts[0][0], b'{"type":"message","role":"%b","content":[%b]}' % (role, content))]
 
     def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]:
         blocks: list[EncodedBlock] = []

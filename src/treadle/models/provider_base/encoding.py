@@ -30,12 +30,13 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.core.transcript.integrity import INTERRUPTED_RESULT
-from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.files.media_size import image_size
 from treadle.lib.text.text import fix_surrogates, format_bytes
 from treadle.models.provider_base.lenient import fix_json_surrogates
 from treadle.models.provider_base.request_limits import (
+    ENGINE_NOTICES,
     MediaSize,
     RequestLimits,
     filter_input,
@@ -77,7 +78,9 @@ class MessageEncoder(Protocol):
     def close_message(self) -> bytes:
         return b""
 
-    def encode_input(self, parts: InputParts) -> list[EncodedBlock]: ...
+    def encode_input(self, parts: InputParts, by_engine: bool = False) -> list[EncodedBlock]:
+        """`by_engine`: a notice of the engine, which some providers have a role for."""
+        ...
 
     def encode_reply(self, parts: ReplyParts) -> list[EncodedBlock]: ...
 
@@ -180,7 +183,9 @@ class EncodedTranscript:
             self._close_round(out, position)
             content = filter_input(item, position, limits, self._omissions)
             self._record_media(position, content)
-            self._append_blocks(out, "user", position, encoder.encode_input(content))
+            by_engine = type(item) is NoticeItem and item.kind in ENGINE_NOTICES
+            blocks = encoder.encode_input(content, by_engine)
+            self._append_blocks(out, "user", position, blocks)
         return out
 
     def _add_reply(self, out: list[bytes], position: int, item: AssistantItem) -> None:

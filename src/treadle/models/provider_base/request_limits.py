@@ -49,6 +49,9 @@ OFFICE_TYPES = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 }
 NO_OUTPUT = "(no output)"
+NOTICE_START, NOTICE_END = '<notice kind="', "</notice>"
+# The notices whose text is the engine's alone. Others quote files, programs or people.
+ENGINE_NOTICES = frozenset({"mode", "attendance", "budget", "compaction", "sandbox", "open_todos"})
 
 Omissions = Mapping[tuple[int, int], str]  # (position, part) -> the reason
 
@@ -90,15 +93,26 @@ def filter_input(
         return []
     if isinstance(item, NoticeItem):
         kind = re.sub(r"[^\w.-]", "_", item.kind)
-        return [(0, Text(f'<notice kind="{kind}">\n{text}\n</notice>'))]
+        return [(0, Text(f'<notice kind="{kind}">\n{escape_notices(text)}\n</notice>'))]
     return [(0, Text(f"<summary>\n{text}\n</summary>"))]
+
+
+def escape_notices(text: str) -> str:
+    """The text without the tags that only the engine writes."""
+    for tag in (NOTICE_START, NOTICE_END):
+        text = text.replace(tag, f"&lt;{tag[1:]}")
+    return text
 
 
 def filter_result(
     item: ToolResultItem, position: int, limits: RequestLimits, omissions: Omissions
 ) -> list[tuple[int, ResultContent]]:
-    """Never empty: a result without output says so."""
-    return _filter_parts(item.model_parts, position, limits, omissions) or [(0, Text(NO_OUTPUT))]
+    """Never empty: a result without output says so. What looks like a notice in it is none."""
+    parts = _filter_parts(item.model_parts, position, limits, omissions)
+    for index, (number, part) in enumerate(parts):
+        if type(part) is Text and NOTICE_START in part.text:
+            parts[index] = (number, Text(escape_notices(part.text)))
+    return parts or [(0, Text(NO_OUTPUT))]
 
 
 def filter_reply(

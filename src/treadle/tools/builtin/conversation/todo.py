@@ -17,8 +17,7 @@ STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "
 
 
 class TodoItem(msgspec.Struct, frozen=True):
-    """One step. What else a model adds, such as an id, is passed over."""
-
+    # What else a model adds, such as an id, is passed over. A docstring would be sent to it.
     content: Annotated[str, describe("What is to be done")]
     status: TodoStatus = "pending"
 
