@@ -15,9 +15,12 @@ from treadle.apps.cli.commands.permissions import run as permissions
 from treadle.apps.console import exit_codes
 from treadle.core.contracts.policy import Ask
 from treadle.core.steps import Denial, PendingApproval
+from treadle.core.transcript.entries import ItemAdded
+from treadle.core.transcript.items import ToolResultItem
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.sessions.log.journal import read_entries
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 from treadle.testing.tools import RecordingTool
 
 LAST = FakeReply("That is all.")
@@ -78,6 +81,25 @@ async def test_a_recorded_session_is_tested_with_another_prompt_and_without_effe
     assert "echo y" in Path("report.html").read_text()
     assert Path("effects").read_text() == "x\n"  # nothing happened again
     assert server.violations == []
+
+
+async def test_a_session_with_repaired_calls_and_an_unanswered_message_replays_as_equal():
+    Path("notes.txt").write_text("one\n")
+    calls = (FakeCall("Read", {"path": "notes.txt"}), FakeCall("nothing", {"x": 1}))
+    async with ProviderServer([FakeReply(calls=calls), LAST]) as server:
+        first = await run(server, "-p", "look", "--output-format", "json", *FREELY)
+        session = first.lines[0]["session_id"]
+        entries = read_entries(Library().find(session))
+        items = [entry.item for entry in entries if isinstance(entry, ItemAdded)]
+        [result, _] = [item for item in items if isinstance(item, ToolResultItem)]
+        assert "one" in result.text
+        assert "named `read`" not in result.text
+        assert [note.kind for note in result.notes] == ["corrected"]
+        server.faults.append(ProviderFault("bad_request", at=2, times=-1))
+        refused = await run(server, "-p", "more", "--continue", *FREELY)
+    assert refused.code == exit_codes.ERROR
+    same = await run(None, "replay", session)
+    assert (same.code, same.out) == (0, f"{session}: 2 replies, the same transcript\n")
 
 
 # ------------------------------------------------------------------ rules against the past

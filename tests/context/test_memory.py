@@ -200,7 +200,7 @@ def test_a_file_without_end_costs_its_beginning(root: Path):
         file.write(b"Use uv.\n" + b"x" * MAX_FILE_CHARS * 5)
         file.truncate(1 << 40)  # a hole: it takes no room on the disk
     memory = read_memory(root)
-    assert memory.text.startswith("# What")
+    assert memory.text.startswith("# Instructions")
     assert "Use uv." in memory.text
     assert reread_changed(memory).files == ()
 

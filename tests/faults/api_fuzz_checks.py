@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.api_fuzz_agent import EFFECTS, Ledger
+from treadle.apps.cli.commands.replay import replay_recording
 from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.loop.driver import Driver
 from treadle.core.transcript.entries import (
@@ -29,6 +30,7 @@ from treadle.core.transcript.state import SessionState, TurnState, find_differen
 from treadle.core.transcript.usage import NO_USAGE
 from treadle.sessions.history import read_state
 from treadle.sessions.log.journal import Journal
+from treadle.sessions.replay import split_recordings
 
 
 async def check_live(driver: Driver) -> list[Entry]:
@@ -158,6 +160,15 @@ def check_log(session_id: str, entries: Sequence[Entry], ledger: Ledger) -> None
     check_usage(state, entries)
     check_messages(session_id, entries, ledger)
     check_results(session_id, entries, ledger)
+
+
+async def check_replay(session_id: str, entries: Sequence[Entry], ledger: Ledger) -> None:
+    """The loop comes to the same transcript with the recorded replies and results."""
+    if ledger.read("damaged"):
+        return
+    for recording in split_recordings(entries):
+        difference = await replay_recording(recording)
+        assert difference is None, f"the replay of {session_id} differs: {difference!r:.600}"
 
 
 def check_fork(entries: Sequence[Entry]) -> None:

@@ -10,7 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.faults.api_fuzz_agent import World, make_agent
-from tests.faults.api_fuzz_checks import check_effects, check_live, check_log, compare
+from tests.faults.api_fuzz_checks import (
+    check_effects,
+    check_live,
+    check_log,
+    check_replay,
+    compare,
+)
 from treadle.agents.child_agents import find_child_location
 from treadle.agents.session import Session
 from treadle.core.errors import InputBlocked, LoopError, ModelError, OutputMissing, SessionBusy
@@ -62,6 +68,7 @@ class FuzzSession:
         entries = await read_session(self.location, session_id)
         compare(driver.state, fold_entries(entries), "the state at the close and the log")
         check_log(session_id, entries, self.ledger)
+        await check_replay(session_id, entries, self.ledger)
         effects = len(self.ledger.read("effect"))
         for _ in range(10):
             await asyncio.sleep(0)
@@ -77,6 +84,7 @@ class FuzzSession:
         """The log of a session and those of its child agents."""
         entries = await read_session(location, session_id)
         check_log(session_id, entries, self.ledger)
+        await check_replay(session_id, entries, self.ledger)
         children = {one.session_id for one in entries if isinstance(one, ChildUsageRecorded)}
         place = find_child_location(session_id, location)
         for child in sorted(children):

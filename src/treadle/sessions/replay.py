@@ -259,14 +259,15 @@ class ReplayMutator:
             return None
         recorded = self._recording.views[index]
         self._compared_length = len(recorded)
-        return None if list(recorded) == list(context.transcript) else recorded
+        # On a list of its own: the recorded one has the ids of later calls, too.
+        return None if list(recorded) == list(context.transcript) else Transcript(recorded)
 
     def skip_to_next_reply(self) -> SessionState:
         """The view before the next reply, for a driver that starts there: no user message, which
         could be submitted again, caused this reply."""
         recorded = self._recording.views[self._recording.reply_count]
         self._skipped_to = self._recording.reply_count
-        return SessionState(transcript=recorded)
+        return SessionState(transcript=Transcript(recorded))
 
     def _is_matching(self, transcript: Sequence[Item], reply_index: int) -> bool:
         if self.difference is None and self._skipped_to != reply_index:
@@ -278,7 +279,11 @@ class ReplayMutator:
         replies = self._recording.replies[reply_index - 1 : reply_index] if reply_index else []
         recorded = _conversation_items([*replies, *self._recording.items_before_reply[reply_index]])
         actual = _conversation_items(list(transcript)[self._compared_length :])
-        if reply_index >= len(self._recording.replies):
+        is_end = reply_index >= len(self._recording.replies)
+        if is_end or not any(isinstance(item, UserItem) for item in actual):
+            # Messages without a reply, or that came while the loop continued by itself.
+            recorded, actual = _without_messages(recorded), _without_messages(actual)
+        if is_end:
             actual = actual[: len(recorded)]  # the log may stop in the middle of a round
         unreadable = {c.id for reply in replies for c in reply.calls if c.arguments is None}
         difference = find_first_difference(
@@ -298,6 +303,10 @@ def _without_refusals(items: Sequence[Item], unreadable: set[str]) -> list[Item]
         else item
         for item in items
     ]
+
+
+def _without_messages(items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if not isinstance(item, UserItem)]
 
 
 def _conversation_items(items: Sequence[Item]) -> list[Item]:
