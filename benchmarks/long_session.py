@@ -103,7 +103,7 @@ def plan(*states: str) -> FakeCall:
 
 TEST = run("python3 -m pytest -q 2>&1 | tail -5")
 SEARCHES = (FakeCall("glob", {"pattern": "**/*.py"}), FakeCall("grep", {"pattern": "def f1"}))
-TASK = FakeCall("task", {"description": "look", "prompt": CHILD_TASK, "agent_type": "explore"})
+TASK = FakeCall("task", {"description": "look", "prompt": CHILD_TASK, "subagent_type": "explore"})
 
 
 def list_turns() -> list[list[tuple[FakeCall, ...]]]:

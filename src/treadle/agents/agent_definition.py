@@ -101,6 +101,9 @@ CHILD_INSTRUCTIONS = (
     "questions: decide, and say what you assumed."
 )
 
+# What an agent that changes nothing and has no user to ask cannot use.
+WRITE_TOOLS = ("task", "write", "edit", "apply_patch", "notebook_edit", "ask", "present_plan")
+
 GENERAL_AGENT = AgentDefinition(
     "general",
     "Does a piece of work with all tools.",
@@ -113,7 +116,7 @@ EXPLORE_AGENT = AgentDefinition(
     "You look things up and change nothing. Begin broad (names, words, folders), then read only "
     "the parts that matter; make independent searches in one reply. End with the answer, the files "
     "and lines that prove it, and what you did not find.",
-    excluded_tools=("task", "write", "edit", "apply_patch", "notebook_edit", "todo"),
+    excluded_tools=(*WRITE_TOOLS, "todo"),
     mode="plan",
     use_small_model=True,
 )
@@ -124,7 +127,7 @@ PLAN_AGENT = AgentDefinition(
     "You plan a change and make none. Read the code that it touches and how the project does such "
     "things. End with the plan: the steps in order, the files of each, what could go wrong, how to "
     "check the result.",
-    excluded_tools=("task", "write", "edit", "apply_patch", "notebook_edit"),
+    excluded_tools=WRITE_TOOLS,
     mode="plan",
 )
 
@@ -136,7 +139,7 @@ REVIEW_AGENT = AgentDefinition(
     "cases without a test, contracts that are broken. For each finding its file and line, what "
     "happens, and how to see it; the worst first. Leave out matters of taste and what you cannot "
     "show. If nothing is wrong, say so in a line.",
-    excluded_tools=("task", "write", "edit", "apply_patch", "notebook_edit"),
+    excluded_tools=WRITE_TOOLS,
     mode="plan",
 )
 

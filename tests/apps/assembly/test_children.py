@@ -115,6 +115,20 @@ async def test_a_child_sees_environment_memory_and_tool_instructions_as_its_pare
     assert len(child.system) > 0.9 * len(parent.system)
 
 
+async def test_the_prompt_and_tools_of_a_child_that_only_looks_are_those_of_looking(tmp_path: Path):
+    call = task("child", subagent_type="explore")
+    model = scripted(parent=[Say(calls=[call]), "ok"], child="done")
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    parent, child, *_ = model.requests
+    assert "# How to change" in parent.system
+    assert "# How to change" not in child.system
+    assert "# How to work" in child.system
+    names = {spec.name for spec in child.tools}
+    assert {"read", "grep", "bash"} <= names
+    assert not names & {"write", "edit", "todo", "task", "ask", "present_plan", "use_tool"}
+
+
 async def test_session_hooks_of_the_settings_run_once_and_not_for_each_child(tmp_path: Path):
     hooks = {
         point: [{"hooks": [{"type": "command", "command": f"echo {point} >> {tmp_path}/log"}]}]

@@ -178,10 +178,11 @@ class ChildSetup:
 
     def _make_instructions(self, start: ChildStart, place: ChildPlace) -> str:
         definition = start.task.definition
-        own = [definition.prompt, CHILD_INSTRUCTIONS]
+        own, left_out = [definition.prompt, CHILD_INSTRUCTIONS], {"identity"}
         if definition.mode == "plan" or place.policy.mode == "plan":
             own.append(READ_ONLY_INSTRUCTION)
-        sections = [one.text for one in place.prompt.sections if one.name != "identity"]
+            left_out |= {"changes", "family"}
+        sections = [one.text for one in place.prompt.sections if one.name not in left_out]
         return "\n\n".join(text.strip() for text in (*own, *sections) if text.strip())
 
     def _make_reminders(self, place: ChildPlace) -> LazyReminders:

@@ -129,7 +129,9 @@ def add_servers(parts: AgentParts) -> None:
     names = {*parts.extensions.servers, *parts.given.servers}
     if not names and not parts.is_small:
         # A server that is added later is used through these tools, and the tool list stays.
-        parts.tools.append(StableToolList(Federation(())))
+        tools = StableToolList(Federation(()))
+        parts.tools.append(tools)
+        parts.mutators.append(tools)  # so that a child gets them only with tools behind them
     elif names and parts.is_small:
         text = f"MCP servers are off: {parts.model.name} can use only a few tools"
         (parts.warnings if parts.given.servers else parts.notes).append(text)

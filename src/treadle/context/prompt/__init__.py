@@ -1,7 +1,7 @@
 """The system prompt: sections in a stable order, byte for byte the same from turn to turn.
 
-    identity · how to work · for this family of models · instructions of the tools · environment ·
-    memory files · skills · output style · the user's additions
+    identity · how to work · how to change things · for this family of models · instructions of the
+    tools · environment · memory files · skills · output style · the user's additions
 
 Built-in sections are Markdown files beside this one. Changes during a session are not written
 here: they are appended to the conversation as notices, so that the cached prefix of the request
@@ -100,6 +100,7 @@ def build_prompt(
         default = {
             "identity": read_section("identity"),
             "working": read_section("working"),
+            "changes": read_section("changes"),
             "family": read_section(family) if family else "",
         }
         sections = {
