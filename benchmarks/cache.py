@@ -147,9 +147,9 @@ class Session:
     def record(self, moment: str) -> None:
         for received in self._server.generation_requests[self._seen :]:
             body = json.loads(received.body)
-            if "You write notes" not in json.dumps(body.get("system", "")):
-                self._recorded.append((read_request(body), moment))
-                moment = ""
+            is_summary = "handoff summary" in json.dumps(body["messages"][-1])
+            self._recorded.append((read_request(body), "summary" if is_summary else moment))
+            moment = moment if is_summary else ""
         self._seen = len(self._server.generation_requests)
 
     def report(self) -> Report:

@@ -20,5 +20,5 @@ async def test_a_session_of_20_turns_is_read_from_the_cache_at_every_moment(
     print(cache.format_report(report))
     assert report.share >= cache.MIN_SHARE
     names = [moment.name for moment in report.moments]
-    assert names == ["mode", "steering", "continue", "host", "compact", "server added"]
+    assert names == ["mode", "steering", "continue", "host", "summary", "compact", "server added"]
     assert [one.name for one in report.moments if one.share < cache.MIN_KEPT] == []
