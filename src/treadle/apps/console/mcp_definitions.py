@@ -15,6 +15,12 @@ from treadle.core.untrusted_files import update_settings_file
 from treadle.tools.mcp.server_config import check_definition
 
 KEY = "mcpServers"
+# Servers that many people use, by the name that they get. npx needs Node.js.
+KNOWN_SERVERS: Mapping[str, Mapping[str, Any]] = {
+    "playwright": {"command": "npx", "args": ["-y", "@playwright/mcp@latest"]},
+    "chrome-devtools": {"command": "npx", "args": ["-y", "chrome-devtools-mcp@latest"]},
+    "github": {"url": "https://api.githubcopilot.com/mcp/"},
+}
 
 
 def get_definitions_file(folder: Path, *, for_project: bool) -> Path:

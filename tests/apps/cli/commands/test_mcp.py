@@ -77,6 +77,7 @@ async def test_a_server_of_the_project_needs_its_approval_here_too(own_place: Pa
     ("words", "problem"),
     [
         (["add", "x"], "give the command of the server, or its URL"),
+        (["add", "--known", "netscape"], "NAME is one of playwright, chrome-devtools, github"),
         (["add", "x", "--env", "A", "cmd"], "--env needs NAME=VALUE"),
         (["add", "x", "--what", "cmd"], "unknown option '--what'"),
         (["add", "x", "http://a/mcp", "b"], "stands after the URL"),
@@ -205,3 +206,10 @@ async def test_a_run_without_servers_loads_nothing_for_them():
     assert "treadle.apps.assembly.coding_agent" in loaded
     heavy = "mcp mcp_types keyring starlette uvicorn httpx2 textual opentelemetry treadle.tools.mcp"
     assert not loaded & set(heavy.split())
+
+
+async def test_a_known_server_is_added_by_its_name_alone():
+    added = await run(None, "mcp", "add", "--known", "playwright", "--project")
+    assert added.code == 0
+    written = json.loads(Path(".mcp.json").read_text())
+    assert written["mcpServers"]["playwright"]["args"] == ["-y", "@playwright/mcp@latest"]

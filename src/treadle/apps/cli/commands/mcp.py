@@ -36,6 +36,7 @@ usage: treadle mcp list                        the servers of you and this folde
        treadle mcp add NAME [OPTIONS] URL                        a server at a URL
            --env NAME=VALUE, --header 'NAME: VALUE'   (${VAR} is filled in at the start)
            --sse                the older transport       --project    in this folder's .mcp.json
+       treadle mcp add --known NAME            playwright (a browser), chrome-devtools or github
        treadle mcp test [NAME ...] [--log]     start servers, show what they offer
        treadle mcp login NAME                  log in to a server at a URL, in a browser
        treadle mcp logout NAME                 forget the login
@@ -125,11 +126,24 @@ def _add(words: list[str]) -> int:
     return exit_codes.SUCCESS
 
 
+def _find_known(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The name and the definition of `--known NAME`."""
+    from treadle.apps.console.mcp_definitions import KNOWN_SERVERS
+
+    names = [word for word in words if word not in ("--known", "--project")]
+    if len(names) != 1 or names[0] not in KNOWN_SERVERS:
+        listed = ", ".join(KNOWN_SERVERS)
+        raise UsageError(f"treadle mcp add --known NAME, where NAME is one of {listed}")
+    return names[0], dict(KNOWN_SERVERS[names[0]])
+
+
 def _parse_definition(words: Sequence[str]) -> tuple[str, dict[str, Any], bool]:
     """The name, the definition that the words describe, and whether it is for the project."""
     definition: dict[str, Any] = {}
     names: list[str] = []
     left, for_project, is_separated = list(words), False, False
+    if "--known" in words[:2]:
+        return *_find_known(words), "--project" in words
     while left and (left[0].startswith("-") or not names):
         word = left.pop(0)
         match word:
