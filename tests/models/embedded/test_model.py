@@ -269,3 +269,16 @@ def test_the_last_thread_that_uses_a_model_ends_its_process(tiny: Embedded) -> N
     assert process.poll() is None
     asyncio.run(tiny.aclose())
     assert process.poll() is not None
+
+
+async def test_the_tiny_model_says_that_code_is_not_done_instead_of_nonsense(
+    tiny: Embedded,
+) -> None:
+    asked = request("Implement the parser of the configuration as a class", ADD_TOOL)
+    reply = await get_reply(Assisted(tiny), asked)
+    assert reply.stop == "refusal"
+    assert reply.text.startswith("This is not done. SmolLM2 135M on this machine")
+    assert "treadle models get qwen2.5-coder-1.5b (1.1 GB)" in reply.text
+    assert "treadle login" in reply.text
+    hello = await get_reply(Assisted(tiny), request("Hello there", ADD_TOOL))
+    assert hello.stop == "end_turn"

@@ -147,3 +147,22 @@ def test_the_same_look_twice_is_going_in_circles_unless_something_changed() -> N
         "Read"
     ]
     assert tool_choice.list_calls_since_change(after("Fix a", look, change)) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "calls", "expected"),
+    [
+        ("Fix the bug in calc.py", (), True),
+        ("Fix the bug in calc.py", ("read",), True),
+        ("Fix the bug in calc.py", ("read", "write"), False),
+        ("Write a script count.py", ("write",), False),
+        ("Which tests are there?", ("glob",), False),
+        ("List the files", (), False),
+    ],
+)
+def test_code_that_was_asked_for_and_not_written_is_noticed(
+    said: str, calls: tuple[str, ...], expected: bool
+):
+    made = tuple(ToolCall(f"c{at}", name, "{}") for at, name in enumerate(calls))
+    results = tuple(ToolResultItem(call.id, call.name, (Text("ok"),)) for call in made)
+    assert tool_choice.lacks_code(tool_choice.CurrentTurn(said, made, results)) is expected

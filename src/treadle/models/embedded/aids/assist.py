@@ -32,6 +32,10 @@ from treadle.models.embedded.server import CompletionChunk
 from treadle.models.embedded.small_toolset import SmallTool
 
 MAX_SENTENCE_TOKENS = 60
+NOT_DONE = (
+    "This is not done. {note} With a key of a provider, which `treadle login` stores, a large "
+    "model does it."
+)
 
 
 class Assisted(WrappedModel):
@@ -103,6 +107,11 @@ class Assisted(WrappedModel):
         """A weak model's answer: the engine begins it with the results; the model adds a
         sentence."""
         turn = tool_choice.read_current_turn(request.transcript)
+        if not self._embedded.is_capable and tool_choice.lacks_code(turn):
+            text = NOT_DONE.format(note=self.card.note)
+            yield ModelTextDelta(text, ENGINE)
+            yield self._embedded.build_reply([Text(text, ENGINE)], "refusal", Usage(requests=1))
+            return
         if not turn.results:
             async with contextlib.aclosing(self._embedded.stream_text(request)) as events:
                 async for event in events:

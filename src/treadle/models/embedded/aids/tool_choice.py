@@ -157,6 +157,22 @@ def list_calls_since_change(transcript: Transcript) -> list[ToolCall]:
     return calls
 
 
+def lacks_code(turn: CurrentTurn) -> bool:
+    """Whether the user asked for code, and no call has changed anything."""
+    done = {result.call_id for result in turn.results if not result.is_error}
+    for call in turn.calls:
+        is_reading = _READ_ONLY_TOOL.search(call.name.lower()) or _is_listing(call)
+        if call.id in done and not is_reading:
+            return False
+    return _CODE_REQUEST.search(turn.user_text) is not None
+
+
+_CODE_REQUEST = re.compile(
+    r"\b(fix|repair|debug|implement|refactor|rewrite|write|create|add|build|rename|improve|change)\b"
+    r"[^.?!]*\b(code|functions?|class(es)?|tests?|bugs?|scripts?|programs?|methods?|modules?|"
+    r"features?|apps?|errors?|servers?|parsers?)\b",
+    re.IGNORECASE,
+)
 _READ_ONLY_TOOL = re.compile(r"^(read|view|grep|glob|ls|list|search|find)")
 
 
