@@ -360,9 +360,12 @@ def main() -> int:
         measured = asyncio.run(run_benchmark(folder))
     figures = add_up(measured)
     print(format_figures(figures, measured))
-    is_good = figures.again >= MIN_AGAIN and figures.uncached <= MAX_UNCACHED
+    return 0 if is_good(figures) else 1
+
+
+def is_good(figures: Figures) -> bool:
     has_summaries = len(figures.summaries) >= 2 and min(figures.summaries) >= MIN_SUMMARY
-    return 0 if is_good and has_summaries else 1
+    return has_summaries and figures.again >= MIN_AGAIN and figures.uncached <= MAX_UNCACHED
 
 
 if __name__ == "__main__":

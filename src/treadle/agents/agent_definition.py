@@ -41,6 +41,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     background      its call returns at once, and its report comes later
     use_small_model the small model of the settings, if there is one and `model` is ""
     output_type     what it answers, a type or a JSON schema; its parent reads JSON
+    fork            it begins with the conversation, the instructions and the tools of its parent,
+                    which the provider has in its cache; `prompt` is not used
     """
 
     name: str
@@ -57,6 +59,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     background: bool = False
     use_small_model: bool = False
     output_type: object = str
+    fork: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, _EXPECTED)
@@ -110,6 +113,10 @@ GENERAL_AGENT = AgentDefinition(
     "Do all of the task, check it, and end with a short report.",
 )
 
+FORK_AGENT = AgentDefinition(
+    "fork", "Knows this conversation, and does a part of the work.", "", fork=True
+)
+
 EXPLORE_AGENT = AgentDefinition(
     "explore",
     "Finds where something is and how it works. Fast; changes nothing.",
@@ -123,7 +130,7 @@ EXPLORE_AGENT = AgentDefinition(
 
 PLAN_AGENT = AgentDefinition(
     "plan",
-    "Works out how to make a larger change, step by step. Changes nothing.",
+    "Plans a larger change, step by step. Changes nothing.",
     "You plan a change and make none. Read the code that it touches and how the project does such "
     "things. End with the plan: the steps in order, the files of each, what could go wrong, how to "
     "check the result.",
@@ -133,7 +140,7 @@ PLAN_AGENT = AgentDefinition(
 
 REVIEW_AGENT = AgentDefinition(
     "review",
-    "Reviews a change: what is wrong with it, worst first. Changes nothing.",
+    "Reviews a change, the worst first. Changes nothing.",
     "You review a change and make none. Read the diff, then the code around it that it depends on "
     "and that depends on it. Report what is wrong, not what is good: errors, lost or leaked data, "
     "cases without a test, contracts that are broken. For each finding its file and line, what "
@@ -143,7 +150,7 @@ REVIEW_AGENT = AgentDefinition(
     mode="plan",
 )
 
-BUILTIN_AGENTS = (GENERAL_AGENT, EXPLORE_AGENT, PLAN_AGENT, REVIEW_AGENT)
+BUILTIN_AGENTS = (GENERAL_AGENT, FORK_AGENT, EXPLORE_AGENT, PLAN_AGENT, REVIEW_AGENT)
 KIND_ALIASES = {"generalpurpose": "general"}  # what other programs call them
 
 

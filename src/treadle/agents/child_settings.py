@@ -133,7 +133,9 @@ def make_child_settings(
     child = {
         **msgspec.structs.asdict(settings),
         "depth": start.depth,
-        "instructions": f"{definition.prompt}\n\n{CHILD_INSTRUCTIONS}",
+        "instructions": settings.instructions
+        if definition.fork
+        else f"{definition.prompt}\n\n{CHILD_INSTRUCTIONS}",
         "max_turns": min(definition.max_turns, settings.max_turns),
         "policy": narrow_policy(start.policy, definition.mode),
         "gates": gates,

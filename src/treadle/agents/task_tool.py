@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.agents.agent_definition import (
     BUILTIN_AGENTS,
+    CHILD_INSTRUCTIONS,
     GENERAL_AGENT,
     AgentDefinition,
     find_kind,
@@ -28,7 +29,8 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments, ToolCall
-from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem
+from treadle.core.transcript.transcript import Transcript
 from treadle.lib.json.schema import find_mismatch
 from treadle.tools.function import summarize_call
 
@@ -176,7 +178,8 @@ class TaskTool(ChildTool):
                 f"agents of the kind {definition.name} need a git worktree, and there "
                 "are none here: the folder has to be a git repository and trusted"
             )
-        return ChildTask(definition, name, prompt, context.call_id, start)
+        history = _fork_conversation(context.view()) if definition.fork else None
+        return ChildTask(definition, name, prompt, context.call_id, start, history=history)
 
     def _list_agents(self, history: Iterable[Item]) -> list[StartedAgent]:
         """The children that the calls of the history started, the first one of each name."""
@@ -197,6 +200,13 @@ class TaskTool(ChildTool):
                     started = StartedAgent(name, call.id, kind, given.description, given.worktree)
                     agents.setdefault(name, started)
         return list(agents.values())
+
+
+def _fork_conversation(view: Transcript) -> Transcript:
+    """The conversation as the last request had it: without the reply that starts the child."""
+    replies = [at for at, item in enumerate(view) if isinstance(item, AssistantItem)]
+    told = f"You are a copy of the agent of this conversation. {CHILD_INSTRUCTIONS}"
+    return Transcript([*view[: replies[-1] if replies else 0], NoticeItem(told, "fork")])
 
 
 def _read_arguments(call: ToolCall) -> _TaskArguments | None:

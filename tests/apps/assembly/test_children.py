@@ -129,6 +129,25 @@ async def test_the_prompt_and_tools_of_a_child_that_only_looks_are_those_of_look
     assert not names & {"write", "edit", "todo", "task", "ask", "present_plan", "use_tool"}
 
 
+async def test_a_fork_begins_with_the_request_of_its_parent(tmp_path: Path):
+    """So the provider reads all of it from its cache."""
+    call = task("child", subagent_type="fork")
+    (tmp_path / "a.py").write_text("x = 1\n")
+    read = Say(calls=[("read", {"file_path": "a.py"})])
+    model = Scripted([read, Say(calls=[call]), Say("The child's report."), Say("ok")])
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        result = await agent.run("Never touch b.py.")
+    _, parent, child, after = model.requests
+    assert list(child.transcript)[: len(parent.transcript)] == list(parent.transcript)
+    assert (child.system, child.options) == (parent.system, parent.options)
+    assert child.tools == parent.tools
+    told, asked = child.transcript[len(parent.transcript) :][:2]
+    assert told.text.startswith("You are a copy of the agent of this conversation.")
+    assert asked.text == "child"
+    assert "The child's report." in after.transcript[-1].text
+    assert result.text == "ok"
+
+
 async def test_session_hooks_of_the_settings_run_once_and_not_for_each_child(tmp_path: Path):
     hooks = {
         point: [{"hooks": [{"type": "command", "command": f"echo {point} >> {tmp_path}/log"}]}]

@@ -178,6 +178,8 @@ class ChildSetup:
 
     def _make_instructions(self, start: ChildStart, place: ChildPlace) -> str:
         definition = start.task.definition
+        if definition.fork:
+            return place.prompt.text
         own, left_out = [definition.prompt, CHILD_INSTRUCTIONS], {"identity"}
         if definition.mode == "plan" or place.policy.mode == "plan":
             own.append(READ_ONLY_INSTRUCTION)

@@ -2,7 +2,7 @@
 
 pins      what survives every compaction verbatim
 trims     old large results become references that `recall` can open
-summary   a small model summarizes older items
+summary   the model of the session, or another one, summarizes the older part
 compactor the mutator: decides when to compact and in which order, rejects useless compactions
 """
 

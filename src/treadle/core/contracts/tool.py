@@ -197,6 +197,7 @@ class ToolContext(msgspec.Struct, Generic[ContextDepsT], frozen=True):
     children: Any = None  # the child agents of the session, for the tool that starts them
     metadata: Metadata = {}
     usage: Usage = NO_USAGE
+    view: Callable[[], Transcript] = Transcript  # what the model sees of the history
 
 
 class Tool(Protocol[PartDepsT]):

@@ -135,6 +135,7 @@ class CallExecutor:
             children=config.children,
             metadata=turn.metadata if turn is not None else {},
             usage=self._session.state.usage,
+            view=lambda: self._session.state.transcript,
         )
 
     # --- what a tool asks of the loop while it runs ----------------------------------------

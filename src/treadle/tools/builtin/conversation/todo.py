@@ -18,7 +18,7 @@ STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "
 
 class TodoItem(msgspec.Struct, frozen=True):
     # What else a model adds, such as an id, is passed over. A docstring would be sent to it.
-    content: Annotated[str, describe("What is to be done")]
+    content: str
     status: TodoStatus = "pending"
 
 
