@@ -80,7 +80,7 @@ class ConverseEncoder(MessageEncoder):
     def close_message(self) -> bytes:
         return b"]}"
 
-    def encode_input(self, parts: InputParts) -> list[EncodedBlock]:
+    def encode_input(self, parts: InputParts, by_engine: bool = False) -> list[EncodedBlock]:
         return [(number, _encode_input_block(part, number)) for number, part in parts]
 
     def encode_result(
