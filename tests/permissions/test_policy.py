@@ -207,6 +207,55 @@ def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, 
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "python3 - <<'E'\nprint(1)\nE", "cat a | python3 -", "python3 < a", "python3.12 -u < a",
+        "python3 -W ignore < a", "python3 -i x.py < a", "python3 /dev/stdin < a",
+        "python3 /dev/fd/3 3< a", "python3 -m code < a", "node - < a", "node -r ./x < a",
+        "node -i < a", "perl < a", "perl -w < a", "ruby < a", "php < a", "lua - < a",
+        "psql < a", "psql -h h db < a", "mysql -uroot db < a", "sqlite3 x.db < a", "bc < a",
+        "ed f < a", "vim -es f < a", "gdb prog < a", "ssh h < a", "ssh -p 22 h < a",
+        "ssh h sh < a", "ssh h 'bash -s' < a", "docker run -i x sh < a", "docker exec -i x sh < a",
+        "docker exec -it x < a", "docker exec x python3 - < a", "docker build - < a",
+        "docker compose -f - up < a", "kubectl exec -i p -- sh < a", "kubectl apply -f - < a",
+        "kubectl apply --filename=- < a", "make -f - < a", "make -f/dev/stdin < a",
+        "source /dev/stdin < a", ". /dev/stdin < a", "crontab - < a", "at now < a", "batch < a",
+        "uv run python - < a", "uv run python < a", "poetry run python3 - < a", "npx tsx - < a",
+        "sudo python3 - < a", "timeout 5 python3 - < a", "env python3 - < a", "nix-shell < a",
+        ".venv/bin/python - < a", "mytool --script=- < a", "pip install -r /dev/stdin < a",
+        "./run - < a",
+    ],
+)  # fmt: skip
+def test_no_rule_is_offered_for_code_on_standard_input(command):
+    """The rule would allow any other code there."""
+    evaluator = PermissionEvaluator(PolicyContext("/r", "/h"))
+    assert suggest_rules(PolicyCall("bash", Access(command=command)), evaluator) == ()
+
+
+def test_a_rule_of_the_users_own_covers_its_words_with_any_input():
+    own = PolicyContext("/r", "/h", rules(allow=["Bash(python3 -)"]))
+    for command, outcome in (("cat a | python3 -", "allow"), ("python3 - x < a", "ask")):
+        call = PolicyCall("bash", Access(command=command))
+        assert PermissionEvaluator(own).evaluate(call).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -u x.py < a", "python3 -m pytest", "perl -ne 'print' < a", "php -r 'echo 1;'",
+        "node --test", "ruby -e 1", "psql -c 'select 1' db", "psql -f x.sql db", "ssh h ls",
+        "sqlite3 x.db 'select 1'", "docker exec x ls", "docker run x ls", "kubectl apply -f x.yml",
+        "uv run python x.py", "bash x.sh < a", "./program < a", "echo y | npm init",
+        "git apply - < a", "gh pr view 12", "npm view x", "deno run x.ts", "make all < a",
+        "tar xf - < a", "git commit -F - < a",
+    ],
+)  # fmt: skip
+def test_a_rule_is_offered_where_the_words_say_what_runs(command):
+    evaluator = PermissionEvaluator(PolicyContext("/r", "/h"))
+    assert len(suggest_rules(PolicyCall("bash", Access(command=command)), evaluator)) == 1
+
+
+@pytest.mark.parametrize(
     ("tool", "given", "proposed"),
     [
         ("write", {"path": "src/a.py"}, "Edit(/src/a.py)"),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from treadle.lib.files.file_view import NULL_DEVICE, CachedFileSystemView
+from treadle.lib.shell.analysis.code_input import runs_input
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.ast import SHELLS, SimpleCommand, Word
 from treadle.lib.shell.syntax.parser import parse_command
@@ -118,6 +119,8 @@ def _suggest_for_command(
 ) -> list[Rule] | None:
     if command.doubts or command.cd_paths is None:
         return None
+    if not command.effects.is_read_only and runs_input(command):
+        return None  # a rule would allow any other code there
     for word in command.argv:
         if word.text is None:
             return None
