@@ -171,6 +171,46 @@ async def test_an_unknown_answer_to_a_permission_request_is_a_no(answer: str):
         assert not Path("a.txt").exists()
 
 
+class Garbler(Editor):
+    """Answers permission requests and forms with any JSON."""
+
+    def __init__(self, garbage: Any) -> None:
+        super().__init__()
+        self.garbage = garbage
+
+    async def request_permission(self, *_: Any, **__: Any) -> Any:
+        return self.garbage
+
+    create_elicitation = request_permission
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {},
+        None,
+        7,
+        [],
+        {"outcome": None},
+        {"outcome": {"outcome": "selected"}},
+        {"outcome": {"outcome": "selected", "optionId": ["approve"]}},
+        {"outcome": {"outcome": "approve", "optionId": "approve"}},
+    ],
+)
+async def test_a_malformed_answer_is_a_no_and_the_session_continues(garbage: Any):
+    question = call("ask", question="Which?", options=[{"label": "a"}, {"label": "b"}])
+    replies = [call("write", file_path="a.txt", content="x"), DONE, question, DONE]
+    forms: dict[str, Any] = {"elicitation": {"form": {}}}
+    async with (
+        ProviderServer(replies) as server,
+        connect(server, editor=Garbler(garbage), more=forms) as on,
+    ):
+        session = await on.new()
+        assert (await on.prompt(session, "Write")).stop_reason == "end_turn"
+        assert not Path("a.txt").exists()
+        assert (await on.prompt(session, "And now?")).stop_reason == "end_turn"
+
+
 @pytest.mark.parametrize("how", ["closes the pipe", "is killed with us"])
 async def test_an_editor_that_disappears_in_a_permission_request_leaves_a_session_to_load(how: str):
     editor = Editor()

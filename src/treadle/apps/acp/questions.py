@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 
-from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import (
     AcceptElicitationResponse,
@@ -28,9 +27,11 @@ from acp.schema import (
     TitledMultiSelectItems,
     ToolCallUpdate,
 )
+from pydantic import ValidationError
 
 from treadle.apps.acp import tool_calls
 from treadle.apps.acp.outbox import Outbox
+from treadle.apps.acp.terminals import CLIENT_ERRORS
 from treadle.apps.acp.updates import SessionUpdates, make_child_call_id
 from treadle.apps.conversation.approval_text import (
     find_coverage,
@@ -95,7 +96,9 @@ class EditorQuestions:
         coverage = await find_coverage(approval.rules, self._folder) if is_offered else ""
         try:
             answer = await self._request(self._describe_call(approval, is_child, coverage), options)
-        except (RequestError, ConnectionError) as error:
+        except ValidationError:  # an answer that cannot be read is a no
+            return Denial(f"{_DENIED} The editor's answer could not be read.")
+        except CLIENT_ERRORS as error:
             return Denial(f"The editor could not ask the user: {error}", "headless")
         if answer is None:
             self._interrupt()
@@ -150,7 +153,7 @@ class EditorQuestions:
         )
         try:
             return await self._request(asked, given)
-        except (RequestError, ConnectionError):
+        except CLIENT_ERRORS:
             return None
 
     async def ask_user(self, question: ModelQuestion) -> str | None:
@@ -190,7 +193,7 @@ class EditorQuestions:
         try:
             shown = f"{question.plan}\n\n{question.text}" if question.plan else question.text
             response = await self._client.create_elicitation(message=shown, mode=form)
-        except (RequestError, ConnectionError):
+        except CLIENT_ERRORS:
             return None
         if not isinstance(response, AcceptElicitationResponse):
             return None
