@@ -19,7 +19,7 @@ from typing import Any
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 NAMES = """
 crash broken nonsense wrong_id never big big_nameless late progress binary env mixed refuse failing
-child change storm deaf structured sample form noise touch doubled half_emoji odd_block flood
+child change storm deaf structured sample form noise touch doubled half_emoji odd_block flood deep
 """
 tools = {
     name: {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
@@ -128,6 +128,11 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "half_emoji":
             write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": '
                   '[{"type": "text", "text": "a \\ud83d b"}]}}')  # fmt: skip
+        case "deep":
+            opening, closing = given.get("opening", "["), given.get("closing", "]")
+            inner = opening * given["levels"] + "1" + closing * given["levels"]
+            head = f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": '
+            write(f'{head}[], "structuredContent": {{"a": {inner}}}}}}}')
         case "odd_block":
             video = {"type": "video", "data": "AAAA"}
             send(id=number, result={"content": [*text("seen")["content"], video]})

@@ -82,9 +82,14 @@ class Web:
                                "capabilities": {"tools": {}}}  # fmt: skip
             case "tools/list":
                 tool = {"inputSchema": {"type": "object"}}
-                result = {"tools": [{**tool, "name": name} for name in ("hello", "big")]}
+                result = {"tools": [{**tool, "name": name} for name in ("hello", "big", "deep")]}
             case "tools/call" if message["params"]["name"] == "big":
                 return "200 OK", b'{"x": "' + b"x" * 20_000_000 + b'"}'
+            case "tools/call" if message["params"]["name"] == "deep":
+                levels = message["params"]["arguments"]["levels"]
+                inner = b'"structuredContent": {"a": ' + b"[" * levels + b"]" * levels + b"}"
+                head = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [], ' % number
+                return "200 OK", head + inner + b"}}"
             case "tools/call":
                 result = {"content": [{"type": "text", "text": "hello from afar"}]}
             case _:
@@ -191,6 +196,17 @@ async def test_an_answer_without_end_is_not_kept():
         await server.wait_ready()
         with pytest.raises(ToolError, match="longer than 16 MiB"):
             await call(server, "big")
+
+
+async def test_an_answer_that_is_nested_too_deep_fails_its_call_at_once():
+    web = Web()
+    async with web.open() as url, far(url) as (server, _):
+        await server.wait_ready()
+        assert (await call(server, "deep", levels=100)).content
+        for levels in (400, 900, 5_000, 100_000):
+            with pytest.raises(ToolError, match="recursion limit"):
+                await call(server, "deep", levels=levels)
+        assert (await call(server, "hello")).content == "hello from afar"
 
 
 async def test_an_unreachable_address_is_reported():

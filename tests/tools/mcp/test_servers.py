@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,20 @@ async def test_what_cannot_be_read_of_a_result_is_named_and_the_rest_is_read(own
             '{"type":"video","data":"AAAA"}]'
         )
         assert server.status.state == "up"
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+async def test_a_result_that_is_nested_too_deep_fails_its_call_at_once(
+    own_place: Path, opening: str, closing: str
+):
+    async with served(own_place) as server:
+        await server.wait_ready()
+        nested: dict[str, Any] = {"opening": opening, "closing": closing}
+        assert (await call(server, "deep", levels=100, **nested)).content.count("1") == 1
+        for levels in (400, 900, 5_000, 100_000):
+            with pytest.raises(ToolError, match="not a valid message"):
+                await call(server, "deep", levels=levels, **nested)
+        assert (await call(server, "echo", text="hi")).content == "hi"
 
 
 async def test_one_bad_tool_does_not_hide_the_others(own_place: Path):

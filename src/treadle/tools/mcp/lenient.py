@@ -25,6 +25,7 @@ from treadle.lib.text.text import fix_surrogates
 
 MAX_LOGS_PER_SECOND = 200
 MAX_PROBLEM_CHARS = 200
+MAX_LEVELS = 200  # of nested lists and objects: more than pydantic reads from JSON
 _HEAD_BYTES = 120  # of a message, in which its method is
 _LOG_METHOD = b'"notifications/message"'
 _BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
@@ -58,7 +59,7 @@ class LenientReader:
         try:
             message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
         except ValueError:
-            value = _replace_in(json.loads(text))
+            value = _replace_in(_load(text))
             message = types.jsonrpc_message_adapter.validate_python(value, by_name=False)
         return self.mend(message)
 
@@ -131,12 +132,21 @@ def _mend_block(block: Any) -> Any:
     return block
 
 
-def _replace_in(value: Any) -> Any:
+def _load(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def _replace_in(value: Any, level: int = 0) -> Any:
     """The value with a sign in place of each half of a surrogate pair."""
+    if level > MAX_LEVELS:
+        raise ValueError("nested too deep")
     if isinstance(value, str):
         return fix_surrogates(value)
     if isinstance(value, list):
-        return [_replace_in(one) for one in value]
+        return [_replace_in(one, level + 1) for one in value]
     if isinstance(value, dict):
-        return {fix_surrogates(key): _replace_in(one) for key, one in value.items()}
+        return {fix_surrogates(key): _replace_in(one, level + 1) for key, one in value.items()}
     return value
