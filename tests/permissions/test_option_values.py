@@ -93,5 +93,5 @@ def test_words_that_the_program_reads_are_not_asked_about(project):
 
 
 def test_the_sandbox_makes_these_files_read_only_so_nothing_is_asked(project):
-    command = "pytest --junitxml=infra/main.tf"
+    command = "pytest --junitxml=infra/report.xml"
     assert evaluate(project, command, denied="Edit(infra/**)", is_sandboxed=True) == "allow"

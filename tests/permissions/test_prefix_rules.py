@@ -53,6 +53,11 @@ OTHER_CODE = {
         xcodebuild test CC=./x
         make test deploy
         make test clean install
+        make test V!=id
+        make test V:!=id
+        make test CI!=1
+        just test deploy
+        just test V!=id
         """,
     ),
     "other projects": (
@@ -299,6 +304,14 @@ OTHER_CODE = {
         kubectl get pods --as admin
         kubectl get secret db -o yaml
         kubectl get secrets
+        kubectl get Secret
+        kubectl get SECRETS
+        kubectl get secrets.
+        kubectl get secrets.v1.
+        kubectl get Secret.v1./db
+        kubectl get pods,Secrets.v1. -o yaml
+        kubectl get pod/a pod/b pod/c pod/d secret/e
+        kubectl get -f secret.yaml
         kubectl get pods,secrets -o yaml
         kubectl get secret/db -o yaml
         kubectl get --raw /api/v1/secrets
@@ -429,6 +442,12 @@ HARMLESS = {
         pytest -k 'a and not b' --maxfail=1 -n 4
         pytest --cov=src --cov-report=term-missing
         pytest --junitxml=build/report.xml
+        pytest --junitxml=results.xml --cov-report xml:coverage.xml --cov-report=html
+        pytest --debug
+        pytest --debug -q
+        mypy --html-report mypy-report src
+        mypy --junit-xml=reports/mypy.xml src
+        go test -coverprofile=c.out -cpuprofile cpu.prof ./...
         pytest -vv -s --tb=short -ra
         python3 -m pytest -q tests
         uv run pytest -q tests
@@ -519,6 +538,31 @@ def test_a_prefix_rule_does_not_cover_words_that_run_other_code_or_print_secrets
     allowed = [c for c in commands if evaluate(project, c, make_rules(names)).outcome == "allow"]
     assert allowed == []
     assert len(commands) >= 30
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest --debug=src/b.py",
+        "pytest --debug src/b.py",
+        "pytest --junitxml=src/b.py",
+        "pytest --junitxml package.json",
+        "pytest --html=src/index.html",
+        "pytest --cov-report=xml:src/b.py",
+        "python3 -m pytest --debug=src/b.py",
+        "mypy --any-exprs-report x",
+        "mypy --txt-report=src",
+        "mypy --junit-xml src/b.py",
+        "go test -coverprofile=src/b.go",
+        "go test -cpuprofile src/b.go",
+        "coverage xml -o src/b.py",
+        "ctest --output-junit src/b.c",
+        "golangci-lint run --out-format json:src/b.go",
+    ],
+)
+def test_a_prefix_rule_does_not_cover_an_option_that_writes_a_file_of_the_project(command, project):
+    names = "pytest, python3 -m pytest, mypy, go test, coverage, ctest, golangci-lint"
+    assert evaluate(project, command, make_rules(names)).outcome == "ask"
 
 
 @pytest.mark.parametrize("names", HARMLESS)

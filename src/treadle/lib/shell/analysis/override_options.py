@@ -163,7 +163,7 @@ ABBREVIATION_PROGRAMS = word_set(
 # Words after `--` are for a script of the project, which the rule allows with any words.
 SCRIPT_RUNNERS = word_set("npm pnpm yarn bun")
 _WORD_LINES: dict[str, str] = {
-    "kubectl oc": r"(?:.*,)?secrets?(?:[/,].*)?|token|view|proxy|debug|edit|plugin",
+    "kubectl oc": r"(?:.*,)?(?i:secrets?)(?:[/,.].*)?|token|view|proxy|debug|edit|plugin",
     "gh glab": r"token|secret|api|extension|alias|config|ssh-key|gpg-key|setup-git|codespace",
     "gcloud": r"print-(?:access|identity)-token|config-helper|ssh|scp",
     "aws": r"configure|get-session-token|get-secret-value|get-login-password|get-token|ssh|"
@@ -194,7 +194,8 @@ _TARGET_LINES = {  # programs whose operands are targets or tasks, and their opt
     "ninja samu": "-j -k -l -d",
     "gradle gradlew ./gradlew": "-x --exclude-task --tests --max-workers --console --warning-mode",
     "mvn mvnw ./mvnw mvnd": "-pl --projects -P -T --threads -rf --resume-from -D --define",
-    "ant sbt rake task go-task gulp grunt invoke inv fab": "",
+    "turbo": "--filter -F --concurrency --output-logs --log-order",
+    "ant sbt rake task go-task gulp grunt invoke inv fab just mage doit scons waf": "",
 }
 TARGET_PROGRAMS = {
     name: word_set(options) for names, options in _TARGET_LINES.items() for name in names.split()

@@ -29,8 +29,8 @@ from treadle.lib.shell.analysis.safe_options import (
 from treadle.lib.shell.ast import Word, strip_version
 from treadle.lib.text.word_set import word_set
 
-_MAX_SUBCOMMANDS = 4  # with the values of options before them: `kubectl -n prod get secret`
-_ASSIGNMENT = re.compile(r"([\w.%+-]+?)[:+?!]*=(.*)", re.DOTALL)
+_MAX_SUBCOMMANDS = 4  # with the values of options before them: `helm -n prod get`
+_ASSIGNMENT = re.compile(r"([\w.%+-]+?)([:+?!]*)=(.*)", re.DOTALL)
 _DATA_VARIABLES = re.compile(r"V|VERBOSE|DEBUG|TESTS?|TESTNAME|FILES?|PKGS?|PACKAGES?|CI|Q|K|NAME")
 _SWITCH = re.compile(r"\d*|true|false|yes|no|on|off|y|n", re.IGNORECASE)
 _PLAIN_VALUE = re.compile(r"(?:\w[\w./,:+@=-]*)?")
@@ -181,7 +181,9 @@ def _find_words(name: str, words: Sequence[Word], *, is_project: bool) -> Iterat
 
 def _find_subcommands(name: str, words: Sequence[Word]) -> Iterator[Word]:
     pattern = OVERRIDE_WORDS.get(name)
-    operands = [w for w in words if (w.text or "-")[0] != "-"][:_MAX_SUBCOMMANDS]
+    operands = [w for w in words if (w.text or "-")[0] != "-"]
+    if name not in ("kubectl", "oc"):  # they take any number of kinds: `get pod/a secret/b`
+        operands = operands[:_MAX_SUBCOMMANDS]
     return (w for w in operands if pattern is not None and pattern.fullmatch(w.text or ""))
 
 
@@ -234,9 +236,10 @@ def _check_make(words: Sequence[Word]) -> Iterator[Word]:
         match = _ASSIGNMENT.fullmatch(word.text or "")
         if match is None or (word.text or "").startswith("-"):
             continue
-        variable, value = match.groups()
+        variable, operator, value = match.groups()
         is_data = _DATA_VARIABLES.fullmatch(variable) and _PLAIN_VALUE.fullmatch(value)
-        is_shell = variable.lstrip(".").startswith(("SHELL", "MAKE"))
+        # The value of `V!=x` is a command.
+        is_shell = "!" in operator or variable.lstrip(".").startswith(("SHELL", "MAKE"))
         if is_shell or not (is_data or _SWITCH.fullmatch(value)):
             yield word
 

@@ -2,8 +2,10 @@
 
 `Bash(node --test:*)` covers the options in the line of `node --test`; an option that is not there
 asks. A line is for a program, or for one with its first words, which wins. An option that ends in
-`=` is a letter with a value, which may be joined (`-j4`). Paths in values are checked elsewhere: a
-path outside of the folder, or a protected one, asks whatever the option is. Used by `overrides.py`.
+`=` is a letter with a value, which may be joined (`-j4`); one that ends in `!` writes a file, and
+asks if that is not a report or another file that tools write. Other paths in values are checked
+elsewhere: a path outside of the folder, or a protected one, asks whatever the option is. Used by
+`overrides.py`.
 """
 
 import re
@@ -85,17 +87,17 @@ _LINES: dict[str, str] = {
     "pytest,py.test":
         "-q -v -x -s -l -k= -m= -n= --tb --maxfail --lf --ff --nf --sw --last-failed "
         "--failed-first --new-first --stepwise --stepwise-skip --exitfirst --durations "
-        "--durations-min --cov --cov-report --cov-branch --cov-fail-under --cov-append "
+        "--durations-min --cov --cov-report! --cov-branch --cov-fail-under --cov-append "
         "--no-cov --cov-context --collect-only --co --ignore --ignore-glob --deselect "
         "--capture --no-header --no-summary --showlocals --full-trace --color --strict "
         "--strict-markers --strict-config --runxfail --pdb --trace --setup-show --setup-plan "
         "--setup-only --fixtures --markers --numprocesses --dist --maxprocesses --timeout "
         "--timeout-method --reruns --reruns-delay --randomly-seed --random-order "
-        "--benchmark-only --benchmark-skip --benchmark-disable --junitxml --junit-xml "
+        "--benchmark-only --benchmark-skip --benchmark-disable --junitxml! --junit-xml! --debug! "
         "--log-cli-level --log-level --log-file-level --log-disable --show-capture -r= "
         "--asyncio-mode -W= --disable-warnings --disable-pytest-warnings --cache-clear "
         "--cache-show --doctest-modules --snapshot-update --keep-duplicates --verbosity "
-        "--noconftest --forked --looponfail -f --html --self-contained-html --headed --count "
+        "--noconftest --forked --looponfail -f --html! --self-contained-html --headed --count "
         "--flake-finder --update-snapshots --run-slow --runslow --slow --integration "
         "--no-migrations --reuse-db --create-db --code-highlight --quiet-summary -h",
     "ruff":
@@ -114,8 +116,8 @@ _LINES: dict[str, str] = {
         "--no-implicit-optional --show-traceback --disable-error-code --enable-error-code "
         "--show-column-numbers --allow-untyped-defs -i --hide-error-context --no-color-output "
         "--show-error-context --warn-unreachable --local-partial-types --no-site-packages "
-        "--implicit-reexport --no-implicit-reexport --strict-equality --txt-report "
-        "--any-exprs-report --html-report --cobertura-xml-report --junit-xml --non-interactive "
+        "--implicit-reexport --no-implicit-reexport --strict-equality --txt-report! "
+        "--any-exprs-report! --html-report! --cobertura-xml-report! --junit-xml! --non-interactive "
         "--no-strict-optional",
     "black":
         "--check --diff --color -l= --line-length --target-version -t= -q -v --exclude "
@@ -141,8 +143,8 @@ _LINES: dict[str, str] = {
     "coverage":
         "-m= --show-missing --source --omit --include --branch --fail-under --skip-covered "
         "--append -a --skip-empty --sort --precision --format --ignore-errors -i "
-        "--parallel-mode -p --keep --concurrency --timid --data-file --contexts -d= "
-        "--directory --title --pretty-print -q -o= --show-contexts",
+        "--parallel-mode -p --keep --concurrency --timid --data-file! --contexts -d! "
+        "--directory! --title --pretty-print -q -o! --show-contexts",
     "pre-commit run,pre-commit":
         "--all-files -a --files --from-ref --to-ref --hook-stage --show-diff-on-failure -v "
         "--source --origin -s= -o= --color",
@@ -175,18 +177,18 @@ _LINES: dict[str, str] = {
         "--unit-graph -D= -W= -A= --emit --edition -l --color -f= --format -n --dry-run "
         "--nocapture --test-threads --ignored --include-ignored --exact --skip --show-output",
     "go":
-        "-v -race -count= -run= -short -timeout= -cover -coverprofile= -covermode= -coverpkg= "
+        "-v -race -count= -run= -short -timeout= -cover -coverprofile! -covermode= -coverpkg= "
         "-bench= -benchmem -benchtime= -parallel= -p= -failfast -json -list= -cpu= -tags= "
         "-mod= -trimpath -a -n -x -work -o= -buildvcs= -skip= -shuffle= -fuzz= -fuzztime= "
         "-vet= -c -i -m -u -f= -deps -find -test -export -e -compiled -versions -retracted "
-        "-args -asan -msan -buildmode= -cpuprofile= -memprofile= -blockprofile= -mutexprofile= "
-        "-trace= -outputdir= -all -src -go= -compat= -diff -changed -cache -testcache "
+        "-args -asan -msan -buildmode= -cpuprofile! -memprofile! -blockprofile! -mutexprofile! "
+        "-trace! -outputdir! -all -src -go= -compat= -diff -changed -cache -testcache "
         "-modcache -fuzzcache -printf -copylocks -shadow -d -t -pgo= -fullpath",
     "gofmt,goimports,gofumpt":
         "-l -d -w -s -e -extra -local",
     "golangci-lint":
         "--fix --timeout -v --fast --new --new-from-rev --enable -E= --disable -D= -p= "
-        "--enable-only --disable-all --tests --out-format --max-issues-per-linter "
+        "--enable-only --disable-all --tests --out-format! --max-issues-per-linter "
         "--max-same-issues --concurrency -j= --build-tags --skip-dirs --sort-results "
         "--issues-exit-code --allow-parallel-runners --print-issued-lines --print-linter-name "
         "--go --fast-only --show-stats --no-config",
@@ -198,7 +200,7 @@ _LINES: dict[str, str] = {
     "cmake":
         "-S= -B= -G= -A= -T= -D= -U= --build -j= --parallel --target -t= --config "
         "--clean-first --verbose -v --preset --list-presets -L -LA -LH -LAH -N --fresh "
-        "--log-level --no-warn-unused-cli -W= --graphviz --trace --debug-find --debug-output "
+        "--log-level --no-warn-unused-cli -W= --graphviz! --trace --debug-find --debug-output "
         "--warn-uninitialized --workflow --system-information --use-stderr "
         "--resolve-package-references --version",
     "ninja,samu":
@@ -207,7 +209,7 @@ _LINES: dict[str, str] = {
         "--test-dir --output-on-failure -R= --tests-regex -E= --exclude-regex -L= "
         "--label-regex -LE= --label-exclude -j= --parallel -V -VV -N --show-only "
         "--rerun-failed --verbose --extra-verbose --timeout -C= --build-config --preset "
-        "--repeat --stop-on-failure --schedule-random -I= -Q -O= --output-log --output-junit "
+        "--repeat --stop-on-failure --schedule-random -I= -Q -O! --output-log! --output-junit! "
         "--no-tests --progress --stop-time --list-presets --quiet -U --union "
         "--repeat-until-fail",
     "clang-format":
@@ -239,13 +241,16 @@ _LINES: dict[str, str] = {
     "docker inspect,docker stats,docker top,docker version,docker info,docker history,"
     "docker diff,docker port":
         "-f= --format --type -s --size --no-stream --no-trunc -a --all -q -H --human",
-    "kubectl get,kubectl describe,kubectl logs,kubectl top,kubectl explain,"
+    "kubectl logs,oc logs":
+        "-n= --namespace -l= --selector -c= --container --tail --since --since-time -f --follow -p "
+        "--previous --timestamps --all-containers --prefix --limit-bytes --max-log-requests "
+        "--ignore-errors --all-pods",
+    "kubectl get,kubectl describe,kubectl top,kubectl explain,"
     "kubectl api-resources,kubectl rollout status,kubectl version,kubectl wait,"
-    "kubectl events,oc get,oc describe,oc logs":
+    "kubectl events,oc get,oc describe":
         "-n= --namespace -A --all-namespaces -o= --output -l= --selector -w --watch "
-        "--show-labels --sort-by --field-selector --no-headers -c= --container --tail --since "
-        "--since-time -f --follow -p --previous --timestamps --all-containers --prefix "
-        "--limit-bytes --max-log-requests --ignore-not-found -L= --label-columns --chunk-size "
+        "--show-labels --sort-by --field-selector --no-headers --ignore-not-found -L= "
+        "--label-columns --chunk-size "
         "--watch-only --show-managed-fields --show-events --containers --recursive "
         "--api-version --show-kind --for --types --timeout --api-group --namespaced --verbs "
         "--short --client --revision --ignore-errors --subresource",
@@ -294,7 +299,7 @@ class SafeOptions:
     def __init__(self, text: str, *, is_word: bool = False) -> None:
         options = f"{_COMMON} {text}".split()
         self._is_word = is_word
-        self._values = {o.rstrip("=?"): o[-1] for o in options if o[-1] in "=?"}
+        self._values = {o.rstrip("=?!"): o[-1] for o in options if o[-1] in "=?!"}
         self._flags = frozenset(options) - self._values.keys()
 
     def covers(self, text: str, following: str) -> bool:
@@ -319,6 +324,8 @@ class SafeOptions:
         return True
 
     def _is_safe_value(self, option: str, value: str) -> bool:
+        if self._values[option] == "!":
+            return _is_written_file(value)
         return self._values[option] == "=" or not MAY_BE_PATH.search(value)
 
     def takes_next(self, text: str) -> bool:
@@ -330,6 +337,35 @@ class SafeOptions:
 
 
 MAY_BE_PATH = re.compile(r"/|\\|\.[a-z]{2,4}$")
+_RESULT_TYPES = word_set("out prof pprof log lcov sarif dot")
+_REPORT_TYPES = word_set("xml html json txt csv info")
+_RESULT_FOLDERS = word_set(
+    "build dist out output target report reports results test-results coverage htmlcov log logs "
+    "tmp artifacts"
+)
+_RESULT_NAME = re.compile(r"report|result|cov|junit|mypy|pytest|lint")
+_FORMATS = word_set(
+    "term term-missing skip-covered xml html json lcov annotate markdown text tab line-number "
+    "colored-line-number colored-tab checkstyle code-climate junit-xml github-actions"
+)
+
+
+def _is_written_file(value: str) -> bool:
+    """Whether the value of an option that writes a file is a format, or the name of a file that
+    tools write; a format may stand before it: `xml:build/coverage.xml`."""
+    path = value.rpartition(":")[2]
+    if path[:1] in ("-", "") or path in _FORMATS:
+        return True  # the name is the program's own
+    *folders, name = path.split("/")
+    stem, dot, kind = name.rpartition(".")
+    if kind in _RESULT_TYPES or name.startswith(".coverage"):
+        return True
+    if dot and kind not in _REPORT_TYPES:
+        return False
+    is_result = _RESULT_NAME.search(stem or kind) is not None
+    return is_result or not _RESULT_FOLDERS.isdisjoint(folders)
+
+
 SAFE_OPTIONS: dict[str, str] = {
     name: options for names, options in _LINES.items() for name in names.split(",")
 }
