@@ -180,7 +180,7 @@ def answer_approval(
     arguments: Arguments | None = None,
 ) -> bool:
     """Pass an answer on: `text` is the reason of a no, `arguments` are edited
-    ones. False if it is none of ApprovalAnswer that decides."""
+    ones. False if it is none of ApprovalAnswer that decides, or an edit without a text."""
     approval = question.approval
     given = (approval.call.arguments or {}) if approval is not None else {}
     match answer:
@@ -192,13 +192,20 @@ def answer_approval(
             questions.approve_for_session(question)
         case "always":
             questions.approve(question, always=True)
-        case "edit":
+        case "edit" if approval is not None and _has_edit(approval, arguments):
             questions.approve(question, arguments={**given, **(arguments or {})})
         case "deny" | "reason":
             questions.deny(question, text.strip())
         case _:
             return False
     return True
+
+
+def _has_edit(approval: PendingApproval, arguments: Arguments | None) -> bool:
+    """Whether the edited arguments have a text for the one that may be edited, and no other."""
+    name, _ = find_editable_argument(approval)
+    text = (arguments or {}).get(name)
+    return isinstance(text, str) and bool(text.strip()) and len(arguments or {}) == 1
 
 
 def has_whole_file(approval: PendingApproval) -> bool:

@@ -230,7 +230,7 @@ async def _complete_answer(
         name, text = find_editable_argument(approval)
         prompt = f"{approval.call.name}: edit {name}, then press enter to run it"
         edited = await view.ask_text(prompt, text, draft=f"edit {_name(approval)}")
-        return None if edited is None else ("", {name: edited})
+        return ("", {name: edited}) if edited and edited.strip() else None
     if answer == "reason":
         reason = await view.ask_text(REASON_PROMPT, draft=f"deny {_name(approval)}")
         return None if reason is None else (reason, None)
