@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import treadle
+from treadle.apps.assembly.assemble import build_agent
 from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.model_choice import check_allowed
+from treadle.apps.assembly.parts import SessionOptions
 from treadle.apps.assembly.servers import make_servers
 from treadle.apps.cli.commands.permissions import run
 from treadle.apps.conversation.session.hosted_session import HostedSession
@@ -70,6 +72,23 @@ def test_no_origin_is_wider_than_the_policy(policy: Write, own_place: Path, monk
     )
     # A value that is narrower stays.
     assert load_settings(own_place, {"permission_mode": "plan"}).permission_mode == "plan"
+
+
+async def test_every_host_shows_which_value_was_wider(policy: Write, own_place: Path):
+    file = policy(LIMITS)
+    flags = {"permission_mode": "bypass", "sandbox": "off", "network": True}
+    session = await build_agent(
+        load_settings(own_place, flags), own_place, SessionOptions(model=Scripted(["x"]))
+    )
+    try:
+        for line, name in enumerate(flags, 1):
+            shown = [one for one in session.session_warnings if f": {name} " in one]
+            assert len(shown) == 1
+            assert f"is not allowed: {file}:{line} says" in shown[0]
+            assert session.notes.count(shown[0]) == 1
+    finally:
+        await session.store.aclose()
+        await session.aclose()
 
 
 async def test_a_program_cannot_widen_it(policy: Write, own_place: Path):
@@ -258,6 +277,17 @@ def test_a_file_that_others_can_change_is_refused(policy: Write, own_place: Path
         file.symlink_to(target)  # a link to nothing is no missing policy
         assert f"{file} is a symlink" in refusal()
     file.unlink()
+    policy("network = false")
+    open_folder = own_place / "open"
+    (open_folder / "treadle").mkdir(parents=True)
+    (open_folder / "treadle").chmod(0o755)
+    file.rename(open_folder / "treadle/policy.toml")
+    open_folder.chmod(0o1777)  # as /tmp
+    file.parent.rename(own_place / "before")
+    file.parent.symlink_to(open_folder / "treadle")
+    assert f"others than root can write to {open_folder}" in refusal()
+    file.parent.unlink()
+    (own_place / "before").rename(file.parent)
     policy("network = false")
     monkeypatch.setattr(
         managed_policy, "OWNERS", frozenset({0, os.getuid()} - {file.stat().st_uid})

@@ -67,8 +67,10 @@ def read_project(parts: AgentParts) -> None:
     parts.settings = add_project_settings(settings, found, folder, notes)
     changed = [one.summary for one in found.unapproved if one.is_changed]
     new = [one.summary for one in found.unapproved if not one.is_changed]
-    parts.notes += [*settings.notes, *notes, *parts.loaded_rules.notes, *new, *found.unsupported]
-    parts.warnings += [*found.notes, *changed, *parts.loaded_rules.warnings]
+    narrowed = parts.settings.narrowed
+    known = [note for note in settings.notes if note not in narrowed]
+    parts.notes += [*known, *notes, *parts.loaded_rules.notes, *new, *found.unsupported]
+    parts.warnings += [*narrowed, *found.notes, *changed, *parts.loaded_rules.warnings]
 
 
 def choose_models(parts: AgentParts) -> None:

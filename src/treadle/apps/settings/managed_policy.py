@@ -181,7 +181,7 @@ def apply_policy(settings: Settings) -> Settings:
     """The settings, with every value that is wider than the policy allows replaced."""
     policy = read_policy()
     changes: dict[str, Any] = {}
-    origins, notes = dict(settings.origins), [*settings.notes]
+    origins, notes, narrowed = dict(settings.origins), [*settings.notes], [*settings.narrowed]
     for name, (value, origin) in policy.limits.items():
         before = getattr(settings, name)
         setting = SETTINGS_BY_NAME[name]
@@ -189,14 +189,16 @@ def apply_policy(settings: Settings) -> Settings:
             continue
         if name in origins and origins[name] != origin:
             wide, narrow = format_value(before), format_value(value)
-            notes.append(f"{origins[name]}: {name} {wide} is not allowed: {origin} says {narrow}")
+            narrowed.append(
+                f"{origins[name]}: {name} {wide} is not allowed: {origin} says {narrow}"
+            )
         if isinstance(before, tuple) and value:  # hosts: those of both
             value = tuple(host for host in before if is_within([host], value)) or False
         changes[name], origins[name] = value, origin
-    notes += [note for note in policy.notes if note not in notes]
+    notes += [note for note in (*narrowed, *policy.notes) if note not in notes]
     if not changes and len(notes) == len(settings.notes):
         return settings
-    changes |= {"origins": origins, "notes": tuple(notes)}
+    changes |= {"origins": origins, "notes": tuple(notes), "narrowed": tuple(narrowed)}
     return msgspec.structs.replace(settings, **changes)
 
 
@@ -243,8 +245,9 @@ def _check_owner(file: Path) -> None:
     real = Path(os.path.realpath(file.parent))
     for place in (file, real, *real.parents):
         mode, owner = place.lstat().st_mode, place.lstat().st_uid
-        # In a folder with the sticky bit others can add files, but not replace those of root.
-        is_kept = stat.S_ISDIR(mode) and mode & stat.S_ISVTX
+        # In a folder with the sticky bit others can add files, but not replace those of root. A
+        # symlink into such a folder is refused: others may have made what it names.
+        is_kept = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and real == file.parent
         if owner not in OWNERS:
             problem = f"{place} belongs to the user {owner}, not to root"
         elif stat.S_ISLNK(mode):

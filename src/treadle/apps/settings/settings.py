@@ -158,6 +158,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json
     origins: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()  # those of the notes that say what the managed policy replaced
 
     @property
     def model_timeouts(self) -> dict[str, float]:
