@@ -1018,6 +1018,22 @@ async def test_a_rebase_that_a_command_leaves_runs_no_command_of_it(repository: 
         assert f"{todo} was moved to" in done.note
 
 
+async def test_a_lock_that_a_command_leaves_does_not_keep_git_from_its_settings(
+    repository: Path,
+) -> None:
+    users = repository / ".git/config.worktree.lock"
+    users.touch()
+    async with opened(repository, sandbox=True) as workspace:
+        done = await workspace.run("git config a.b c; git status")
+        assert "was moved" not in done.note  # git removes its own lock
+        done = await workspace.run("cp .git/config .git/config.lock; echo x > .gitmodules.lock")
+    for name in (".git/config.lock", ".gitmodules.lock"):
+        assert name in done.note
+        assert not (repository / name).exists()
+    assert users.exists()
+    git(repository, "config", "user.name", "a")
+
+
 async def test_a_commit_of_an_earlier_session_does_not_bring_settings_unnamed(
     folder: Path,
 ) -> None:

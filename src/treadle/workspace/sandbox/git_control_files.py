@@ -2,6 +2,7 @@
 
     worktrees/NAME/commondir         names the repository of a linked worktree: always this one
     rebase-merge/git-rebase-todo     what `git rebase --continue` does, commands (`exec`) included
+    config.lock, ../.gitmodules.lock  keeps git from changing the protected file
 
 They are not mounted, because then a command could not remove a worktree or rebase. What is harmful
 and was not there before is moved away when a command has ended. Used by `protected_paths.py`.
@@ -16,12 +17,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from treadle.lib.files.file_view import read_text
+from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.lib.git.repository import list_worktrees, read_path
 from treadle.workspace.supervisor.set_aside import open_folder
 
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 COMMONDIR, COMMONDIR_TEXT = "commondir", b"../..\n"
 REBASE_FOLDER, REBASE_TODO = "rebase-merge", "git-rebase-todo"
+LOCKS = ("config.lock", "config.worktree.lock")
+MODULES_LOCK = ".gitmodules.lock"
 
 _EXEC_LINE = re.compile(r"^\s*(?:exec|x)\s.*", re.MULTILINE)
 
@@ -58,8 +62,12 @@ class GitControlFiles:
 
 
 def _find_harmful(git: str) -> Iterator[tuple[str, str]]:
-    """(file, line) of what redirects git, or makes it run a command."""
+    """(file, line) of what redirects git, makes it run a command, or locks a protected file."""
     worktrees = list_worktrees(git)
+    locks = [f"{place}/{name}" for place in (git, *worktrees) for name in LOCKS]
+    if git.endswith(f"/{GIT_FOLDER}"):
+        locks.append(f"{git.removesuffix(GIT_FOLDER)}{MODULES_LOCK}")
+    yield from ((lock, "") for lock in locks if os.path.lexists(lock))
     for folder in map(Path, worktrees):
         file = folder / COMMONDIR
         if os.path.lexists(file) and read_path(file) != Path(git):
