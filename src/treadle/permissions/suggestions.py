@@ -119,8 +119,6 @@ def _suggest_for_command(
 ) -> list[Rule] | None:
     if command.doubts or command.cd_paths is None:
         return None
-    if not command.effects.is_read_only and runs_input(command):
-        return None  # a rule would allow any other code there
     for word in command.argv:
         if word.text is None:
             return None
@@ -148,6 +146,9 @@ def _suggest_for_command(
         rules.append(parse_rule(_format_path_rule(name, path, context), context.root, context.home))
     if command.argv and (effects.doubts or command.assignments or not effects.is_read_only):
         text = _format_command_rule(command)
+        is_script = command.program in _SCRIPT_RUNNERS and text.endswith(":*")
+        if not is_script and runs_input(command):
+            return None  # a rule would allow any other code there
         rules.append(Rule(f"Bash({text})", "bash", parse_command_pattern(text)))
     return rules
 
