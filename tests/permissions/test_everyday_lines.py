@@ -91,6 +91,20 @@ HARMLESS = """
     for f in src/*.py; do echo "$f"; done
     column -t -s, README.md
     python3 --version
+    curl --version
+    php -v
+    rustc -vV
+    cargo version
+    gcc -dumpversion
+    g++ --version
+    git help
+    git submodule
+    git tag -n1 foo
+    git tag -n
+    gzip -l a.gz
+    gzip -tv a.gz
+    nm -C src/a.o
+    objdump -d src/a.o | head
     npm test 2>&1 | tail -40
     CI=1 npm test
     (npm test || true) | grep -c fail

@@ -209,6 +209,21 @@ def test_always_allow_proposes_the_narrowest_useful_rule_for_each_part(command, 
 @pytest.mark.parametrize(
     "command",
     [
+        "pytest --version", "tsc --version", "cargo version x", "curl --version x", "git help log",
+        "git tag foo", "git tag -n1 -d foo", "git tag -a foo", "git submodule update",
+        "gzip a", "gzip -l -d a.gz", "gzip -lf a.gz", "gzip -lr src", "gzip -l -S x a", "nm @x",
+        "nm --plugin=x a.o", "nm -l a.o", "objdump -S a.o", "objdump -dl a.o", "objdump @x",
+        "gcc -dumpversion -wrapper x", "gcc -dumpversion @x", "php -v x.php", "php -r 1 -v",
+    ],
+)  # fmt: skip
+def test_what_resembles_a_plain_reading_command_asks(command):
+    evaluator = PermissionEvaluator(PolicyContext("/r", "/h"))
+    assert evaluator.evaluate(PolicyCall("bash", Access(command=command))).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         "python3 - <<'E'\nprint(1)\nE", "cat a | python3 -", "python3 < a", "python3.12 -u < a",
         "python3 -W ignore < a", "python3 -i x.py < a", "python3 /dev/stdin < a",
         "python3 /dev/fd/3 3< a", "python3 -m code < a", "node - < a", "node -r ./x < a",

@@ -34,7 +34,9 @@ _DEPENDENCY_FOLDERS = word_set(
     "node_modules bower_components site-packages dist-packages vendor .venv venv .tox .git"
 )
 # An environment has these, and they only print their version.
-_OF_ENVIRONMENTS = frozenset().union(*VERSION_OPTIONS.values()) - {"git", "rg", "bash", "make"}
+_OF_ENVIRONMENTS = frozenset().union(*VERSION_OPTIONS.values()) - word_set(
+    "git rg bash make curl php g++ clang++ cc c++"
+)
 
 
 def find_replaced(

@@ -200,7 +200,7 @@ def _check_operands(name: str, rest: Sequence[Word]) -> list[str]:
         doubts.append("the format runs the program that checks signatures")
     if name == "var" and not all(t.startswith("GIT_") for t in texts):
         doubts.append("git var prints the whole configuration, with its secrets")
-    if name == "help":
+    if name == "help" and texts:
         doubts.append("git help may start a browser or a pager")
     return doubts
 
@@ -218,12 +218,16 @@ def _is_listing(name: str, rest: Sequence[Word]) -> bool:
             return True
         heads = [t.partition("=")[0] for t in texts if t.startswith("-")]
         listing = {"--list", "-l", "--contains", "--merged", "--no-merged", "--points-at"}
+        if name == "tag":  # `-n1` implies it
+            heads = ["--list" if re.fullmatch(r"-n\d*", head) else head for head in heads]
         only_options = all(t.startswith("-") for t in texts)
         return all(h in table.BRANCH_READ_OPTIONS for h in heads) and (
             only_options or bool(listing & set(heads))
         )
     if name == "remote":
         return all(t in ("-v", "--verbose") for t in texts) or texts[:1] == ["get-url"]
+    if name in ("submodule", "help") and not texts:
+        return True  # the status; a list of subcommands
     if name not in table.LISTING_OPERANDS:
         return False
     if name == "stash" and not texts:

@@ -118,6 +118,16 @@ PROGRAMS: dict[str, ProgramSpec] = {
     "b2sum": _make_reader("l", runs="-c --check"),
     "od": _make_reader("AjNSt"),
     "hexdump": _make_reader("efns", reads="-f", letters="bcCdoxvens"),
+    "nm": _make_reader(
+        letters="aABCDgnoprSuUPv", words="--demangle --defined-only --undefined-only "
+        "--extern-only --dynamic --size-sort --numeric-sort --print-size --no-sort --reverse-sort",
+    ),
+    "objdump": _make_reader(  # without those that read the sources which an object file names
+        "Mj", "--section --disassembler-options", letters="adDfhpjMrRstTxCwz",
+        words="--disassemble --disassemble-all --section --file-headers --private-headers "
+        "--section-headers --headers --all-headers --syms --dynamic-syms --reloc --dynamic-reloc "
+        "--full-contents --demangle --no-show-raw-insn --disassembler-options",
+    ),
     "strings": _make_reader(
         "neTt", "--bytes --radix --encoding", letters="adfnetosw0123456789",
         words="--all --data --bytes --radix --encoding --print-file-name",
@@ -291,10 +301,14 @@ RISKY_OPTIONS: dict[str, re.Pattern[str]] = {
 VERSION_OPTIONS: dict[str, frozenset[str]] = {
     "--version": word_set(
         "python python3 node npm npx cargo rustc go git java ruby gcc clang make cmake uv pip pip3 "
-        "ruff mypy docker bash rg deno bun"
+        "ruff mypy docker bash rg deno bun curl php g++ clang++ cc c++"
     ),
-    "-V": word_set("python python3 cargo rustc uv pip pip3 ruff mypy rg"),
-    "-v": word_set("node npm npx perl ruby"),
+    "-V": word_set("python python3 cargo rustc uv pip pip3 ruff mypy rg curl"),
+    **dict.fromkeys(("-vV", "-Vv"), word_set("cargo rustc")),
+    "-v": word_set("node npm npx perl ruby php"),
     "-version": word_set("java javac"),
-    "version": word_set("go git docker"),  # elsewhere a script, target or package
+    "version": word_set("go git docker cargo"),  # elsewhere a script, target or package
+    **dict.fromkeys(
+        ("-dumpversion", "-dumpmachine", "-dumpfullversion"), word_set("gcc g++ clang clang++")
+    ),
 }

@@ -157,7 +157,11 @@ _ANALYZERS: dict[str, Callable[[Sequence[Word]], Effects]] = {
 }
 _MAX_MARKS = 8
 _SCRIPTED_GREPS = word_set("zgrep zegrep zfgrep bzgrep xzgrep")
-_ADJUSTED = _SCRIPTED_GREPS | word_set("strings make jq rg grep unzip zipinfo man wget ssh")
+_OBJECT_READERS = word_set("strings nm objdump")
+_ADJUSTED = (
+    _SCRIPTED_GREPS | _OBJECT_READERS | word_set("make jq rg grep unzip zipinfo man wget ssh gzip")
+)
+_GZIP_LISTING = re.compile(r"-v?[lt]v?|--list|--test")
 _MAN_WORD = re.compile(r"-[kfwa]|[\w][\w.+:-]*", re.ASCII)  # no path: that is a file to format
 _ZIP_ENDS = ("", ".zip", ".ZIP")
 _ZIP_LISTING = {
@@ -211,7 +215,7 @@ def _adjust_effects(
 ) -> Effects:
     """The effects of a program of the table, with what the table cannot express."""
     texts = [w.text or "" for w in words]
-    if name == "strings" and any(text.startswith("@") for text in texts):
+    if name in _OBJECT_READERS and any(text.startswith("@") for text in texts):
         return Effects(doubts=("options from a file",))
     if name == "make" and (
         any(w.is_process_substitution for w in words) or {"-", "-f-", "--file=-"} & {*texts}
@@ -230,6 +234,10 @@ def _adjust_effects(
             names = [replace(w, text=f"{w.text}{end}") for w in effects.reads for end in _ZIP_ENDS]
             return replace(effects, is_read_only=True, reads=tuple(names))
         return replace(effects, writes=(), primary_writes=effects.writes)
+    if name == "gzip":
+        options = [text for text in texts if text[:1] == "-"]
+        if options and all(map(_GZIP_LISTING.fullmatch, options)):  # shows sizes
+            return Effects(is_read_only=True, reads=effects.primary_writes, shows_names_only=True)
     if name in _SCRIPTED_GREPS and not all(
         _PLAIN_FILE.fullmatch(w.text or "") for w in effects.reads
     ):
