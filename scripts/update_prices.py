@@ -22,7 +22,7 @@ from treadle.models.price_list import PRICE_FIELDS, PRICE_LIST_FILE
 PROVIDERS = (
     *("anthropic", "openai", "openrouter", "google", "deepseek", "groq", "mistral", "azure"),
     *("x-ai", "zai", "moonshotai", "minimax", "cohere", "perplexity", "cerebras", "together"),
-    *("fireworks", "ovhcloud"),
+    *("fireworks", "ovhcloud", "voyageai"),
 )
 
 
@@ -98,6 +98,8 @@ def find_highest_prices(model: ModelInfo, day: date) -> dict[str, float | None]:
         values = [getattr(prices, f"{field}_mtok", None) for prices in hours]
         bases = [value.base if isinstance(value, TieredPrices) else value for value in values]
         found[field] = max((float(base) for base in bases if base is not None), default=None)
+    if found["output"] is None and ("embed" in model.id or "voyage" in model.id):
+        found["output"] = 0.0  # only the input of an embedding model is paid
     return found
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from treadle.core.loop.config import RunContext
     from treadle.core.loop.driver import Driver
-    from treadle.core.loop.retry import Retry
+    from treadle.core.retry import Retry
     from treadle.core.steps import (
         AfterToolResult,
         Approval,
@@ -166,7 +166,7 @@ __getattr__, __dir__ = lazy_exports(
         "PendingApproval": "core.steps",
         "PreparedChild": "agents.child_agents",
         "Result": "agents.run",
-        "Retry": "core.loop.retry",
+        "Retry": "core.retry",
         "RunContext": "core.loop.config",
         "RunFailed": "core.events",
         "Session": "agents.session",

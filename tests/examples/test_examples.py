@@ -28,6 +28,7 @@ SHOWN = {
     "hooks": "It runs on staging.",
     "images": "the model is shown: Image (image/png, 73 bytes)",
     "quickstart": "2 + 3 = 5 (end_turn, tool rounds: 1)",
+    "retrieval": "Bicycles are free on the ferry, dogs pay half.\n  The ferry to the island",
     "record_replay": 'system was "Be brief.", is "Be polite."',
     "streaming": "Let me look. [weather: Graz] -> Graz: sunny, 24 degrees",
     "structured_output": "Ada orders 2 x lamp",

@@ -9,7 +9,7 @@ import pytest
 from scripts.diagrams import DIAGRAMS, FOLDER, draw
 from tests.repository.named_tests import ROOT, exists, list_named_tests
 from treadle.core import errors
-from treadle.core.loop.retry import RETRIES
+from treadle.core.retry import RETRIES
 from treadle.core.transcript.integrity import LAWS
 
 PAGE = (ROOT / "docs/loop.md").read_text()

@@ -54,7 +54,7 @@ from treadle.core.contracts.tool import Tool
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
 from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
-from treadle.core.loop.retry import DEFAULT_RETRY, Retry
+from treadle.core.retry import DEFAULT_RETRY, Retry
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.type_variables import DepsT, OutputT
 from treadle.lib.clock import RealClock

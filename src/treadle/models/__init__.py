@@ -3,6 +3,7 @@
     Anthropic · OpenAIResponses · OpenAIChat · Gemini    providers over HTTP
     Embedded                                             a model on this machine, without any key
     Scripted · Recorded · Fallback                       a script, a recording, models in order
+    embedder(name)                                       vectors of texts: embeddings/
 
 The names load at first use: importing this package costs nothing. `model(name)` creates a model
 from a string, such as `model("anthropic/claude-sonnet-5-5")`.
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from treadle.lib.http.timeouts import Timeouts
     from treadle.models.anthropic import Anthropic
     from treadle.models.embedded import Embedded
+    from treadle.models.embeddings.contract import Embedder, Embeddings
+    from treadle.models.embeddings.create import embedder
+    from treadle.models.embeddings.local_embedder import LocalEmbedder
     from treadle.models.fallback import Fallback
     from treadle.models.gemini import Gemini
     from treadle.models.openai_chat import OpenAIChat
@@ -30,8 +34,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Anthropic",
     "Embedded",
+    "Embedder",
+    "Embeddings",
     "Fallback",
     "Gemini",
+    "LocalEmbedder",
     "OpenAIChat",
     "OpenAIResponses",
     "Pause",
@@ -39,6 +46,7 @@ __all__ = [
     "Say",
     "Scripted",
     "Timeouts",
+    "embedder",
     "model",
 ]
 
@@ -47,8 +55,11 @@ __getattr__, __dir__ = lazy_exports(
     {
         "Anthropic": "anthropic.model",
         "Embedded": "embedded.model",
+        "Embedder": "embeddings.contract",
+        "Embeddings": "embeddings.contract",
         "Fallback": "fallback",
         "Gemini": "gemini.model",
+        "LocalEmbedder": "embeddings.local_embedder",
         "OpenAIChat": "openai_chat.model",
         "OpenAIResponses": "openai_responses.model",
         "Pause": "scripted",
@@ -56,6 +67,7 @@ __getattr__, __dir__ = lazy_exports(
         "Say": "scripted",
         "Scripted": "scripted",
         "Timeouts": "treadle.lib.http.timeouts",
+        "embedder": "embeddings.create",
         "model": "registry",
     },
 )

@@ -194,6 +194,7 @@ _PRICE_LIST_NAMES = {
     "gemini-chat": "google",
     "moonshot": "moonshotai",
     "openai-chat": "openai",
+    "voyage": "voyageai",
     "xai": "x-ai",
 }
 

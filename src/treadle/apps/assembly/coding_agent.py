@@ -38,7 +38,7 @@ from treadle.core.contracts.model import Model
 from treadle.core.contracts.observer import Observer
 from treadle.core.errors import ConfigError
 from treadle.core.extras import require_extra
-from treadle.core.loop.retry import Retry
+from treadle.core.retry import Retry
 
 if TYPE_CHECKING:
     from typing import Never

@@ -21,7 +21,7 @@ from treadle.core.contracts.model import CallModel, Model, ModelEvent, ModelRequ
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.contracts.wrapped import WrappedModel, call_directly
 from treadle.core.errors import TreadleError
-from treadle.core.loop.retry import Retry
+from treadle.core.retry import Retry
 from treadle.hooks.command_hook import HookFailed, RunHook
 from treadle.hooks.hook_config import HookConfig
 from treadle.lib.text.redaction import is_secret

@@ -45,7 +45,7 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller, ChildEvent, Event, RunFailed, TurnFinished, unwrap
 from treadle.core.loop.driver import Driver
-from treadle.core.loop.retry import Retry
+from treadle.core.retry import Retry
 from treadle.core.transcript.state import SessionState
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.logger import logger

@@ -21,7 +21,7 @@ from treadle.core.contracts.task_manager import MakeTaskManager
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.events import Caller
-from treadle.core.loop.retry import DEFAULT_RETRY, Retry
+from treadle.core.retry import DEFAULT_RETRY, Retry
 from treadle.core.transcript.items import Metadata
 from treadle.core.transcript.usage import CallPurpose
 from treadle.core.type_variables import ContextDepsT

@@ -45,7 +45,7 @@ from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
-from treadle.core.loop.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
+from treadle.core.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry

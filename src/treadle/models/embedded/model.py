@@ -51,7 +51,7 @@ class Embedded:
     def __init__(
         self, name: str | None = None, *, path: str | Path | None = None, threads: int | None = None
     ) -> None:
-        self._weights, self._path = _select_weights(name, path)
+        self._weights, self._path = select_weights(name, path)
         self.server = LlamaServer(self._path, window=WINDOW, threads=threads)
 
     @property
@@ -216,7 +216,7 @@ class ParsedCompletion(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-def _select_weights(name: str | None, path: str | Path | None) -> tuple[weights.Weights, Path]:
+def select_weights(name: str | None, path: str | Path | None) -> tuple[weights.Weights, Path]:
     require_extra("embedded")
     if path is not None:
         file = Path(path).expanduser()

@@ -4,8 +4,9 @@
     LlamaServer.complete()      one completion, streamed; closing the iterator stops it
     LlamaServer.load_prefix()   load the state of a fixed prefix from disk, or compute and save it
     LlamaServer.count_tokens()  tokens of a text
+    LlamaServer.embed()         vectors of texts, if it was created with a pooling
 
-It knows nothing of tools or transcripts. Used by model.py and repair.py.
+It knows nothing of tools or transcripts. Used by model.py, repair.py and models/embeddings.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -43,6 +44,10 @@ MAX_ANSWER_BYTES = 64 << 20
 NO_TIMEOUTS = Timeouts(first_byte=None, first_content=None, idle=None, total=None, max_bytes=None)
 
 
+# How the vectors of the tokens of a text become one: their mean, or as the model says.
+Pooling = Literal["mean", "model"]
+
+
 class CompletionChunk(msgspec.Struct, frozen=True, gc=False):
     """Some generated text; the last chunk has the counts and says whether the text was cut."""
 
@@ -57,8 +62,17 @@ class CompletionChunk(msgspec.Struct, frozen=True, gc=False):
 class LlamaServer:
     """One loaded model. It answers concurrent streams one after the other."""
 
-    def __init__(self, model: Path, *, window: int, threads: int | None, batch: int = 64) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *,
+        window: int,
+        threads: int | None,
+        batch: int = 64,
+        pooling: Pooling | None = None,
+    ) -> None:
         self.model = model
+        self._pooling = pooling
         self.window = window
         self._threads = threads
         self._batch = batch
@@ -107,6 +121,7 @@ class LlamaServer:
                 "window": self.window,
                 "slots": f"{slots}{os.sep}",
                 "batch": self._batch,
+                "pooling": self._pooling or "",
                 "threads": self._threads or count_idle_cores(),
             }
             process = subprocess.Popen(
@@ -192,6 +207,15 @@ class LlamaServer:
         body = {"content": text, "parse_special": True}
         async with self._post("/tokenize", body) as response:
             return len(json.loads(await response.read(MAX_ANSWER_BYTES))["tokens"])
+
+    async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
+        """A vector for each text, and the tokens that were read."""
+        async with self._post("/v1/embeddings", {"input": list(texts)}) as response:
+            reply = json.loads(await response.read(MAX_ANSWER_BYTES))
+        if response.status != 200:
+            raise _map_error(reply["error"])
+        vectors = sorted(reply["data"], key=lambda vector: int(vector["index"]))
+        return [vector["embedding"] for vector in vectors], int(reply["usage"]["prompt_tokens"])
 
     def _prefix_name(self, prefix: str) -> str:
         parts = (self._digest, metadata.version("xllamacpp"), str(self.window), prefix)

@@ -33,6 +33,10 @@ def main(settings: dict[str, str | int]) -> None:
     params.verbosity = -1
     # A batch cannot be interrupted: small ones let a cancelled request end soon.
     params.n_batch = params.n_ubatch = settings["batch"]
+    if settings["pooling"]:
+        params.embedding = True
+        if settings["pooling"] == "mean":
+            params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = settings["threads"]
         cpu.poll = 0  # spinning threads starve each other on a busy machine

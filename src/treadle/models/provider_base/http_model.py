@@ -59,6 +59,10 @@ class HTTPModel:
         if client is None:
             codec.endpoint()  # an invalid base URL is an error here, not at the first request
 
+    @property
+    def codec(self) -> Codec:
+        return self._codec
+
     def change_timeouts(self, changes: Mapping[str, float]) -> None:
         """Set some fields of the timeouts, in seconds."""
         if changes:
@@ -176,7 +180,7 @@ class HTTPModel:
         transport, url, headers = self._resolve_target(request)
         try:
             async with transport.post(url, headers, request.body, self._timeouts) as response:
-                body = await response.read()
+                body = await response.read(MAX_REPLY_BYTES)
                 if response.status != 200:
                     raise codec.map_error(response.status, response.headers, body)
                 return body
@@ -223,7 +227,7 @@ class HTTPModel:
         else:
             parts = self._codec.split_reply(body)
             if not parts:
-                raise _not_a_reply_error(self._codec.provider)
+                raise make_not_a_reply_error(self._codec.provider)
         events, failure = _decode(decoder, parts)
         if failure is not None:
             raise failure
@@ -242,7 +246,7 @@ def _decode(
         return [], error
 
 
-def _not_a_reply_error(provider: ProviderInfo) -> StreamBroken:
+def make_not_a_reply_error(provider: ProviderInfo) -> StreamBroken:
     what = "the base URL and the proxy" if provider.has_own_url else "the proxy"
     message = f"{provider.name} sent JSON that is not a reply: check {what}."
     return StreamBroken(message, provider=provider.name, status=200)

@@ -220,6 +220,10 @@ HUGGINGFACE = Quirks(  # no default model: the token is often there for download
     host_suffixes=("router.huggingface.co",), key_variables=("HF_TOKEN",),
     url_variables=("HF_BASE_URL",), reasoning_input_field="same",
 )
+VOYAGE = Quirks(  # embeddings only, so it is in no table of models
+    name="voyage", base_url="https://api.voyageai.com/v1", host_suffixes=("api.voyageai.com",),
+    key_variables=("VOYAGE_API_KEY",), url_variables=("VOYAGE_BASE_URL",),
+)
 COMPATIBLE = Quirks(
     key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False,
     reasoning_input_field="same",

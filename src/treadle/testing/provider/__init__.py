@@ -6,8 +6,9 @@
         ...
         assert server.violations == []
 
-It speaks Anthropic Messages, OpenAI chat completions and OpenAI Responses, streaming or not, and
-runs alone as `python -m treadle.testing.provider`. It imports nothing of the models it tests.
+It speaks Anthropic Messages, OpenAI chat completions and OpenAI Responses, Gemini, Converse, and
+embeddings, whose vectors count the words of the texts. It runs alone as `python -m
+treadle.testing.provider`. It imports nothing of the models it tests.
 """
 
 from .answers import ProviderFault

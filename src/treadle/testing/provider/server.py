@@ -15,6 +15,7 @@ from .answers import PlannedAnswer, ProviderFault
 from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
 from .dialects.bedrock_converse import FRAME_TYPE, FakeConverse, encode_frame
+from .dialects.embeddings import FakeEmbeddings, FakeGeminiEmbeddings, FakeOpenAIEmbeddings
 from .dialects.gemini import FakeGemini
 from .dialects.openai_chat import FakeOpenAIChat
 from .dialects.openai_responses import FakeOpenAIResponses
@@ -64,6 +65,8 @@ class ProviderServer:
             "/responses": FakeOpenAIResponses(),
             "enerateContent": FakeGemini(),  # and streamGenerateContent
             "/converse-stream": FakeConverse(),
+            "/embeddings": FakeOpenAIEmbeddings(),
+            ":batchEmbedContents": FakeGeminiEmbeddings(),
         }
         self._server: asyncio.Server | None = None
         self._connection_tasks: set[asyncio.Task[None]] = set()
@@ -221,6 +224,8 @@ class ProviderServer:
         dialect: FakeDialect,
         fails_attempt: bool,
     ) -> FakeReply | None:
+        if isinstance(dialect, FakeEmbeddings):  # the texts decide the answer
+            return FakeReply()
         if not isinstance(self._script, ReplyScript):
             return self._script(request)
         by_turn = self._script.by == "turn"
@@ -232,7 +237,10 @@ class ProviderServer:
         model, serial = str(payload.get("model")), request.number
         if isinstance(plan.dialect, FakeOpenAIResponses):
             plan.dialect.store_response(payload, plan.reply, serial)
-        if plan.is_streaming:
+        if isinstance(plan.dialect, FakeEmbeddings):
+            plan.body = msgspec.json.encode(plan.dialect.render_vectors(payload))
+            plan.headers["content-type"] = "application/json"
+        elif plan.is_streaming:
             plan.events = plan.dialect.render_stream(plan.reply, model, serial)
             plan.headers.update(_SSE)
             if isinstance(plan.dialect, FakeConverse):

@@ -16,7 +16,7 @@
 A time that the provider announces replaces the backoff. When it is beyond `Retry.max_wait`, or the
 retries of a class are used up, the next fallback model is asked; without one the error surfaces,
 with the time. Each class has a budget of its own. `Retry` changes the numbers for an agent. The
-driver and model_call.py carry verdicts out.
+driver, model_call.py and models/embeddings carry verdicts out.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from treadle.core.errors import (
     UnknownModel,
     Unreachable,
 )
-from treadle.core.loop.retry import (
+from treadle.core.retry import (
     RaiseError,
     Retry,
     RetryAfter,
