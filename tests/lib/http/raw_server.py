@@ -106,20 +106,21 @@ def chunked(*pieces: bytes) -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in (*pieces, b""))
 
 
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+
+
 @asynccontextmanager
 async def proxying(port: int, refuse: bytes = b""):
     """A proxy that leads every host to one local port."""
     pipes: set[asyncio.Task[None]] = set()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
