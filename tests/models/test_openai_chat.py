@@ -337,7 +337,7 @@ def test_content_in_parts_as_mistral_thinks():
     )
 
     assert events[:2] == [ModelThinkingDelta("Hm."), ModelTextDelta("Yes")]
-    assert reply.content == (Thinking("Hm.", origin="test"), Text("Yes"))
+    assert reply.content == (Thinking("Hm.", id="content", origin="test"), Text("Yes"))
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,20 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.models.test_odd_fields import has_half_pair, read
 from tests.models.wires import WIRES, connect
-from treadle.core.contracts.model import ModelOptions, ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import StreamBroken, Unreachable
 from treadle.core.transcript import AssistantItem, Text, Thinking, Transcript, to_user_item
 from treadle.models import Anthropic, OpenAIResponses
+from treadle.models.openai_chat.chunks import ChatUsage
+from treadle.models.openai_chat.model import ChatCodec
 from treadle.models.provider_base.error_map import ProviderInfo, map_response_error
+from treadle.models.provider_base.openai_common import OpenAIAccount, convert_usage
 
 HI = Transcript([to_user_item("hi")])
 
@@ -32,6 +36,64 @@ def test_the_answers_of_a_chat_with_several_choices_are_never_mixed():
         *(chunk(1, finish="length"), chunk(0, finish="stop"), b"[DONE]"),
     )
     assert (reply.text, reply.stop) == ("one two", "end_turn")
+
+
+def send_back(server: str, *chunks: Any) -> dict[str, Any]:
+    """The message that a reply of this server becomes in the next request."""
+    account = OpenAIAccount(server, None, "k")
+    codec = ChatCodec("m", ModelCard(f"{server}/m"), account)
+    decoder = codec.create_decoder(ModelRequest(HI))
+    decoder.feed([(b"", json.dumps(one).encode()) for one in chunks])
+    items = [*HI, decoder.finish(), to_user_item("more")]
+    body = b"".join(codec.encode_request(ModelRequest(Transcript(items))).body)
+    return dict(json.loads(body)["messages"][1])
+
+
+def chat_delta(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+@pytest.mark.parametrize("signature", [{}, {"signature": "c2ln"}])
+def test_mistral_gets_its_thinking_back_as_a_part_of_the_content(signature: dict[str, str]):
+    think = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm, "}]}
+    more = {"type": "thinking", "thinking": [{"type": "text", "text": "yes."}], **signature}
+    sent = send_back(
+        "mistral",
+        chat_delta(content=[think]),
+        chat_delta(content=[more]),
+        chat_delta("stop", content=[{"type": "text", "text": "391"}]),
+    )
+    whole = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm, yes."}], **signature}
+    assert sent == {"role": "assistant", "content": [whole, {"type": "text", "text": "391"}]}
+
+
+@pytest.mark.parametrize("server", ["compatible", "minimax", "vercel"])
+def test_signed_reasoning_goes_back_to_a_server_that_sent_it(server: str):
+    """Snowflake, and others with Claude behind a compatible endpoint."""
+    detail = {"type": "reasoning.text", "text": "Hm.", "signature": "c2ln"}
+    sent = send_back(
+        server, chat_delta(reasoning_details=[detail]), chat_delta("stop", content="Yes")
+    )
+    assert sent == {"role": "assistant", "content": "Yes", "reasoning_details": [detail]}
+
+
+def test_the_limit_that_is_told_again_as_an_error_is_the_end_of_a_cut_reply():
+    """As OpenRouter sends it. As a refused request it would be searched for its reason."""
+    error = {"error": {"code": 400, "message": "Token limit reached"}, "choices": []}
+    reply = read("chat", chunk(0, "one"), chunk(0, finish="length"), error, b"[DONE]")
+    assert (reply.text, reply.stop) == ("one", "max_tokens")
+
+
+@pytest.mark.parametrize("name", ["prompt_tokens_details", "completion_tokens_details"])
+def test_the_cost_of_audio_is_unknown(name: str):
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, name: {"audio_tokens": 1}}
+    for audio in (0, 1):
+        usage[name] = {"audio_tokens": audio}
+        found = convert_usage(
+            ModelCard("m", input_price=1.0, output_price=1.0), msgspec.convert(usage, ChatUsage)
+        )
+        assert (found.input, found.output) == (10, 2)
+        assert (found.cost is None) == bool(audio)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
 from treadle.lib.text.lazy_regex import compile_lazily
-from treadle.models.refused_tools import ToolSearch
+from treadle.models.provider_base.refused_tools import ToolSearch
 
 PartPosition = tuple[int, int]
 EventBatches = AsyncIterator[Sequence[ModelEvent]]

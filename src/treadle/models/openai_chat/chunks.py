@@ -38,6 +38,7 @@ class ChatPart(msgspec.Struct):
     type: str = ""
     text: str | None = None
     thinking: str | list[ChatPart] | None = None
+    signature: str | None = None  # of the thinking
 
 
 class ChatDelta(msgspec.Struct, gc=False):
@@ -131,7 +132,8 @@ def count_hidden_reasoning(usage: ChatUsage) -> ChatUsage:
     hidden = (usage.total_tokens or 0) - usage.input_tokens - known
     if hidden <= 0:
         return usage
-    details = OutputTokenDetails(max(hidden, details.reasoning_tokens or 0))
+    reasoning = max(hidden, details.reasoning_tokens or 0)
+    details = msgspec.structs.replace(details, reasoning_tokens=reasoning)
     return msgspec.structs.replace(
         usage, output_tokens=known + hidden, output_tokens_details=details
     )

@@ -67,6 +67,7 @@ from treadle.models.provider_base.request_limits import restore_tool_name
 
 # The fields in which reasoning comes; its `id` is the one in which it came, to send it back there.
 REASONING_FIELDS = ("reasoning_content", "reasoning")
+REASONING_PARTS = "content"  # it came as parts of the content
 # The labels of blocks that are kept and not sent back.
 EXECUTED_TOOLS_LABEL = "executed_tools"
 IMAGES_LABEL = "images"
@@ -112,6 +113,7 @@ class ChatDecoder:
         self._thinking: list[str] = []
         self._reasoning_field = ""
         self._reasoning_details: list[dict[str, Any]] = []
+        self._signature = ""
         self._annotations: list[Any] = []
         self._executed_tools: list[Any] = []
         self._images: list[Any] = []
@@ -192,7 +194,7 @@ class ChatDecoder:
         content: list[AssistantContent] = []
         if self._thinking or self._reasoning_details:
             details = self._reasoning_details
-            signature = msgspec.json.encode(details).decode() if details else ""
+            signature = msgspec.json.encode(details).decode() if details else self._signature
             text = "".join(self._thinking)
             content.append(Thinking(text, signature, self._reasoning_field, self._origin))
         content += [Text("".join(texts)) for texts in (self._text, self._refusal) if texts]
@@ -239,6 +241,9 @@ class ChatDecoder:
     def _read_parts(self, parts: list[ChatPart], out: list[ModelEvent]) -> None:
         for part in parts:
             thinking = part.thinking
+            if thinking or part.signature:
+                self._reasoning_field = REASONING_PARTS
+                self._signature += part.signature or ""
             if isinstance(thinking, str):
                 self._append_thinking(thinking, out)
             elif thinking:
@@ -402,6 +407,8 @@ class ChatDecoder:
     def _raise_stream_error(self, chunk: ChatChunk, data: bytes) -> None:
         if chunk.object != "error" and bytes(chunk.error) == b"null":
             return
+        if self._finish_reason in _CUT_REASONS:
+            return  # OpenRouter repeats as an error that the limit was reached
         raise map_stream_error(self._provider, data)
 
 

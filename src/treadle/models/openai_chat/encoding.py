@@ -22,7 +22,7 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.models.effort_defaults import resolve_thinking
-from treadle.models.openai_chat.decoding import REASONING_FIELDS
+from treadle.models.openai_chat.decoding import REASONING_FIELDS, REASONING_PARTS
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
@@ -88,10 +88,12 @@ class ChatEncoder(MessageEncoder):
         calls = self._encode_calls([part for _, part in parts])
         if not texts and not calls:
             return []
-        message = b'{"role":"assistant","content":'
+        thoughts = [part for _, part in parts if type(part) is Thinking]
         # Some servers refuse an empty text, others a reply without the field.
-        message += encode_json_string("\n\n".join(texts)) if texts else b"null"
-        message += self._encode_reasoning([part for _, part in parts if type(part) is Thinking])
+        content = encode_json_string("\n\n".join(texts)) if texts else b"null"
+        if thoughts and self._quirks.reasoning_input_field == REASONING_PARTS:
+            content = _encode_thinking_parts(thoughts, content if texts else b"")
+        message = b'{"role":"assistant","content":' + content + self._encode_reasoning(thoughts)
         if calls:
             message += b',"tool_calls":[' + b",".join(calls) + b"]"
         return [(parts[0][0], message + b"}")]
@@ -157,9 +159,12 @@ class ChatEncoder(MessageEncoder):
     def _encode_reasoning(self, thoughts: Sequence[Thinking]) -> bytes:
         field: str = self._quirks.reasoning_input_field
         if field == "reasoning_details":
-            details = thoughts[0].signature if thoughts else ""
-            return b',"reasoning_details":' + details.encode() if details else b""
+            return _encode_details(thoughts)
+        if field == REASONING_PARTS:
+            return b""
         if field == "same":
+            if details := _encode_details([t for t in thoughts if t.id != REASONING_PARTS]):
+                return details
             field = next((t.id for t in thoughts if t.id in REASONING_FIELDS), "")
         text = "".join([thought.text for thought in thoughts])
         if not field or not (text or self._quirks.requires_reasoning_field):
@@ -172,6 +177,26 @@ class ChatEncoder(MessageEncoder):
         import hashlib  # only one server needs it
 
         return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
+def _encode_details(thoughts: Sequence[Thinking]) -> bytes:
+    details = thoughts[0].signature if thoughts else ""
+    return b',"reasoning_details":' + details.encode() if details else b""
+
+
+def _encode_thinking_parts(thoughts: Sequence[Thinking], text: bytes) -> bytes:
+    """Thinking and text as parts of the content: Mistral."""
+    parts: list[bytes] = []
+    for thought in thoughts:
+        part = b'{"type":"thinking","thinking":[{"type":"text","text":%b}]' % encode_json_string(
+            thought.text
+        )
+        if thought.signature:
+            part += b',"signature":' + encode_json_string(thought.signature)
+        parts.append(part + b"}")
+    if text:
+        parts.append(b'{"type":"text","text":' + text + b"}")
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _is_attachment(part: ResultContent) -> bool:

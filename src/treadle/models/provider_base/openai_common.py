@@ -270,10 +270,12 @@ def encode_fields(values: Mapping[str, object]) -> bytes:
 class InputTokenDetails(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    audio_tokens: int | None = None
 
 
 class OutputTokenDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
+    audio_tokens: int | None = None
 
 
 class OpenAIUsage(msgspec.Struct):
@@ -286,20 +288,24 @@ class OpenAIUsage(msgspec.Struct):
 def convert_usage(
     card: ModelCard, usage: OpenAIUsage, cache_hits: int | None = None, searches: int = 0
 ) -> Usage:
-    """Usage of one request. Their prompt tokens include cache reads and writes; ours do not."""
+    """Usage of one request. Their prompt tokens include cache reads and writes; ours do not. Audio
+    has prices of its own, which are not known: then the cost is unknown, too."""
     details = usage.input_tokens_details or InputTokenDetails()
+    made = usage.output_tokens_details or OutputTokenDetails()
     read = details.cached_tokens or cache_hits or 0
     write = details.cache_write_tokens or 0
     total = usage.input_tokens
-    return build_usage(
+    converted = build_usage(
         card,
         input=None if total is None else total - read - write,
         output=usage.output_tokens,
         cache_read=read,
         cache_write=write,
-        reasoning=(usage.output_tokens_details or OutputTokenDetails()).reasoning_tokens,
+        reasoning=made.reasoning_tokens,
         searches=searches,
     )
+    has_audio = bool(details.audio_tokens or made.audio_tokens)
+    return msgspec.structs.replace(converted, cost=None) if has_audio else converted
 
 
 # ------------------------------------------------------------------ part references

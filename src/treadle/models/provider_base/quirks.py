@@ -18,9 +18,11 @@ from treadle.lib.http.local_hosts import is_local
 
 # The field for the thinking effort: one word, OpenRouter's object, or none.
 EffortField = Literal["reasoning_effort", "reasoning", ""]
-# The field in which the server expects its own reasoning back; `same`: the one in which it came;
-# empty: it does not expect it.
-ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_details", "same", ""]
+# The field in which the server expects its own reasoning back; `content`: as parts of it; `same`:
+# the one in which it came; empty: it does not expect it.
+ReasoningField = Literal[
+    "reasoning_content", "reasoning", "reasoning_details", "content", "same", ""
+]
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +116,7 @@ MISTRAL = Quirks(
     key_variables=("MISTRAL_API_KEY",), url_variables=("MISTRAL_BASE_URL",),
     default_model="mistral-medium-latest",
     supports_stream_usage=False,  # refuses unknown fields, and sends usage anyway
-    supports_strict=True, requires_short_ids=True, max_images=8,
+    supports_strict=True, requires_short_ids=True, max_images=8, reasoning_input_field="content",
 )
 GEMINI = Quirks(
     name="gemini", base_url="https://generativelanguage.googleapis.com/v1beta/openai",
