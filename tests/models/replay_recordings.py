@@ -1,27 +1,33 @@
-"""Replays the recorded traffic of a public project: our reading of each reply of Gemini and of
-Bedrock's Converse, and that of the official library.
+"""Replays the recorded traffic of public projects: our reading of each reply, and that of the
+official library.
 
-    uv run --no-project --with pyyaml --with google-genai --with botocore --with msgspec \\
-        --with httptools tests/models/replay_recordings.py CLONE
+    uv run --no-project --with pyyaml --with google-genai --with botocore --with anthropic \\
+        --with openai --with msgspec --with httptools tests/models/replay_recordings.py CLONE…
 
-CLONE is a clone of github.com/pydantic/pydantic-ai, also a bare one: its cassettes are not copied
-here. It prints the share of replies that agree, and each difference. Not a test by itself.
+A CLONE is a clone of a project with cassettes (pydantic/pydantic-ai, traceloop/openllmetry,
+DataDog/dd-trace-py, crewAIInc/crewAI, langchain-ai/langchain, …), also a bare one: they are not
+copied here. It prints the share of replies that agree, and each difference. Not a test by itself.
 """
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from treadle.core.contracts.model import ModelCard, ModelRequest  # noqa: E402 - see sys.path
+from tests.models import library_readers as library  # noqa: E402 - see sys.path
+from tests.models.library_readers import Reading, Recorded  # noqa: E402
+from tests.models.wires import connect  # noqa: E402
+from treadle.core.contracts.model import ModelRequest  # noqa: E402
 from treadle.core.errors import ModelError  # noqa: E402
 from treadle.core.transcript import (  # noqa: E402
     AssistantItem,
@@ -33,53 +39,86 @@ from treadle.core.transcript import (  # noqa: E402
     to_user_item,
 )
 from treadle.lib.http.sse import SSEReader  # noqa: E402
-from treadle.models.bedrock_converse.model import ConverseCodec  # noqa: E402
-from treadle.models.gemini.model import GeminiCodec  # noqa: E402
 from treadle.models.provider_base.aws_eventstream import AWSFrameReader  # noqa: E402
 from treadle.models.provider_base.codec import DecodeFailed, Decoder  # noqa: E402
 
 REQUEST = ModelRequest(Transcript([to_user_item("hi")]))
+READERS: dict[str, Callable[[Recorded], Reading]] = {
+    "messages": library.read_by_anthropic,
+    "chat": library.read_chat_by_openai,
+    "responses": library.read_responses_by_openai,
+    "gemini": lambda recorded: library.read_by_google(library.split_chunks(recorded)),
+    "converse": library.read_by_aws,
+}
 
 
-class Recorded(NamedTuple):
-    """A recorded exchange with status 200."""
+ENDINGS = {
+    "/messages": "messages",
+    "/chat/completions": "chat",
+    "/responses": "responses",
+    "enerateContent": "gemini",
+    "/converse": "converse",
+    "/converse-stream": "converse",
+}
+# The beginning of a reply, where the recording hides the address.
+STARTS = {
+    "event: message_start": "messages",
+    "event: response.created": "responses",
+    '"object":"chat.completion': "chat",
+    '"object":"response"': "responses",
+    '"type":"message","role":"assistant"': "messages",
+}
 
-    name: str
-    url: str
-    body: bytes
 
-
-class Reading(NamedTuple):
-    """What a reader finds in a reply."""
-
-    text: str
-    thinking: str
-    calls: list[tuple[str, Any]]
-    signatures: int
-    others: int
-    output_tokens: int
+def find_wire(recorded: Recorded) -> str:
+    """The format of a reply; "" for any other one."""
+    path = recorded.url.partition("?")[0]
+    if "REDACTED" not in path:
+        return next((wire for end, wire in ENDINGS.items() if path.endswith(end)), "")
+    begin = "".join(recorded.body[:400].decode("utf-8", "replace").split(" "))
+    return next((wire for start, wire in STARTS.items() if start.replace(" ", "") in begin), "")
 
 
 def list_recordings(clone: str) -> Iterator[Recorded]:
-    yaml: Any = importlib.import_module("yaml")
     git = ["git", "-C", clone]
     listed = subprocess.run([*git, "ls-tree", "-rz", "--name-only", "HEAD"], capture_output=True)
     for name in listed.stdout.decode().split("\0"):
-        if "/cassettes/" not in name or not name.endswith(".yaml"):
+        if "cassette" not in name or not name.endswith((".yaml", ".yml", ".yaml.gz")):
             continue
         shown = subprocess.run([*git, "show", f"HEAD:{name}"], capture_output=True).stdout
-        if b"enerateContent" not in shown and b"/converse" not in shown:
-            continue
-        for exchange in yaml.load(shown, getattr(yaml, "CSafeLoader", yaml.SafeLoader))[
-            "interactions"
-        ]:
-            answer = exchange["response"]
-            body = answer.get("parsed_body") or answer.get("body")
-            body = body["string"] if isinstance(body, dict) and "string" in body else body
-            data = json.dumps(body).encode() if isinstance(body, dict) else body
-            if answer["status"]["code"] == 200 and data:
-                data = data if isinstance(data, bytes) else data.encode()
-                yield Recorded(Path(name).name, exchange["request"]["uri"], data)
+        shown = gzip.decompress(shown) if name.endswith(".gz") else shown
+        for exchange in load_exchanges(shown):
+            url = exchange["request"].get("uri") or exchange["request"].get("url") or ""
+            recorded = Recorded(Path(name).name, url, read_body(exchange["response"]))
+            if recorded.body and find_wire(recorded):
+                yield recorded
+
+
+def load_exchanges(text: bytes) -> list[dict[str, Any]]:
+    yaml: Any = importlib.import_module("yaml")
+    try:
+        loaded = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError):
+        return []
+    if not isinstance(loaded, dict):
+        return []
+    if isinstance(loaded.get("requests"), list):  # the form of langchain-tests
+        pairs = zip(loaded["requests"], loaded["responses"], strict=True)
+        return [{"request": request, "response": response} for request, response in pairs]
+    return [*loaded.get("interactions", ()), *[one for one in (loaded,) if "request" in one]]
+
+
+def read_body(answer: dict[str, Any]) -> bytes:
+    """The body of a reply with status 200; empty for any other one."""
+    status = answer.get("status") or answer.get("status_code")
+    if (status["code"] if isinstance(status, dict) else status) != 200:
+        return b""
+    body = answer.get("parsed_body") or answer.get("body") or answer.get("content") or b""
+    body = body["string"] if isinstance(body, dict) and "string" in body else body
+    if isinstance(body, dict | list):
+        return json.dumps(body).encode()
+    data = body if isinstance(body, bytes) else str(body).encode()
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
 
 def read_by_us(decoder: Decoder, events: list[tuple[bytes, bytes]]) -> Reading:
@@ -107,146 +146,78 @@ def read_by_us(decoder: Decoder, events: list[tuple[bytes, bytes]]) -> Reading:
     )
 
 
-# ------------------------------------------------------------------ Gemini
-
-
-def split_chunks(recorded: Recorded) -> list[bytes]:
-    if b"data:" not in recorded.body[:20]:
-        return [recorded.body]
-    return [line[5:].strip() for line in recorded.body.splitlines() if line.startswith(b"data:")]
-
-
-def read_by_google(chunks: list[bytes]) -> Reading:
-    response: Any = importlib.import_module("google.genai.types").GenerateContentResponse
-    read = [response._from_response(response=json.loads(chunk), kwargs={}) for chunk in chunks]
-    candidates = [one.candidates[0] for one in read if one.candidates]
-    parts = [part for one in candidates if one.content for part in one.content.parts or ()]
-    usage = [one.usage_metadata for one in read if one.usage_metadata][-1]
-    calls = [part.function_call for part in parts if part.function_call]
-    others = [part for part in parts if part.text is None and not part.function_call]
-    return Reading(
-        "".join([part.text for part in parts if part.text and not part.thought]),
-        "".join([part.text for part in parts if part.text and part.thought]),
-        [(call.name, call.args or {}) for call in calls],
-        sum(part.thought_signature is not None for part in parts),
-        len(others),
-        (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
-    )
-
-
-# ------------------------------------------------------------------ Converse
-
-
-class _Frames:
-    """A body as botocore reads one."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self) -> Iterator[bytes]:
-        yield self._body
-
-
-def read_by_aws(recorded: Recorded) -> Reading:
-    session: Any = importlib.import_module("botocore.session").get_session()
-    parser: Any = importlib.import_module("botocore.parsers").create_parser("rest-json")
-    service = session.get_service_model("bedrock-runtime")
-    if not recorded.url.endswith("-stream"):
-        shape = service.operation_model("Converse").output_shape
-        whole = parser.parse({"status_code": 200, "headers": {}, "body": recorded.body}, shape)
-        return _read_blocks(whole["output"]["message"]["content"], whole["usage"])
-    shape = service.operation_model("ConverseStream").output_shape.members["stream"]
-    stream: Any = importlib.import_module("botocore.eventstream").EventStream
-    blocks: dict[int, dict[str, Any]] = {}
-    usage: dict[str, Any] = {}
-    for event in stream(
-        _Frames(recorded.body), shape, parser._event_stream_parser, "ConverseStream"
-    ):
-        ((name, value),) = event.items()
-        if name == "metadata":
-            usage = value["usage"]
-        elif name == "contentBlockStart" and "toolUse" in value["start"]:
-            blocks[value["contentBlockIndex"]] = {
-                "toolUse": {**value["start"]["toolUse"], "input": ""}
-            }
-        elif name == "contentBlockDelta":
-            _add_delta(blocks.setdefault(value["contentBlockIndex"], {}), value["delta"])
-    for block in blocks.values():
-        if "toolUse" in block:
-            block["toolUse"]["input"] = json.loads(block["toolUse"]["input"] or "{}")
-    return _read_blocks(list(blocks.values()), usage)
-
-
-def _add_delta(block: dict[str, Any], delta: dict[str, Any]) -> None:
-    if "text" in delta:
-        block["text"] = block.get("text", "") + delta["text"]
-    if "toolUse" in delta:
-        block["toolUse"]["input"] += delta["toolUse"]["input"]
-    if "reasoningContent" in delta:
-        thought = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})
-        given = delta["reasoningContent"]
-        thought["reasoningText"]["text"] += given.get("text", "")
-        thought["reasoningText"] |= {key: given[key] for key in ("signature",) if key in given}
-        thought |= {key: given[key] for key in ("redactedContent",) if key in given}
-
-
-def _read_blocks(blocks: list[dict[str, Any]], usage: dict[str, Any]) -> Reading:
-    thoughts = [block["reasoningContent"] for block in blocks if "reasoningContent" in block]
-    plain = [thought.get("reasoningText", {}) for thought in thoughts]
-    uses = [block["toolUse"] for block in blocks if "toolUse" in block]
-    calls = [use for use in uses if use.get("type") != "server_tool_use"]
-    known = ("text", "toolUse", "reasoningContent")
-    others = [block for block in blocks if not any(key in block for key in known)]
-    return Reading(
-        "".join([block["text"] for block in blocks if "text" in block]),
-        "".join([thought.get("text", "") for thought in plain]),
-        [(use["name"], use["input"]) for use in calls],
-        sum("signature" in one for one in plain)
-        + sum("redactedContent" in one for one in thoughts),
-        len(others) + len(uses) - len(calls),
-        usage["outputTokens"],
-    )
-
-
 # ------------------------------------------------------------------ the comparison
 
 
-def compare(recorded: Recorded) -> tuple[str, object, object]:
-    """The format of a recording, our reading, and theirs."""
-    if "enerateContent" in recorded.url:
-        chunks = split_chunks(recorded)
-        decoder: Decoder = GeminiCodec("m", ModelCard("gemini/m")).create_decoder(REQUEST)
-        events = [(b"", chunk) for chunk in chunks]
-        theirs = read_by_google(chunks)
-        wire = "gemini"
-    else:
-        codec = ConverseCodec("m", ModelCard("bedrock/m"))
-        decoder, wire, theirs = codec.create_decoder(REQUEST), "converse", read_by_aws(recorded)
-        events = codec.split_reply(recorded.body)
-        if recorded.url.endswith("-stream"):
-            events = SSEReader().feed(AWSFrameReader().feed(recorded.body))
+def split_events(wire: str, recorded: Recorded) -> list[tuple[bytes, bytes]]:
+    if wire == "gemini":
+        return [(b"", chunk) for chunk in library.split_chunks(recorded)]
+    if recorded.url.endswith("-stream"):
+        return SSEReader().feed(AWSFrameReader().feed(recorded.body))
+    if recorded.is_stream:
+        return SSEReader().feed(recorded.body + b"\n\n")
+    return connect(wire, "http://127.0.0.1").codec.split_reply(recorded.body)
+
+
+def compare(wire: str, recorded: Recorded) -> tuple[object, object]:
+    """Our reading, and theirs; an error is a reading, too."""
+    ours: object
+    theirs: object
+    decoder: Decoder = connect(wire, "http://127.0.0.1").codec.create_decoder(REQUEST)
     try:
-        return wire, read_by_us(decoder, events), theirs
+        ours = read_by_us(decoder, split_events(wire, recorded))
     except (ModelError, DecodeFailed) as error:
-        return wire, error, theirs
+        ours = error
+    try:
+        theirs = READERS[wire](recorded)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises
+        theirs = error
+    if isinstance(ours, Reading) and wire in ("messages", "chat", "responses"):
+        ours = ours._replace(others=0, signatures=ours.signatures if wire == "messages" else 0)
+    return _join_thoughts(ours), _join_thoughts(theirs)
 
 
-def main(clone: str) -> None:
-    counts: dict[str, list[int]] = {"gemini": [0, 0], "converse": [0, 0]}
-    for recorded in list_recordings(clone):
-        if not any(word in recorded.url for word in ("enerateContent", "/converse")):
-            continue
-        wire, ours, theirs = compare(recorded)
-        counts[wire][0] += ours == theirs
-        counts[wire][1] += 1
-        if ours != theirs:
-            sys.stdout.write(
-                f"{wire}: {recorded.name}\n  ours   {ours!s:.400}\n  theirs {theirs!s:.400}\n"
-            )
-    for wire, (agreed, all_of_them) in counts.items():
-        share = agreed / max(1, all_of_them)
-        sys.stdout.write(f"{wire}: {agreed} of {all_of_them} replies agree, {share:.1%}\n")
+def _join_thoughts(reading: object) -> object:
+    """Ours has blank lines between the summaries of several thoughts."""
+    if not isinstance(reading, Reading):
+        return reading
+    return reading._replace(thinking="".join(reading.thinking.split()))
+
+
+def describe_difference(ours: object, theirs: object) -> str:
+    """The fields that differ; an error as a whole."""
+    if not isinstance(ours, Reading) or not isinstance(theirs, Reading):
+        return f"  ours {ours!s:.300}\n  theirs {theirs!s:.300}\n"
+    pairs = zip(Reading._fields, ours, theirs, strict=True)
+    lines = [f"  {name}: ours {a!r:.200}, theirs {b!r:.200}\n" for name, a, b in pairs if a != b]
+    return "".join(lines)
+
+
+def main(clones: list[str]) -> None:
+    agreed: Counter[str] = Counter()
+    refused: Counter[str] = Counter()  # neither can read it
+    total: Counter[str] = Counter()
+    for clone in clones:
+        counts: Counter[str] = Counter()
+        for recorded in list_recordings(clone):
+            wire = find_wire(recorded)
+            ours, theirs = compare(wire, recorded)
+            counts[wire] += 1
+            agreed[wire] += ours == theirs
+            if isinstance(ours, Exception) and isinstance(theirs, Exception):
+                refused[wire] += 1
+            elif ours != theirs:
+                difference = describe_difference(ours, theirs)
+                sys.stdout.write(f"{wire}: {recorded.name}\n{difference}")
+        total += counts
+        sys.stdout.write(f"{clone}: {dict(counts)}\n")
+    for wire, count in total.items():
+        share = (agreed[wire] + refused[wire]) / count
+        sys.stdout.write(
+            f"{wire}: {agreed[wire]} of {count} replies agree, {refused[wire]} are errors for "
+            f"both, {share:.1%}\n"
+        )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])
