@@ -36,6 +36,8 @@ class Reading(NamedTuple):
 
 
 def split_chunks(recorded: Recorded) -> list[bytes]:
+    if recorded.body.lstrip().startswith(b"["):  # a stream, as an array
+        return [json.dumps(chunk).encode() for chunk in json.loads(recorded.body)]
     if b"data:" not in recorded.body[:20]:
         return [recorded.body]
     return [line[5:].strip() for line in recorded.body.splitlines() if line.startswith(b"data:")]
