@@ -67,6 +67,6 @@ def test_the_command_fits_the_installer_and_keeps_the_extras_that_are_there(
 ):
     (tmp_path / file).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    for module in ("uvicorn", "mcp", "acp", "xllamacpp", "opentelemetry", "dbos", "PIL"):
+    for module in ("uvicorn", "mcp", "acp", "xllamacpp", "opentelemetry", "dbos", "PIL", "ag_ui"):
         monkeypatch.setitem(sys.modules, module, None)
     assert format_install_command(["mcp"]) == command

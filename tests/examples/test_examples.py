@@ -39,6 +39,7 @@ SHOWN = {
     "pipeline": "500 labels, 0.10 USD, within the budget: True\ngood: 250",
     "rag": "25 days. ['leave'] after 3 requests",
     "research": "Tea grows in Assam. Coffee grows in Ethiopia. 2 sources",
+    "agui_service": "TEXT_MESSAGE_CONTENT It is paid.",
     "sse_service": "the other replica sees: [pay: 12]\nTrue True",
     "support_bot": "< Two or three days.\norders left: {8: 99.0}",
     "tools": "result: Ada has row 7, seat 1",

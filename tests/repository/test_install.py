@@ -270,8 +270,9 @@ def test_servers_of_tools_without_their_extra_are_named_and_the_run_continues(
             "fleet",
             "PostgreSQL",
         ),
+        ("import treadle.apps.agui", "agui", "pages that speak AG-UI"),
     ],
-    ids=["otel", "mcp", "embedded", "fleet"],
+    ids=["otel", "mcp", "embedded", "fleet", "agui"],
 )
 def test_a_library_call_without_its_extra_raises_one_sentence(
     base: Installation, code: str, extra: str, feature: str
@@ -292,7 +293,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
     assert "tui (the full screen), web (the page in a browser), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet,images]'" in done.stdout
+    assert "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet,images,agui]'" in done.stdout
 
 
 # ------------------------------------------------------------------ the extras
@@ -312,6 +313,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
         ),
         ("fleet", "import treadle.sessions.postgres.postgres_store"),
         ("images", "import PIL.Image"),
+        ("agui", "import treadle.apps.agui"),
     ],
 )
 def test_an_extra_brings_what_its_feature_needs(

@@ -13,7 +13,7 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images", "ray"]
+Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images", "agui", "ray"]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
@@ -24,6 +24,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "otel": "telemetry",
     "fleet": "PostgreSQL",
     "images": "smaller pictures",
+    "agui": "pages that speak AG-UI",
     "ray": "fleets on a cluster of Ray",
 }
 # What the extra `all` brings: not what is too large for those who do not use it.
@@ -42,6 +43,7 @@ _MODULES: Mapping[Extra, str] = {
     "otel": "opentelemetry",
     "fleet": "dbos",
     "images": "PIL",
+    "agui": "ag_ui",
     "ray": "ray",
 }
 
