@@ -24,7 +24,7 @@ from treadle import (
 )
 from treadle.contracts import Allow, BaseGate, BasePolicy
 from treadle.core.errors import AccessDenied, ModelError
-from treadle.core.loop.retry import Retry
+from treadle.core.retry import Retry
 from treadle.events import WarningRaised
 from treadle.models import Say, Scripted, model
 from treadle.sessions import SqliteStore
