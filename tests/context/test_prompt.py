@@ -12,7 +12,7 @@ from treadle.models.catalog import card_for
 def test_sections_stand_in_their_order_and_empty_ones_are_left_out():
     prompt = build_prompt(environment="ENV", memory="MEM", user_text="ADD")
     names = [section.name for section in prompt.sections if section.text]
-    assert names == ["identity", "working", "environment", "memory", "added"]
+    assert names == ["identity", "working", "changes", "environment", "memory", "added"]
     text = prompt.text
     assert text.index("ENV") < text.index("MEM") < text.index("ADD")
 

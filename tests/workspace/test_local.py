@@ -291,3 +291,10 @@ async def test_no_program_of_the_folder_is_run_in_the_place_of_the_systems(
             await workspace.execute(["only-here"], sandboxed=False)
         assert (await workspace.run("echo on")).output == "on\n"
     assert not list(folder.glob("planted-*"))  # noqa: ASYNC240 - it is all over
+
+
+async def test_a_command_that_comes_after_the_end_starts_nothing(folder: Path) -> None:
+    workspace = await LocalWorkspace.open(folder, WorkspaceOptions(sandbox="off"))
+    await workspace.aclose()
+    with pytest.raises(WorkspaceError, match="the workspace is closed"):
+        await workspace.run("true")

@@ -252,9 +252,12 @@ class ForkServerClient:
         self._program: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._processes: set[Process] = set()
+        self._is_closed = False
 
     def ensure_started(self) -> None:
         """Start the fork server now, so that the first command need not wait for it."""
+        if self._is_closed:  # a command that comes too late would leave it behind
+            raise WorkspaceError("the workspace is closed")
         if self._program is not None and self._program.poll() is None:
             return
         self._disconnect()
@@ -308,7 +311,8 @@ class ForkServerClient:
         return await (await self.start(command, on_output)).wait_or_kill()
 
     async def aclose(self) -> None:
-        """End every command that still runs, then the fork server."""
+        """End every command that still runs, then the fork server, for good."""
+        self._is_closed = True
         running = tuple(self._processes)
         for process in running:
             process.kill()

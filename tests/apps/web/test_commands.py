@@ -18,7 +18,8 @@ async def test_commands_are_completed_and_run(tmp_path: Path):
     home = Path.home() / ".treadle" / "commands"
     home.mkdir(parents=True)
     (home / "greet.md").write_text("Greet $1 kindly.")
-    async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
+    replies = script(FakeReply(text="word " * 2_000), FakeReply(text="hello"))
+    async with ProviderServer(replies) as provider, web_server(provider, tmp_path) as server:
         async with open_tab(server, await server.find_session()) as tab:
             await tab.receive()
             found = (await ask(tab, "completions", do="complete", line="/gre"))["found"]
@@ -32,6 +33,8 @@ async def test_commands_are_completed_and_run(tmp_path: Path):
             assert "did you mean /compact?" in unknown["text"]
             await tab.send(do="command", line="/greet Ada")
             await tab.wait_until(lambda one: "Greet Ada kindly." in one.text)
+            await tab.wait_until(lambda one: "word" in one.text and not one.regions["now"])
+            await tab.send(do="send", text="more", id="2")
             await tab.wait_until(lambda one: "hello" in one.text and not one.regions["now"])
             context = await ask(tab, "pane", do="command", line="/context")
             assert "of 200k tokens" in context["html"]
