@@ -174,7 +174,7 @@ calls = st.lists(
 )
 says = st.builds(Say, st.one_of(st.just(""), texts), st.one_of(st.just(""), texts), calls)
 failing = st.tuples(texts, says, st.just(Overloaded("busy")))
-rounds = st.lists(st.one_of(says, says, failing), max_size=4)
+rounds = st.lists(st.one_of(says, says, failing), max_size=3)  # the fourth failure ends a run
 ends = st.one_of(texts, st.tuples(texts, st.just(ModelError("broken"))), st.just(ModelError("no")))
 
 

@@ -27,7 +27,7 @@ from treadle.tools.mcp.change_watcher import ChangeWatcher, is_modern, send_plai
 from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
 from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.lenient import LenientReader
-from treadle.tools.mcp.process import StartProcess, describe_error
+from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
 from treadle.tools.mcp.results import convert_block, convert_resource, convert_result
 from treadle.tools.mcp.server_config import McpServerConfig
 from treadle.tools.mcp.stdio_transport import StdioTransport
@@ -80,8 +80,9 @@ class McpConnection:
         self.changed.set()
 
     def explain_failure(self, error: Exception) -> str:
-        """Why there is no connection: how it ended, unless the start timed out."""
-        if isinstance(error, TimeoutError):
+        """Why there is no connection: how it ended, unless the start timed out, or the client
+        refused the server (a RuntimeError), which then ends."""
+        if isinstance(unwrap_error(error), (TimeoutError, RuntimeError)):
             self.problem = None
         self.mark_lost(describe_error(error))
         return self.problem or ""
