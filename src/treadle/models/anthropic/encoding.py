@@ -38,6 +38,7 @@ from treadle.models.provider_base.encoding import (
     MessageRole,
     ReplyParts,
     ResultParts,
+    encode_call_arguments,
     encode_json,
     encode_json_string,
 )
@@ -365,10 +366,8 @@ def _encode_reply_block(part: AssistantContent) -> bytes:
         case Opaque(json=json):
             return json.encode("utf-8", "replace")
         case call:
-            # Arguments that are not an object cannot be sent; the result of the call explains.
-            raw = call.raw.strip() if call.arguments is not None else ""
             names = (encode_json_string(call.id), encode_json_string(call.name))
-            arguments = raw.encode("utf-8", "replace") or b"{}"
+            arguments = encode_call_arguments(call)
             return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (*names, arguments)
 
 

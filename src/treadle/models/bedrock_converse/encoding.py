@@ -33,6 +33,7 @@ from treadle.models.provider_base.encoding import (
     MessageRole,
     ReplyParts,
     ResultParts,
+    encode_call_arguments,
     encode_json,
     encode_json_string,
 )
@@ -111,8 +112,7 @@ def _encode_reply_block(part: AssistantContent) -> bytes:
         case Opaque(json=json):
             return json.encode("utf-8", "replace")
         case call:
-            raw = call.raw.strip() if call.arguments is not None else ""
-            arguments = raw.encode("utf-8", "replace") or b"{}"
+            arguments = encode_call_arguments(call)
             names = (encode_json_string(call.id), encode_json_string(call.name))
             return b'{"toolUse":{"toolUseId":%b,"name":%b,"input":%b}}' % (*names, arguments)
 

@@ -32,6 +32,7 @@ from treadle.models.provider_base.encoding import (
     MessageRole,
     ReplyParts,
     ResultParts,
+    encode_call_arguments,
     encode_json,
     encode_json_string,
 )
@@ -142,12 +143,8 @@ def _read_signature(json: str) -> str:
 
 
 def _encode_call(call: ToolCall, signature: str) -> bytes:
-    raw = call.raw.strip() if call.arguments is not None else ""
-    values = (
-        encode_json_string(call.id),
-        encode_json_string(call.name),
-        raw.encode("utf-8", "replace") or b"{}",
-    )
+    names = (encode_json_string(call.id), encode_json_string(call.name))
+    values = (*names, encode_call_arguments(call))
     signed = b',"thoughtSignature":%b' % encode_json_string(signature) if signature else b""
     return b'{"functionCall":{"id":%b,"name":%b,"args":%b}%b}' % (*values, signed)
 

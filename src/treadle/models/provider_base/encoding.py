@@ -374,3 +374,10 @@ def encode_json_string(value: str) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return msgspec.json.encode(fix_surrogates(value))
+
+
+def encode_call_arguments(call: ToolCall) -> bytes:
+    """The arguments of a call as an object. Others cannot be sent; the result of the call explains
+    why."""
+    raw = call.raw.strip() if call.arguments is not None else ""
+    return raw.encode("utf-8", "replace") or b"{}"
