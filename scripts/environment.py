@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -213,8 +214,11 @@ def stage(title: str, command: Sequence[str]) -> None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.25)
         except BaseException:
-            process.terminate()
-            process.wait()
+            # Not process.wait(): an interrupt inside of it can leave its lock held for ever.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, 0)
             show("\n" if live else "")
             raise
         outcome = "" if process.returncode == 0 else ": failed"
