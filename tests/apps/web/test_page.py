@@ -112,11 +112,30 @@ async def test_a_message_is_not_sent_unasked_when_the_session_has_moved_on(
         assert await page.locator("#outbox li").count() == 0
 
 
+async def test_a_message_that_is_written_before_anything_is_shown_is_sent(
+    site: Site, tmp_path: Path
+):
+    session = await site.create(tmp_path, FakeReply(text="one"), FakeReply(text="two"))
+    async with site.open_page(session) as page:
+        await send(page, "first")
+        await page.wait_for_selector(".prose >> text=one")
+        await page.wait_for_selector("#stop-button", state="hidden")
+        network = Network(is_cut=True)
+        await page.route_web_socket("**/socket*", network.connect)
+        await page.reload()
+        await page.wait_for_selector("text=Reconnecting")
+        await send(page, "early")
+        await page.wait_for_selector("#outbox >> text=Waits for the connection")
+        network.is_cut = False
+        await page.wait_for_selector(".prose >> text=two")
+        assert await page.locator("#outbox li").count() == 0
+
+
 class Network:
     """The connections of a page, which a test can cut."""
 
-    def __init__(self) -> None:
-        self.is_cut = False
+    def __init__(self, *, is_cut: bool = False) -> None:
+        self.is_cut = is_cut
         self._sockets: list[WebSocketRoute] = []
 
     async def connect(self, socket: WebSocketRoute) -> None:

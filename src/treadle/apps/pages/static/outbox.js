@@ -4,7 +4,7 @@ import { findAt } from "./dom.js";
 // Messages that the server has not confirmed. They are shown, also after a reload; those that wait
 // can be taken back. One that was sent is sent again under its id, which the server counts once.
 // One that was written without a connection is sent when it is back, unless the session has moved
-// on: then the user decides.
+// on from what the user had read: then the user decides.
 export class Outbox {
   constructor(session, { list, send, describeEnd, isBusy, giveBack }) {
     this.list = list;
@@ -34,7 +34,8 @@ export class Outbox {
     this.feed = feed;
     const isSame = (one) => one.end === this.describeEnd() && !this.isBusy();
     for (const one of this.waiting) {
-      if (one.feed === feed || isSame(one)) this.deliver(one);
+      const hadReadNothing = one.end === null && !one.feed;
+      if (one.feed === feed || hadReadNothing || isSame(one)) this.deliver(one);
       else one.whyHeld = `${one.feed ? "Perhaps sent" : "Not sent"}: the session has moved on`;
     }
     this.changed();

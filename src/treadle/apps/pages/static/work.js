@@ -245,8 +245,9 @@ function applyUpdate(update, blocks) {
   showEndButton();
 }
 
-// What a user who writes a message has read last.
+// What a user who writes a message has read last; null as long as nothing is shown.
 function describeEnd() {
+  if (!position) return null;
   const last = (selector) => findAll(selector, $("blocks")).pop()?.textContent ?? "";
   return `${last(".you .said")}\n${last(".prose")}`;
 }
