@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -46,7 +47,8 @@ class SystemPrompt(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return "\n\n".join(section.text.strip() for section in self.sections if section.text)
+        joined = "\n\n".join(section.text.strip() for section in self.sections if section.text)
+        return sys.intern(joined)  # sessions with the same prompt share one text
 
     def format_sizes(self) -> str:
         """The size of each section, for the user."""
