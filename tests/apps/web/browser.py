@@ -17,6 +17,12 @@ PHONE = (390, 844)
 ACCESSIBILITY: dict[str, Any] = {"bypass_csp": True, "reduced_motion": "reduce"}
 
 
+async def wait_until_shown(page: Page) -> None:
+    """The page has the newest state of its session: connected alone is less."""
+    await page.wait_for_selector("#head h1")
+    await page.wait_for_selector("text=Connected")
+
+
 async def send(page: Page, text: str) -> None:
     await page.fill("#prompt", text)
     await page.press("#prompt", "Enter")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.apps.web.browser import wait_until_shown
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, needs_chromium, open_tab, script, web_server
 from tests.patience import PATIENCE
@@ -24,7 +25,7 @@ ASKS = FakeReply(calls=(FakeCall("bash", {"command": "touch made"}),))
 
 async def ask(page: Page) -> None:
     await page.clock.install()
-    await page.wait_for_selector("text=Connected")
+    await wait_until_shown(page)
     await page.fill("#prompt", "go")
     await page.press("#prompt", "Enter")
     await page.wait_for_selector(".ask")
@@ -133,7 +134,7 @@ async def test_a_key_before_the_question_can_be_read_belongs_to_the_prompt(
 async def test_enter_in_a_dialog_that_has_just_opened_changes_nothing(site: Site, tmp_path: Path):
     session = await site.create(tmp_path)
     async with site.open_page(session) as page:
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         for name in ("model", "mode"):
             before = await page.text_content(f"#{name}")
             await page.click(f"[data-ask={name}]")
@@ -150,7 +151,7 @@ async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
         session = await server.find_session()
         async with site.open_page(session, server=server) as page:
             await page.clock.install()
-            await page.wait_for_selector("text=Connected")
+            await wait_until_shown(page)
             os.kill(server.process.pid, signal.SIGSTOP)
             try:
                 await page.fill("#prompt", "are you there?")

@@ -9,6 +9,7 @@ from tests.apps.web.browser import (
     check_accessibility,
     send,
     take_picture,
+    wait_until_shown,
 )
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import needs_chromium, script, web_server
@@ -75,7 +76,7 @@ async def test_a_message_without_a_connection_waits_in_view_and_is_sent_when_it_
         async with web_server(provider, tmp_path) as server:
             session = await server.find_session()
             async with site.open_page(session, server=server) as page:
-                await page.wait_for_selector("text=Connected")
+                await wait_until_shown(page)
                 await server.kill()
                 await page.wait_for_selector("text=Reconnecting")
                 await send(page, "a mistake")
@@ -98,7 +99,7 @@ async def test_a_message_is_not_sent_unasked_when_the_session_has_moved_on(
         network = Network()
         await page.route_web_socket("**/socket*", network.connect)
         await page.reload()
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         await network.cut()
         await page.wait_for_selector("text=Reconnecting")
         await send(page, "too late")
@@ -250,7 +251,7 @@ async def test_commands_files_search_and_budget_by_keyboard(site: Site, tmp_path
     (tmp_path / "notes.md").write_text("")
     session = await site.create(tmp_path, FakeReply(text="It takes 7h42m."))
     async with site.open_page(session) as page:
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         await page.click("text=Explain how this project is laid out")
         assert await page.input_value("#prompt") == "Explain how this project is laid out"
         await page.fill("#prompt", "")

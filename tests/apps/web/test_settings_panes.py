@@ -13,6 +13,7 @@ from tests.apps.web.browser import (
     check_accessibility,
     send,
     take_picture,
+    wait_until_shown,
 )
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import needs_chromium
@@ -27,7 +28,7 @@ PANES = ("settings", "permissions", "context", "servers", "memory")
 async def test_a_setting_is_found_changed_and_reset(site: Site, project: Path):
     session = await site.create(project)
     async with site.open_page(session) as page:
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         await page.click("[href='#settings']")
         await page.fill("#pane [data-search]", "tool rounds")
         await expect(page.locator(".settings li:visible")).to_have_count(1)
@@ -51,7 +52,7 @@ async def test_a_rule_shows_its_last_use_and_is_revoked(site: Site, project: Pat
     call = FakeReply(calls=(FakeCall("bash", {"command": "touch made"}),))
     session = await site.create(project, call, FakeReply(text="it ran"))
     async with site.open_page(session, color_scheme="dark") as page:
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         await send(page, "/permissions")
         await page.fill("#pane [name=rule]", "Bash(touch:*)")
         await page.click("#pane >> text=Add")
@@ -72,7 +73,7 @@ async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site,
     replies = (make, FakeReply(text="one"), make, FakeReply(text="two"))
     session = await site.create(project, *replies)
     async with site.open_page(session) as page:
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         await send(page, "first")
         await page.click("[data-answer=once]")
         await page.wait_for_selector(".prose >> text=one")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from playwright.async_api import Page, expect
 
+from tests.apps.web.browser import wait_until_shown
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import web_server
 from tests.sentences import AskingModel, make_batches
@@ -30,7 +31,7 @@ async def type_sentences(site: Site, folder: Path, sentences: list[str], seed: i
         site.open_page(await server.find_session(), server=server) as page,
     ):
         await page.clock.install()
-        await page.wait_for_selector("text=Connected")
+        await wait_until_shown(page)
         await _send(page, "go")
         await _type_batches(page, provider, sentences, seed)
     made = await asyncio.to_thread(os.listdir, folder)

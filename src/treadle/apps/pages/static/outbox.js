@@ -1,5 +1,6 @@
 import { makeId } from "./connection.js";
 import { findAt } from "./dom.js";
+import { morph } from "./regions.js";
 
 // Messages that the server has not confirmed. They are shown, also after a reload; those that wait
 // can be taken back. One that was sent is sent again under its id, which the server counts once.
@@ -80,8 +81,11 @@ export class Outbox {
     this.draw();
   }
 
+  // A row that stays the same stays in place: it may be under a click.
   draw() {
-    this.list.replaceChildren(...this.waiting.map((one) => this.makeRow(one)));
+    const wanted = this.list.cloneNode(false);
+    wanted.append(...this.waiting.map((one) => this.makeRow(one)));
+    morph(this.list, wanted, { childrenOnly: true });
   }
 
   makeRow(one) {
