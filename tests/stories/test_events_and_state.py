@@ -166,6 +166,22 @@ async def test_observers_are_called_in_order_and_inline():
     assert order[:4] == ["one", "two", "one", "two"]
 
 
+async def test_an_observer_with_kinds_gets_only_these_events_and_every_item():
+    class Ends(RecordingObserver):
+        kinds = frozenset({TurnFinished, WarningRaised})
+
+    ends, late = Ends(), Ends()
+    driver = Agent(summing(), [add], observers=[ends, FailingObserver()]).start()
+    driver.submit("go")
+    assert isinstance(await driver.next(), AfterToolResult)
+    driver.watch(late)
+    assert isinstance(await driver.next(), Finished)
+    await driver.aclose()
+    assert [type(one) for one in ends.events] == [WarningRaised, TurnFinished]
+    assert [type(one) for one in late.events] == [TurnFinished]
+    assert len(ends.items) == 4
+
+
 async def test_a_broken_observer_is_warned_about_once_and_harms_nobody():
     witness, broken = RecordingObserver(), FailingObserver()
     result = await Agent(summing(), [add], observers=[broken, witness]).run("go")

@@ -146,23 +146,25 @@ def add_session_hooks(parts: AgentParts) -> None:
 class WorkspacePreloader(BaseObserver):
     """Opens the workspace while the model still writes its first call."""
 
+    kinds = frozenset({ToolCallBegan})
+
     def __init__(self, workspace: LazyWorkspace) -> None:
         self._workspace = workspace
 
     def on_event(self, event: Event) -> None:
-        if type(event) is ToolCallBegan:
-            self._workspace.preload()
+        self._workspace.preload()
 
 
 class GrantEnd(BaseObserver):
     """Ends with the turn what a custom command allowed."""
 
+    kinds = frozenset({TurnFinished, RunFailed})
+
     def __init__(self, policy: LazyPolicy) -> None:
         self._policy = policy
 
     def on_event(self, event: Event) -> None:
-        if type(event) in (TurnFinished, RunFailed):
-            self._policy.grant(())
+        self._policy.grant(())
 
 
 # ------------------------------------------------------------------ environment

@@ -143,6 +143,8 @@ class RunningDrivers(BaseObserver):
     A hook of a child agent ends the turn of the parent. It observes which child has which parent.
     """
 
+    kinds = frozenset({ChildEvent, TurnFinished, RunFailed})
+
     def __init__(self) -> None:
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self._parents: dict[str, str] = {}  # session of a child -> that of the first parent

@@ -64,6 +64,8 @@ class CallIndex:
 class CallTimes(BaseObserver):
     """Observes the driver; observe/timings.py keeps the same on disk."""
 
+    kinds = frozenset({events.ToolStarted, events.ToolFinished, events.RetryScheduled})
+
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
         self._seconds: dict[str, float] = {}

@@ -7,7 +7,7 @@ an append; it shows as MutationFinished. Used by core/loop/emitter.py.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from treadle.core.events import Event
 from treadle.core.transcript.items import Item
@@ -18,6 +18,7 @@ class Observer(Protocol):
 
     Promises: both methods return quickly; slow work belongs in a queue of the observer.
     An observer must not change anything. If it raises, the loop warns once and continues.
+    One that wants only some events may have `kinds`, as BaseObserver has.
     """
 
     def on_event(self, event: Event) -> None: ...
@@ -27,6 +28,9 @@ class Observer(Protocol):
 
 class BaseObserver:
     """An observer that ignores everything. A subclass defines what it wants to see."""
+
+    # The events that on_event gets; None: all. Pieces of text come by thousands.
+    kinds: ClassVar[frozenset[type[Event]] | None] = None
 
     def on_event(self, event: Event) -> None:
         return None

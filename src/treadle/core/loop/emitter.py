@@ -50,6 +50,7 @@ class Emitter:
 
     def __init__(self, observers: Sequence[Observer], session_id: str, agent: str = "") -> None:
         self._observers = list(observers)
+        self._listeners: dict[Callable[..., Event], tuple[Observer, ...]] = {}  # by kind
         self.has_item_readers = any(map(_reads_items, observers))
         self.agent = agent  # its name
         self._failed: list[Observer] = []
@@ -62,10 +63,12 @@ class Emitter:
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
+        self._listeners = {}
         self.has_item_readers = self.has_item_readers or _reads_items(observer)
 
     def remove(self, observer: Observer) -> None:
         self._observers = [other for other in self._observers if other is not observer]
+        self._listeners = {}
         self._failed = [other for other in self._failed if other is not observer]
         self.has_item_readers = any(map(_reads_items, self._observers))
 
@@ -74,7 +77,10 @@ class Emitter:
         logged = LOGGED_EVENTS.get(kind)
         if logged is not None and logger.isEnabledFor(logged[0]):
             self._log(*logged, details)
-        if not self._observers:
+        listeners = self._listeners.get(kind)
+        if listeners is None:
+            listeners = self._find_listeners(kind)
+        if not listeners:
             return
         event = kind(self.session_id, self.turn_id, seq, *details)
         if self._is_sending:
@@ -82,7 +88,7 @@ class Emitter:
             return
         self._is_sending = True
         try:
-            for observer in self._observers:
+            for observer in listeners:
                 try:
                     observer.on_event(event)
                 except OBSERVER_ERRORS as error:
@@ -109,7 +115,8 @@ class Emitter:
         try:
             while self._waiting:
                 event, item, position = self._waiting.popleft()
-                for observer in self._observers:
+                readers = self._observers if event is None else self._find_listeners(type(event))
+                for observer in readers:
                     try:
                         if event is not None:
                             observer.on_event(event)
@@ -119,6 +126,14 @@ class Emitter:
                         self._warn_once(observer, error)
         finally:
             self._is_sending = False
+
+    def _find_listeners(self, kind: Callable[..., Event]) -> tuple[Observer, ...]:
+        if kind not in self._listeners:
+            wanted = [(one, getattr(one, "kinds", None)) for one in self._observers]
+            self._listeners[kind] = tuple(
+                one for one, kinds in wanted if kinds is None or kind in kinds
+            )
+        return self._listeners[kind]
 
     def _warn_once(self, observer: Observer, error: BaseException) -> None:
         if any(observer is other for other in self._failed):

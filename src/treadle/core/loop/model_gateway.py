@@ -236,6 +236,8 @@ class ModelGateway:
 class _Relay(BaseObserver):
     """Passes on what concerns the user of a call that is otherwise silent."""
 
+    kinds = frozenset({Notified, WarningRaised})
+
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
 

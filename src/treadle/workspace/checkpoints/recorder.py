@@ -18,6 +18,7 @@ from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import WorkspaceError
 from treadle.core.events import (
+    ChildEvent,
     Event,
     TaskFinished,
     ToolDetached,
@@ -43,6 +44,8 @@ class TakesCheckpoints(Protocol):
 class CheckpointRecorder(BaseObserver):
     """Pass its `hook`, its `mutator` and itself as an observer to an agent. Without the observer, a
     call in the background counts like any other. `append` is the journal's method."""
+
+    kinds = frozenset({ChildEvent, TaskFinished, ToolDetached, TurnFinished, TurnStarted})
 
     def __init__(
         self,

@@ -94,6 +94,8 @@ class SessionLimits:
 class LimitReport(BaseObserver):
     """Names the limits when one of them stops a turn."""
 
+    kinds = frozenset({TurnFinished})
+
     def __init__(
         self, list_limits: Callable[[], Sequence[LimitLine]], notify: Callable[[str], None]
     ) -> None:
