@@ -17,6 +17,7 @@ from treadle.apps.conversation.state.blocks import IDLE, NoteBlock, strip_bracke
 from treadle.apps.conversation.state.reducer import MAX_PROGRESS_CHARS, apply_event
 from treadle.apps.conversation.state.view_state import ViewState, add_block, replace_block
 from treadle.core import events
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event
 from treadle.lib.text.text import format_cost, format_duration
 
@@ -58,8 +59,21 @@ class ChildWork(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
 
-class ChildViews:
-    """Keeps the running ones, and the last that ended."""
+class ChildViews(BaseObserver):
+    """Observes the driver. Keeps the running ones, and the last that ended."""
+
+    kinds = frozenset(
+        {
+            events.ToolStarted,
+            events.ChildEvent,
+            events.ToolDetached,
+            events.ToolProgress,
+            events.ToolFinished,
+            events.TaskFinished,
+            events.TurnFinished,
+            events.RunFailed,
+        }
+    )
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock

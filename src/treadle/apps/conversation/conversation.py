@@ -102,7 +102,7 @@ class Conversation:
         self.view = set_queued_messages(view, _queued_items(driver))
         self.questions = OpenQuestions(driver, self._on_change, allow_for_session)
         self._notify_frontend = on_change
-        self._changed = asyncio.Event()  # replaced at each change
+        self._changed: asyncio.Event | None = None  # made by those who wait for a change
         self._on_returned = on_returned
         self._input_ready = asyncio.Event()
         self._is_idle = True
@@ -113,11 +113,13 @@ class Conversation:
         self._may_wake = may_wake
         self._is_woken = False  # no message of the user since
         self._waking_tasks = set[str]()
+        driver.watch(self.children)  # before the conversation, which shows them
         driver.watch(self)
 
     def _on_change(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
         self._notify_frontend()
 
     def start(self) -> None:
@@ -169,6 +171,7 @@ class Conversation:
         """Return when a message is queued, taken back or accepted."""
         queued = self.view.queued_messages
         while self.view.queued_messages == queued:
+            self._changed = self._changed or asyncio.Event()
             await self._changed.wait()
 
     def withdraw(self, item: UserItem) -> bool:
@@ -255,16 +258,18 @@ class Conversation:
     # --- as an observer -------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        self.children.on_event(event)
         view = self._thought_clock.update(apply_event(self.view, event), event)
-        if isinstance(event, RunFailed):
-            self._shown_error = event.result.error
-        if isinstance(event, ToolDetached) and not self._is_woken:
-            self._waking_tasks.add(event.task_id)
-        if isinstance(event, TaskFinished) and not event.is_cancelled:
-            asyncio.get_running_loop().call_soon(self._wake)  # its report waits then
-        if isinstance(event, InputAccepted | WarningRaised):  # accepted, or refused by a hook
-            view = set_queued_messages(view, _queued_items(self.driver))
+        match event:
+            case RunFailed(result=result):
+                self._shown_error = result.error
+            case ToolDetached(task_id=task) if not self._is_woken:
+                self._waking_tasks.add(task)
+            case TaskFinished(is_cancelled=False):
+                asyncio.get_running_loop().call_soon(self._wake)  # its report waits then
+            case InputAccepted() | WarningRaised():  # accepted, or refused by a hook
+                view = set_queued_messages(view, _queued_items(self.driver))
+            case _:
+                pass
         if view is not self.view:
             self.view = view
             self._on_change()
@@ -327,6 +332,7 @@ class Conversation:
             task.cancel()
             await asyncio.wait([task])
         self.driver.unwatch(self)
+        self.driver.unwatch(self.children)
 
 
 def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:
