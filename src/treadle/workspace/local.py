@@ -237,18 +237,12 @@ class LocalWorkspace(WorkspaceFiles):
                 from treadle.workspace.sandbox.line_kinds import parse_read_only_line
 
                 reading = parse_read_only_line(command, spec.cwd)
-            wrapped = stack.enter_context(
-                self._wrap_in_sandbox(spec, inside, network, reading=reading)
-            )
-            process = await self._fork_server.start(wrapped)
+            wrapped = self._wrap_in_sandbox(spec, inside, network, reading=reading)
+            process = await self._start_wrapped(wrapped, stack)
             if given is not None:
                 given.close_read_end()
-            ending = stack.pop_all()
-        process.exited.add_done_callback(lambda _: ending.close())
-        output_file = Path(spec.output_file)
-        return BackgroundCommand(
-            process, output_file, lambda end: self._make_result(end, None, inside, network), given
-        )
+        make_result = partial(self._make_result, timeout=None, inside=inside, network=network)
+        return BackgroundCommand(process, Path(spec.output_file), make_result, given)
 
     async def execute(
         self,
@@ -341,14 +335,27 @@ class LocalWorkspace(WorkspaceFiles):
         *,
         cwd: str | None = None,
         env: Env = None,
+        sandboxed: bool | None = False,
     ) -> Process:
-        """Start a program on descriptors of the caller, such as an MCP server; not sandboxed. It
-        ends with the agent, whatever happens; the caller closes the descriptors."""
-        spec = self._make_command(tuple(argv), cwd, env, False, None)
+        """Start a program on descriptors of the caller, such as an MCP server; `sandboxed` True
+        fails without a sandbox. It ends with the agent, whatever happens; the caller closes the
+        descriptors."""
+        inside = sandboxed is not False and await self._resolve_sandboxed(sandboxed)
+        spec = self._make_command(tuple(argv), cwd, env, inside, None)
         spec = msgspec.structs.replace(
             spec, descriptors=descriptors, capture_output=False, wait_for_tree=True
         )
-        return await self._fork_server.start(spec)
+        with ExitStack() as stack:
+            return await self._start_wrapped(self._wrap_in_sandbox(spec, inside, None), stack)
+
+    async def _start_wrapped(
+        self, wrapped: AbstractContextManager[CommandSpec], stack: ExitStack
+    ) -> Process:
+        """Start it; what the stack holds is closed when it has ended."""
+        process = await self._fork_server.start(stack.enter_context(wrapped))
+        ending = stack.pop_all()
+        process.exited.add_done_callback(lambda _: ending.close())
+        return process
 
     async def aclose(self) -> None:
         """End all processes and remove temporary files; the files of the workspace stay."""
@@ -362,14 +369,12 @@ class LocalWorkspace(WorkspaceFiles):
         await asyncio.to_thread(self._scratch.remove)
 
     def _find_program(self, program: str) -> str:
-        found = shutil.which(program, path=self._safe_path)
-        if found is None:
-            raise WorkspaceError(f"{program} is not installed, or may not be run")
-        return found
+        if found := shutil.which(program, path=self._safe_path):
+            return found
+        raise WorkspaceError(f"{program} is not installed, or may not be run")
 
     def _is_writable(self, program: str) -> bool:
-        real = Path(os.path.realpath(program))
-        return any(real.is_relative_to(root) for root in self._roots)
+        return any(map(Path(os.path.realpath(program)).is_relative_to, self._roots))
 
     def _limit_reads(
         self, program: str, readable: tuple[Path, ...]

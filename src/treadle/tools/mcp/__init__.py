@@ -18,7 +18,6 @@ thread, when the first server starts.
 """
 
 from treadle.tools.mcp.client_options import McpClientOptions, SamplingReply, SamplingRequest
-from treadle.tools.mcp.process import StartProcess
 from treadle.tools.mcp.server import McpServer, McpStatus
 from treadle.tools.mcp.server_config import (
     McpServerConfig,
@@ -28,6 +27,7 @@ from treadle.tools.mcp.server_config import (
     parse_servers,
 )
 from treadle.tools.mcp.token_store import TokenStore
+from treadle.tools.piped_process import StartProcess
 
 __all__ = [
     "McpServer", "McpStatus", "McpServerConfig", "StartProcess", "parse_server_config",

@@ -27,11 +27,12 @@ from treadle.tools.mcp.change_watcher import ChangeWatcher, is_modern, send_plai
 from treadle.tools.mcp.client_callbacks import ClientCallbacks, RunningCall
 from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.lenient import LenientReader
-from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
 from treadle.tools.mcp.results import convert_block, convert_resource, convert_result
 from treadle.tools.mcp.server_config import McpServerConfig
+from treadle.tools.mcp.server_errors import describe_error, unwrap_error
 from treadle.tools.mcp.stdio_transport import StdioTransport
 from treadle.tools.mcp.task_call import call_as_task
+from treadle.tools.piped_process import StartProcess
 
 PROBE_TIMEOUT = 5.0
 

@@ -28,10 +28,11 @@ from treadle.lib.shielded import complete
 from treadle.lib.text.text import plural
 from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
 from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
-from treadle.tools.mcp.process import StartProcess, describe_error, unwrap_error
 from treadle.tools.mcp.resource_tool import ResourceTool
 from treadle.tools.mcp.server_config import McpServerConfig, parse_server_config
+from treadle.tools.mcp.server_errors import describe_error, unwrap_error
 from treadle.tools.mcp.tool import make_tools, sanitize_server_name
+from treadle.tools.piped_process import StartProcess
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.connection import McpConnection

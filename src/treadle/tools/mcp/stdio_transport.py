@@ -1,17 +1,15 @@
 """A server process on three pipes, as a transport of the SDK: lines out, lines in, bounded.
 
 Output of the server that is not a message is kept for error messages. A response that is invalid
-or too long fails its call at once. The process belongs to the workspace: its whole tree ends when
-the transport is closed or the agent dies. The protocol itself is the SDK. Used by connection.py.
+or too long fails its call at once. The process is tools/piped_process.py, the protocol itself is
+the SDK. Used by connection.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,17 +18,16 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from treadle.lib.text.sanitize import strip_escapes
 from treadle.tools.mcp.lenient import LenientReader
-from treadle.tools.mcp.process import StartProcess
+from treadle.tools.piped_process import (
+    EDGE_BYTES,
+    STDERR_DRAIN_SECONDS,
+    PipedProcess,
+    StartProcess,
+)
 
 MAX_MESSAGE_BYTES = 16 << 20
-MAX_UNREAD_BYTES = 64 << 20  # a server that leaves more unread is taken to be stuck
-EDGE_BYTES = 4096
-LOG_TAIL_LINES, LOG_LINE_CHARS = 20, 300
 MAX_NON_MESSAGE_LINES = 100_000  # lines without a message between them
-STDERR_DRAIN_SECONDS = 0.05  # for the rest of stderr to arrive after the process died
-SHUTDOWN_GRACE = 0.5  # seconds to exit after its input is closed, and again after TERM
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -106,86 +103,45 @@ class StdioTransport:
         reader: LenientReader,
         limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
-        self._start, self._argv, self._cwd, self._env = start, argv, cwd, env
+        self._process = PipedProcess(start, argv, cwd=cwd, env=env)
         self._on_lost = on_lost
         self._reader = reader
         self._splitter = LineSplitter(limit)
         self._limit = limit
         self._pending_ids: set[int | str] = set()
-        self._log_tail: deque[bytes] = deque(maxlen=LOG_TAIL_LINES)
         self._non_message_lines = 0  # lines since the last message
-        self._transports: list[asyncio.BaseTransport] = []
-        self._open_fds: set[int] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def log_tail(self) -> str:
         """The last lines of its output that are not messages."""
-        lines = [text for line in self._log_tail if (text := _sanitize_line(line))]
-        return " / ".join(lines[-3:])
+        return self._process.log_tail
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
         to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
         # A large buffer: a cancelled call must not wait for a server that does not read.
         outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](10_000)
         self._streams = (to_us, incoming, outgoing, from_us)
-        their_in, our_in = os.pipe()
-        our_out, their_out = os.pipe()
-        our_err, their_err = os.pipe()
-        theirs, self._open_fds = (their_in, their_out, their_err), {our_in, our_out, our_err}
         try:
-            numbered = dict(enumerate(theirs))
-            self._process = await self._start(self._argv, numbered, cwd=self._cwd, env=self._env)
+            await self._process.open()
         except BaseException:
-            self._close()
+            self._close_streams()
             raise
-        finally:
-            for fd in theirs:
-                os.close(fd)
-        try:
-            writer = await self._open_writer(our_in)
-            out, err = await self._open_reader(our_out), await self._open_reader(our_err)
-        except BaseException:
-            self._close()
-            await self._process.kill_and_wait()
-            raise
-        errors = asyncio.create_task(self._read_stderr(err))
         self._tasks = [
-            errors,
-            asyncio.create_task(self._read_stdout(out, to_us, errors)),
-            asyncio.create_task(self._write_stdin(from_us, writer, to_us)),
+            asyncio.create_task(self._read_stdout(self._process.stdout, to_us)),
+            asyncio.create_task(self._write_stdin(from_us, to_us)),
         ]
         return incoming, outgoing
 
     async def __aexit__(self, *error: object) -> None:
-        """Close its input, then TERM, then KILL; waits are bounded, and the tree is gone after."""
         try:
-            self._transports[0].close()
-            if not await self._exits_within(SHUTDOWN_GRACE):
-                self._process.terminate()
-                await self._exits_within(SHUTDOWN_GRACE)
+            await self._process.end()
         finally:
-            await self._process.kill_and_wait()
-            await asyncio.wait(self._tasks[:1], timeout=STDERR_DRAIN_SECONDS)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._close()
-            await asyncio.sleep(0)  # the transports close their pipes in the next loop iteration
-
-    async def _describe_end(self) -> str:
-        has_ended = await self._exits_within(STDERR_DRAIN_SECONDS)
-        code = getattr(await self._process.wait(), "exit_code", None) if has_ended else None
-        return f"it ended with exit code {code}" if code else "it ended"
-
-    async def _exits_within(self, seconds: float) -> bool:
-        ended = asyncio.ensure_future(self._process.wait())
-        try:
-            done, _ = await asyncio.wait({ended}, timeout=seconds)
-        finally:
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
-        return bool(done)
+            self._close_streams()
+            await self._process.aclose()
 
     # --- from the server -----------------------------------------------------------------
 
@@ -193,7 +149,6 @@ class StdioTransport:
         self,
         reader: asyncio.StreamReader,
         inbound: MemoryObjectSendStream[SessionMessage | Exception],
-        stderr_task: asyncio.Task[None],
     ) -> None:
         problem = ""
         try:
@@ -208,8 +163,8 @@ class StdioTransport:
             # Keep reading: a server that is blocked on a write does not notice its closed input.
             while await reader.read(1 << 16):
                 pass
-        await asyncio.wait({stderr_task}, timeout=STDERR_DRAIN_SECONDS)
-        self._on_lost(problem or await self._describe_end())
+        await self._process.drain_log()
+        self._on_lost(problem or await self._process.describe_end())
         inbound.close()  # fails the calls that wait for a response
 
     def _parse_line(self, line: bytes | TruncatedLine) -> types.JSONRPCMessage | None:
@@ -253,31 +208,16 @@ class StdioTransport:
 
     def _on_non_message(self, line: bytes) -> None:
         """Record a line of its output that is not a message."""
-        self._append_log(line)
+        self._process.append_log(line)
         self._non_message_lines += 1
         if self._non_message_lines > MAX_NON_MESSAGE_LINES:
             raise _ProtocolError("it prints too many lines that are not messages")
-
-    async def _read_stderr(self, reader: asyncio.StreamReader) -> None:
-        rest = b""
-        while data := await reader.read(1 << 16):
-            # Only the last lines are used, and a server may print faster than we read.
-            *lines, rest = (rest + data).rsplit(b"\n", LOG_TAIL_LINES + 1)
-            for line in lines[-LOG_TAIL_LINES:]:
-                self._append_log(line)
-            rest = rest[:EDGE_BYTES]
-        self._append_log(rest)
-
-    def _append_log(self, line: bytes) -> None:
-        if line:
-            self._log_tail.append(line[: LOG_LINE_CHARS * 4])
 
     # --- to the server -------------------------------------------------------------------
 
     async def _write_stdin(
         self,
         outbound: MemoryObjectReceiveStream[SessionMessage],
-        writer: asyncio.WriteTransport,
         inbound: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         async for wrapped in outbound:
@@ -293,12 +233,11 @@ class StdioTransport:
                     with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                         await inbound.send(SessionMessage(response))
                 continue
-            writer.write(line.encode() + b"\n")
-            if writer.is_closing() or writer.get_write_buffer_size() > MAX_UNREAD_BYTES:
-                ended = await self._exits_within(STDERR_DRAIN_SECONDS)
-                await asyncio.wait(self._tasks[:1], timeout=STDERR_DRAIN_SECONDS)
+            if not self._process.write(line.encode() + b"\n"):
+                ended = await self._process.exits_within(STDERR_DRAIN_SECONDS)
+                await self._process.drain_log()
                 does_not_read = "it does not read its input"
-                self._on_lost(await self._describe_end() if ended else does_not_read)
+                self._on_lost(await self._process.describe_end() if ended else does_not_read)
                 inbound.close()
                 return
 
@@ -309,37 +248,9 @@ class StdioTransport:
             assert isinstance(message, types.JSONRPCNotification)
             self._pending_ids.discard((message.params or {}).get("requestId", ""))
 
-    # --- pipes ---------------------------------------------------------------------------
-
-    async def _open_reader(self, fd: int) -> asyncio.StreamReader:
-        reader = asyncio.StreamReader(limit=1 << 17)
-        loop, protocol = asyncio.get_running_loop(), asyncio.StreamReaderProtocol(reader)
-        pipe = os.fdopen(fd, "rb", buffering=0)
-        self._open_fds.discard(fd)
-        transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
-        self._transports.append(transport)
-        return reader
-
-    async def _open_writer(self, fd: int) -> asyncio.WriteTransport:
-        loop = asyncio.get_running_loop()
-        pipe = os.fdopen(fd, "wb", buffering=0)
-        self._open_fds.discard(fd)
-        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
-        self._transports.append(transport)
-        return transport
-
-    def _close(self) -> None:
-        for transport in self._transports:
-            transport.close()
-        for fd in self._open_fds:
-            os.close(fd)
-        self._open_fds.clear()
+    def _close_streams(self) -> None:
         for stream in self._streams:
             stream.close()
-
-
-def _sanitize_line(line: bytes) -> str:
-    return strip_escapes(line.decode("utf-8", errors="replace"))[:LOG_LINE_CHARS].strip()
 
 
 class _ProtocolError(Exception):
