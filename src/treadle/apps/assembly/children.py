@@ -24,7 +24,11 @@ from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.parts import WORKTREES_DIR, AgentParts
 from treadle.apps.assembly.redaction import redact_source
-from treadle.apps.assembly.toolset import make_builtin_tools, make_workspace_options
+from treadle.apps.assembly.toolset import (
+    make_builtin_tools,
+    make_code_servers,
+    make_workspace_options,
+)
 from treadle.context.prompt import describe_environment
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
@@ -167,13 +171,16 @@ class ChildSetup:
             for one in parent.prompt.sections
         ]
         prompt = msgspec.structs.replace(parent.prompt, sections=tuple(sections))
-        builtin = make_builtin_tools(parts, files, policy)
+        builtin = make_builtin_tools(
+            parts, files, policy, make_code_servers(parts, files, workspace)
+        )
         return ChildPlace(worktree.root, builtin, policy, prompt), workspace
 
     def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
         """The tools of the parent, the built-in ones for the files of the worktree."""
         own = FilteredSource(place.builtin, [tool.spec.name for tool in source.tools()])
-        rest = FilteredSource(source, None, [tool.spec.name for tool in place.builtin.tools()])
+        builtin = (*place.builtin.tools(), *self._parts.builtin.tools())
+        rest = FilteredSource(source, None, [tool.spec.name for tool in builtin])
         return Federation([redact_source(own, self._parts.secrets), rest])
 
     def _make_instructions(self, start: ChildStart, place: ChildPlace) -> str:

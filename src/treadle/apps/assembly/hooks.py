@@ -84,10 +84,12 @@ def add_hooks(parts: AgentParts) -> None:
             runners=_make_runners(parts),
         )
         parts.hooks += make_command_hooks(parts.extensions.hooks, context)
-    if settings.checkers:
+    diagnostics = parts.code_servers if parts.code_servers.is_used else None
+    if settings.checkers or diagnostics is not None:
         from treadle.hooks.checkers import Checkers, read_checkers
 
-        parts.hooks.append(Checkers(parts.workspace, read_checkers(settings.checkers)))
+        checkers = read_checkers(settings.checkers)
+        parts.hooks.append(Checkers(parts.workspace, checkers, diagnostics))
 
 
 def add_judge(parts: AgentParts) -> None:

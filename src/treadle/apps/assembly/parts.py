@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from treadle.permissions.modes import PermissionMode
     from treadle.sessions.open_store import StoreLocation
     from treadle.tools.builtin import BuiltinSource
+    from treadle.tools.language_servers.code_servers import CodeServers
     from treadle.tools.mcp.server import McpServer
     from treadle.workspace.container import ContainerOptions
     from treadle.workspace.worktrees.worktrees import Worktrees
@@ -183,6 +184,7 @@ class AgentParts:
     policy: LazyPolicy
     policy_options: PolicyOptions
     builtin: BuiltinSource
+    code_servers: CodeServers
     skills_section: str = ""
     servers: tuple[McpServer, ...] = ()  # their state changes while they start and stop
     commands: str  # what commands can write and reach

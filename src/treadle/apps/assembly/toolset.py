@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.assembly.lazy import LazyPolicy
+from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_source
 from treadle.apps.settings.extensions import load_skills
@@ -23,6 +23,7 @@ from treadle.core.errors import WorkspaceError
 if TYPE_CHECKING:
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
+    from treadle.tools.language_servers.code_servers import CodeServers
     from treadle.workspace.options import WorkspaceOptions
 
 PROVIDER_SEARCH = "provider"  # the value of the setting web_search for the provider's own
@@ -50,7 +51,7 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
 
 
 def make_builtin_tools(
-    parts: AgentParts, workspace: Workspace, policy: LazyPolicy
+    parts: AgentParts, workspace: Workspace, policy: LazyPolicy, code: CodeServers
 ) -> BuiltinSource:
     """The built-in tools that this model can use, the same in every host: `ask` is among them also
     if no user can answer, and says so."""
@@ -66,6 +67,8 @@ def make_builtin_tools(
     return builtin_tools(
         workspace,
         names,
+        more=code.make_tools,
+        close=code.aclose,
         search_address=search_address,
         native_pdf="documents" in abilities,
         read_outside=True,
@@ -76,7 +79,10 @@ def make_builtin_tools(
 
 def add_builtin_tools(parts: AgentParts) -> None:
     """The built-in tools, and those that the program gives."""
-    parts.builtin = make_builtin_tools(parts, parts.tool_workspace, parts.policy)
+    parts.code_servers = make_code_servers(parts, parts.tool_workspace, parts.workspace)
+    parts.builtin = make_builtin_tools(
+        parts, parts.tool_workspace, parts.policy, parts.code_servers
+    )
     parts.tools += [redact_source(parts.builtin, parts.secrets), *parts.given.tools]
     has_search = "search" in parts.model.card.abilities
     if parts.settings.web_search == PROVIDER_SEARCH and not has_search:
@@ -84,6 +90,24 @@ def add_builtin_tools(parts: AgentParts) -> None:
             f"web_search has no effect: {parts.model.name} has no search of its own; "
             "set the address of a SearXNG server"
         )
+
+
+def make_code_servers(
+    parts: AgentParts, workspace: Workspace, processes: LazyWorkspace
+) -> CodeServers:
+    """The language servers of a workspace; `processes` starts them. Not used: in containers, for a
+    small model, and where their programs may not run (no sandbox, folder not trusted)."""
+    from treadle.tools.language_servers.code_servers import CodeServers
+
+    is_trusted, is_left_out = parts.trust.is_trusted, parts.containers is not None or parts.is_small
+    may_run = is_trusted or parts.settings.sandbox != "off"
+    return CodeServers(
+        workspace,
+        processes.spawn,
+        is_trusted=is_trusted,
+        is_used=parts.settings.language_servers and may_run and not is_left_out,
+        notify=parts.notify,
+    )
 
 
 def add_skills(parts: AgentParts) -> None:

@@ -154,6 +154,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     aliases: Annotated[dict[str, Any], Setting("your own names for models")] = {}
     checkers: Annotated[dict[str, Any], Setting(
         "commands that check changed files, by file name")] = {}
+    language_servers: Annotated[bool, Setting(
+        "show the model what its edits make worse, by language servers that are installed",
+        "off")] = True
     # fmt: on
     env: dict[str, str] = {}  # for commands; of ~/.claude/settings.json
     origins: dict[str, str] = {}

@@ -24,7 +24,7 @@ RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
 
 READ_TOOLS = frozenset({"read", "glob", "grep", "ls"})
 # Names for writing by any tool; a tool with a name of its own has rules that are only about it.
-EDIT_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch"})
+EDIT_TOOLS = frozenset({"write", "edit", "multiedit", "applypatch", "renamesymbol"})
 NOTEBOOK_TOOLS = frozenset({"notebookedit"})
 WRITE_TOOLS = EDIT_TOOLS | NOTEBOOK_TOOLS
 TOOL_NAMES_WITH_PATTERNS = (

@@ -14,7 +14,7 @@ Each tool is described to the model by the `.md` beside its code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,20 @@ READ_ONLY_TOOLS: tuple[str, ...] = ("read", "glob", "grep", "ls")
 class BuiltinSource(StaticSource):
     """The source of these tools, with their sessions."""
 
-    def __init__(self, sessions: ToolSessions, tools: Sequence[Tool]) -> None:
+    def __init__(
+        self,
+        sessions: ToolSessions,
+        tools: Sequence[Tool],
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         super().__init__(tools, "builtin", load_description(Path(__file__).parent, "instructions"))
         self.sessions = sessions
+        self._close = close
+
+    async def aclose(self) -> None:
+        """End the language servers."""
+        if self._close is not None:
+            await self._close()
 
     def cwd(self, session_id: str) -> str:
         """The working directory of the session's next call; a policy resolves paths by it."""
@@ -119,6 +130,8 @@ def builtin_tools(
     detach_after: float | None = None,
     get_find_denied: GetFindDenied | None = None,
     unlisted: Sequence[str] = (),
+    more: Callable[[ToolSessions], Sequence[Tool]] | None = None,
+    close: Callable[[], Awaitable[None]] | None = None,
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
@@ -128,6 +141,7 @@ def builtin_tools(
     `detach_after`: seconds after which a command continues in the background.
     `unlisted`: more tools, which the model is not told about and may call (`ToolSpec.unlisted`).
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
+    `more` makes further tools with the same sessions; `close` closes what they use.
     """
     sessions = ToolSessions(workspace, get_find_denied, read_outside=read_outside)
     options: dict[str, dict[str, Any]] = {
@@ -143,7 +157,7 @@ def builtin_tools(
         raise ConfigError(f"there is no built-in tool {unknown[0]!r}; there are {known}")
     tools = [classes[name](sessions, **options.get(name, {})) for name in dict.fromkeys(names)]
     tools += [classes[name](sessions).unlist() for name in unlisted if name not in names]
-    return BuiltinSource(sessions, tools)
+    return BuiltinSource(sessions, [*tools, *(more(sessions) if more else ())], close)
 
 
 def describe_access(tool: str, arguments: Arguments, cwd: str = "") -> Access:

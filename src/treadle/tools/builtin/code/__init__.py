@@ -1,0 +1,1 @@
+"""Tools that ask the language servers: `code` finds, `rename_symbol` changes."""
