@@ -80,7 +80,7 @@ def main() -> None:
         sys.exit(2)
     while True:
         message = receive()
-        document = (message.get("params") or {}).get("textDocument")
+        document = (message.get("params") or {}).get("textDocument") or {}
         match message.get("method"):
             case "initialize":
                 send({"id": message["id"], "result": {"capabilities": {}}})

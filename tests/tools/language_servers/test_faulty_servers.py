@@ -1,5 +1,5 @@
-"""Language servers that are silent, crash, flood or send nonsense: named, ended, never in the way."""
-# ruff: noqa: ASYNC240 (files are how a test and the server meet)
+"""Language servers that are silent, crash, flood or send nonsense: named, ended, not waited for."""
+
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ START_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
 SETTLE_SECONDS = 0.3  # a server may publish what it found in several parts
 MAX_RESTARTS = 2
+MAX_REPEATS = 10
 MAX_OPEN_FILES = 50
 MAX_ITEMS = 1000  # diagnostics, places or symbols of one answer
 _WARNING = 2  # the severity; what is less than a warning is not reported
@@ -79,7 +80,7 @@ class LanguageServer:
         read: ReadText,
     ) -> None:
         self._language, self._root, self._start, self._read = language, root, start, read
-        self._commands = list(commands)
+        self._commands, self._suffixes = list(commands), language.suffixes
         self._restarts = 0
         self._connection: LspConnection | None = None
         self._capabilities: Mapping[str, Any] = {}
@@ -120,10 +121,20 @@ class LanguageServer:
                 now = await self._read(opened) if opened is not None else None
                 if opened is not None and now is not None:
                     self._show(connection, opened, now)
+            is_cold, answer = not self.is_warm, None
             if path is not None:
                 self._show(connection, path, text)
                 params["textDocument"] = {"uri": path.as_uri()}
-            return await connection.request(method, params, ANSWER_SECONDS)
+            if is_cold:
+                await self._warm_up(connection, path or self._find_some_file())
+            for _ in range(MAX_REPEATS if is_cold else 1):
+                # One that just started knows only a part of the project: ask until it settles.
+                last, answer = answer, await connection.request(method, params, ANSWER_SECONDS)
+                if is_cold and answer != last:
+                    await asyncio.sleep(SETTLE_SECONDS)
+                else:
+                    break
+            return answer
 
     async def aclose(self) -> None:
         connection, self._connection, self.is_warm = self._connection, None, False
@@ -195,6 +206,17 @@ class LanguageServer:
         del self._commands[0]
         self.problem = f"{name} is not used: {reason}"
 
+    async def _warm_up(self, connection: LspConnection, path: Path | None) -> None:
+        """Let it check a file: it reads the project only then."""
+        text = await self._read(path) if path is not None else None
+        if path is not None and text is not None:
+            await self._diagnose(connection, path, text)
+            self.is_warm = True
+
+    def _find_some_file(self) -> Path | None:
+        places = (f"{folder}*{one}" for folder in ("", "*/", "*/*/") for one in self._suffixes)
+        return next((path for place in places for path in self._root.glob(place)), None)
+
     # --- what it asks and tells ------------------------------------------------------------
 
     def _answer(self, method: str, params: Any) -> object:
@@ -241,7 +263,7 @@ class LanguageServer:
         uri, file = path.as_uri(), self._files.pop(path.as_uri(), None)
         if file is None:
             file = OpenFile(text)
-            language = self._language.suffixes.get(path.suffix, self._language.name)
+            language = self._suffixes.get(path.suffix, self._language.name)
             document = {"uri": uri, "languageId": language, "version": 1, "text": text}
             connection.notify("textDocument/didOpen", {"textDocument": document})
         elif file.text != text:
