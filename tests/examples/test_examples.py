@@ -26,6 +26,7 @@ SHOWN = {
     "evals": "worse   Graz: passed 100% before, 0% now",
     "fleet_swe_bench": "acme__double-1 did not pass: check_failed\npassed: 1 of 2",
     "hooks": "It runs on staging.",
+    "language_server": "cart.py:3: print(price(2))",
     "images": "the model is shown: Image (image/png, 73 bytes)",
     "quickstart": "2 + 3 = 5 (end_turn, tool rounds: 1)",
     "retrieval": "Bicycles are free on the ferry, dogs pay half.\n  The ferry to the island",
