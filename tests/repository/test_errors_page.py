@@ -14,7 +14,8 @@ from treadle.core import errors as core_errors
 from treadle.core.errors import TreadleError
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
-CONTAINED = {"HookFailed"}  # the loop turns it into a warning or a denial
+# The loop turns these into a warning, a denial or the result of a call.
+CONTAINED = {"HookFailed", "LanguageServerError", "RefusedRequest"}
 
 
 def list_errors(module: object) -> set[str]:

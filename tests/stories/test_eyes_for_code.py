@@ -1,6 +1,5 @@
 """What the model reads after an edit, and how it finds and renames code: real language servers."""
 
-
 from __future__ import annotations
 
 import os

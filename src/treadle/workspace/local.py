@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from treadle.core.contracts.workspace import (
     CommandInput,
@@ -225,13 +225,13 @@ class LocalWorkspace(WorkspaceFiles):
         process, daemons included; inside, daemons are killed with the shell."""
         inside = await self._resolve_sandboxed(sandboxed)
         spec = self._make_command(self._shell_argv(command), cwd, env, inside, None)
-        spec = msgspec.structs.replace(spec, always_output_file=True, wait_for_tree=True)
+        spec = replace(spec, always_output_file=True, wait_for_tree=True)
         with ExitStack() as stack:
             given = open_input(stdin)
             if given is not None:
                 stack.callback(given.close)
                 descriptors, terminal = {0: given.read_fd}, given.terminal
-                spec = msgspec.structs.replace(spec, descriptors=descriptors, terminal=terminal)
+                spec = replace(spec, descriptors=descriptors, terminal=terminal)
             reading = None
             if inside:
                 from treadle.workspace.sandbox.line_kinds import parse_read_only_line
@@ -304,13 +304,13 @@ class LocalWorkspace(WorkspaceFiles):
                 other = "" if read_only else f"{os.pathsep}{self._writable_path}"
                 env = {"PATH": f"{self._safe_path}{other}", **(env or {})}
             spec = self._make_command((program, *rest), cwd, env, inside, timeout)
-            spec = msgspec.structs.replace(spec, stdin=stdin, landlock_ruleset=ruleset)
+            spec = replace(spec, stdin=stdin, landlock_ruleset=ruleset)
             return await self._execute_captured(spec, inside, limit)
 
     async def _execute_captured(self, spec: CommandSpec, inside: bool, limit: int) -> ProgramResult:
         with closing(PipeReader(limit)) as out, closing(PipeReader(limit)) as err:
             fds = {1: out.write_fd, 2: err.write_fd}
-            spec = msgspec.structs.replace(spec, descriptors=fds, capture_output=False)
+            spec = replace(spec, descriptors=fds, capture_output=False)
             with self._wrap_in_sandbox(spec, inside, None) as wrapped:
                 process = await self._fork_server.start(wrapped)
                 out.close_write_end()
@@ -337,14 +337,11 @@ class LocalWorkspace(WorkspaceFiles):
         env: Env = None,
         sandboxed: bool | None = False,
     ) -> Process:
-        """Start a program on descriptors of the caller, such as an MCP server; `sandboxed` True
-        fails without a sandbox. It ends with the agent, whatever happens; the caller closes the
-        descriptors."""
+        """Start a program on descriptors of the caller, who closes them, such as an MCP server. It
+        ends with the agent, whatever happens. `sandboxed` True fails without a sandbox."""
         inside = sandboxed is not False and await self._resolve_sandboxed(sandboxed)
         spec = self._make_command(tuple(argv), cwd, env, inside, None)
-        spec = msgspec.structs.replace(
-            spec, descriptors=descriptors, capture_output=False, wait_for_tree=True
-        )
+        spec = replace(spec, descriptors=descriptors, capture_output=False, wait_for_tree=True)
         with ExitStack() as stack:
             return await self._start_wrapped(self._wrap_in_sandbox(spec, inside, None), stack)
 

@@ -1,6 +1,5 @@
 """Language servers that are silent, crash, flood or send nonsense: named, ended, not waited for."""
 
-
 from __future__ import annotations
 
 import contextlib

@@ -152,4 +152,5 @@ class LspConnection:
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(LanguageServerError(self.end_reason))
+                future.exception()  # no warning if nothing waits for it
         self._on_end()

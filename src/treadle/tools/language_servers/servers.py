@@ -85,7 +85,7 @@ class LanguageServers:
 
     async def aclose(self) -> None:
         """End them; the next use starts them again."""
-        servers, self._servers = self._servers, {}
+        servers, self._servers, self._checkers = self._servers, {}, {}
         await asyncio.gather(*(one.aclose() for one in servers.values() if one is not None))
 
     def _get_server(self, language: Language) -> LanguageServer | None:
