@@ -36,7 +36,7 @@ class RenameArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     symbol: str
     new_name: str
     line: int = 0
-    files: tuple[str, ...] = ()
+    files: list[str] = []
 
 
 class TextEdit(msgspec.Struct, frozen=True, rename="camel"):
