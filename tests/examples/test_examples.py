@@ -28,6 +28,7 @@ SHOWN = {
     "hooks": "It runs on staging.",
     "language_server": "cart.py:3: print(price(2))",
     "images": "the model is shown: Image (image/png, 73 bytes)",
+    "memory": "before you accept it, it is read: False",
     "quickstart": "2 + 3 = 5 (end_turn, tool rounds: 1)",
     "retrieval": "Bicycles are free on the ferry, dogs pay half.\n  The ferry to the island",
     "record_replay": 'system was "Be brief.", is "Be polite."',

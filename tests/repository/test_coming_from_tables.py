@@ -163,7 +163,7 @@ def test_a_subcommand_of_theirs_is_answered_as_the_pages_say():
         ("reset", {"clear"}, "unknown command /reset; here it is /clear"),
         ("status", {"config", "context"}, "here it is /config, /context (the line at the bottom"),
         ("reset", {"new"}, "only in the terminal: /clear"),
-        ("memory", {"memory-leaks", "remember"}, "here it is /remember (adds a line"),
+        ("stop", {"stop-words", "tasks"}, "here it is /tasks (/tasks ID stops one)"),
         ("login", {"log"}, "there is none here: treadle login keeps a key"),
         ("bug", {"budget"}, "there is none here: there is no account, and nothing is sent"),
         ("color", {"clear", "theme"}, "here it is /theme (the colours are those of the theme)"),

@@ -76,14 +76,16 @@ class Memory(msgspec.Struct, frozen=True):
     files: tuple[MemoryFile, ...] = ()
     problems: tuple[str, ...] = ()
     path_rules: tuple[MemoryRule, ...] = ()
+    lines: str = ""  # that the user accepted: memory_lines.py
 
     @property
     def text(self) -> str:
         """For the prompt."""
-        if not self.files:
+        if not self.files and not self.lines:
             return ""
         parts = [HEADING]
         parts += [f'<memory file="{file.path}">\n{file.text}\n</memory>' for file in self.files]
+        parts += [f"<memory accepted-by-user>\n{self.lines}\n</memory>"] if self.lines else []
         return "\n\n".join(parts)
 
 

@@ -23,6 +23,7 @@ import msgspec
 from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.settings.folder_rules import make_read_check
+from treadle.apps.settings.kept_memory import open_memory_lines
 from treadle.apps.settings.output_styles import choose_output_style
 from treadle.apps.settings.settings import SETTINGS_BY_NAME
 from treadle.context.compaction.pins import list_changed_files
@@ -32,6 +33,7 @@ from treadle.context.memory_files import (
     find_memory_root,
     find_user_files,
 )
+from treadle.context.memory_lines import format_for_prompt
 from treadle.context.prompt import (
     SystemPrompt,
     build_prompt,
@@ -123,11 +125,24 @@ def _load_memory(parts: AgentParts) -> Memory | None:
         listed = ", ".join(str(file.relative_to(root)) for file in present)
         parts.notes.append(f"{listed} ignored: the folder is not trusted (run `treadle trust`)")
     own = any(file.path.exists() for file in find_user_files(home, more=more))
-    if not (present and trusted) and not own:
+    lines = _load_lines(parts)
+    if not (present and trusted) and not own and not lines:
         return None
     memory = load_memory(folder, parts.check_read, trusted=trusted, more=more)
     parts.notes += memory.problems
-    return memory
+    return msgspec.structs.replace(memory, lines=lines)
+
+
+def _load_lines(parts: AgentParts) -> str:
+    """The lines that the agent keeps and the user accepted."""
+    if not parts.settings.memory:
+        return ""
+    try:
+        text, problem = format_for_prompt(open_memory_lines(parts.folder).list_lines())
+    except (ConfigError, OSError) as error:
+        text, problem = "", f"memory is not used: {error}"
+    parts.notes += [problem] if problem else []
+    return text
 
 
 def load_memory(

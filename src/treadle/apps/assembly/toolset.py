@@ -6,14 +6,16 @@ Stages of stages.py; the child agents (children.py) make theirs in the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
-from treadle.apps.assembly.redaction import redact, redact_source
+from treadle.apps.assembly.redaction import redact, redact_for_display, redact_source
 from treadle.apps.settings.extensions import load_skills
 from treadle.apps.settings.folder_rules import make_file_denials
+from treadle.apps.settings.kept_memory import open_memory_lines
 from treadle.apps.settings.settings import parse_size, treadle_home
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
@@ -21,6 +23,7 @@ from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError
 
 if TYPE_CHECKING:
+    from treadle.context.memory_lines import MemoryScope
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.language_servers.code_servers import CodeServers
@@ -64,6 +67,8 @@ def make_builtin_tools(
     search_address = "" if web_search == PROVIDER_SEARCH else web_search
     if search_address:
         names.append("web_search")
+    if parts.settings.memory and not parts.is_small:
+        names.append("remember")
     return builtin_tools(
         workspace,
         names,
@@ -73,8 +78,14 @@ def make_builtin_tools(
         native_pdf="documents" in abilities,
         read_outside=True,
         get_find_denied=policy.get_find_denied,
+        propose_memory=partial(_propose_memory, parts.folder),
         unlisted=() if parts.is_small else ("edit", "apply_patch"),  # the one that it has not
     )
+
+
+def _propose_memory(folder: Path, text: str, scope: MemoryScope, source: str) -> tuple[int, str]:
+    line = open_memory_lines(folder).propose(redact_for_display(text), scope, source)
+    return line.id, line.text
 
 
 def add_builtin_tools(parts: AgentParts) -> None:

@@ -24,9 +24,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
     "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
+    "memory": (f"{_HERE}.memory", "what the agent keeps: list, accept, edit, forget"),
     "config": (
         f"{_HERE}.config",
-        "show the settings and set one; `prompt` prints the system prompt",
+        "show the settings and set one; the `prompt`; the `memory` that the agent keeps",
     ),
     "sessions": (
         f"{_HERE}.sessions",
@@ -63,7 +64,7 @@ SESSION_COMMANDS = (
 )
 AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `undo`, `sessions`, `config` and `doctor`
-HIDDEN_COMMANDS = ("redo", "replay", "diff", "test", "prompt", "tour", "completions")
+HIDDEN_COMMANDS = ("redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions")
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\

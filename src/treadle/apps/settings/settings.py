@@ -129,6 +129,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cursor_gemini_files: Annotated[bool, Setting(
         "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
         "off")] = False
+    memory: Annotated[bool, Setting(
+        "the agent may propose lines for its memory, and reads those that you accepted", "off",
+        )] = True
     system_prompt: Annotated[str, Setting(
         "text instead of the instructions of the agent; @PATH: that of a file", flag="TEXT")] = ""
     append_system_prompt: Annotated[str, Setting(

@@ -6,7 +6,7 @@
     session        what the tools remember of a session      base   what they have in common
     files/         read write edit apply_patch notebook_edit search/  glob grep ls
     shell/         bash task_output task_input task_stop     web/     web_fetch web_search
-    conversation/  todo ask recall present_plan
+    conversation/  todo ask recall present_plan remember
 
 Each tool is described to the model by the `.md` beside its code.
 """
@@ -29,6 +29,7 @@ from treadle.tools.builtin.base import BuiltinTool, load_description
 from treadle.tools.builtin.conversation.ask import AskTool, QuestionChoice, UserQuestion
 from treadle.tools.builtin.conversation.present_plan import PresentPlanTool
 from treadle.tools.builtin.conversation.recall import RecallTool
+from treadle.tools.builtin.conversation.remember import ProposeMemory, RememberTool
 from treadle.tools.builtin.conversation.todo import TodoTool
 from treadle.tools.builtin.files.apply_patch import ApplyPatchTool
 from treadle.tools.builtin.files.edit import EditTool
@@ -56,15 +57,15 @@ __all__ = [
 _TOOL_CLASSES: tuple[type[BuiltinTool[Any]], ...] = (
     ReadTool, WriteTool, EditTool, ApplyPatchTool, NotebookEditTool, GlobTool, GrepTool, LsTool,
     BashTool, TaskOutputTool, TaskInputTool, TaskStopTool, TodoTool, WebFetchTool, WebSearchTool,
-    AskTool, RecallTool, PresentPlanTool,
+    AskTool, RecallTool, PresentPlanTool, RememberTool,
 )  # fmt: skip
 
 STANDARD_TOOLS: tuple[str, ...] = (
     "read", "write", "edit", "notebook_edit", "glob", "grep", "ls", "bash", "task_output",
     "task_input", "task_stop", "todo", "web_fetch", "ask", "recall", "present_plan",
 )  # fmt: skip
-"""All but apply_patch, which is for models that were trained on it (name it in place of edit), and
-web_search, which needs a `search_address`."""
+"""All but apply_patch, which is for models that were trained on it (name it in place of edit),
+web_search, which needs a `search_address`, and remember, which needs `propose_memory`."""
 
 ALL_TOOLS: frozenset[str] = frozenset(tool.name for tool in _TOOL_CLASSES)
 
@@ -132,6 +133,7 @@ def builtin_tools(
     unlisted: Sequence[str] = (),
     more: Callable[[ToolSessions], Sequence[Tool]] | None = None,
     close: Callable[[], Awaitable[None]] | None = None,
+    propose_memory: ProposeMemory | None = None,
 ) -> BuiltinSource:
     """The named tools on a workspace.
 
@@ -142,6 +144,7 @@ def builtin_tools(
     `unlisted`: more tools, which the model is not told about and may call (`ToolSpec.unlisted`).
     `get_find_denied` tells which files grep leaves out, because a rule denies reading them.
     `more` makes further tools with the same sessions; `close` closes what they use.
+    `propose_memory` keeps a line that remember proposes.
     """
     sessions = ToolSessions(workspace, get_find_denied, read_outside=read_outside)
     options: dict[str, dict[str, Any]] = {
@@ -149,6 +152,7 @@ def builtin_tools(
         "bash": {"detach_after": detach_after},
         "web_fetch": {"fetch": fetch},
         "web_search": {"address": search_address},
+        "remember": {"propose": propose_memory},
     }
     classes = {tool.name: tool for tool in _TOOL_CLASSES}
     unknown = [name for name in (*names, *unlisted) if name not in classes]

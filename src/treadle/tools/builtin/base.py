@@ -296,5 +296,5 @@ def _inline_references(part: Any, parts: Mapping[str, Any]) -> Any:
         if key == "properties"
         else _inline_references(value, parts)
         for key, value in part.items()
-        if key != "title" and not (key == "default" and value in ("", 0, False, [], None))
+        if key != "title" and not (key == "default" and value in ("", 0, False, [], (), None))
     }

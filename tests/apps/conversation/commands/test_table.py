@@ -37,6 +37,7 @@ ARGUMENTS = {
     "goal": "true",
     "budget": "2",
     "remember": "tests need a database",
+    "memory": "add tests need a database",
     "config": "max_turns 9",
     "permissions": "add Bash(true:*)",
     "mode": "plan",

@@ -13,6 +13,7 @@ from treadle.apps.conversation.session.session_limits import format_limits, pars
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
 from treadle.apps.settings import folder_rules as rules
 from treadle.apps.settings import rule_changes
+from treadle.apps.settings.kept_memory import run_memory_action
 from treadle.apps.settings.output_styles import (
     DEFAULT_STYLE,
     describe_missing_style,
@@ -163,6 +164,10 @@ async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
     file = choose_memory_file(session.folder)
     append_memory(file, arguments)
     return CommandAnswer(f"added to {file}")
+
+
+async def run_memory(session: HostedSession, arguments: str) -> CommandAnswer:
+    return CommandAnswer(run_memory_action(session.folder, arguments.split()), is_table=True)
 
 
 async def change_status_line(session: HostedSession, arguments: str) -> CommandAnswer:

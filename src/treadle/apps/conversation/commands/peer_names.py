@@ -69,7 +69,6 @@ PEER_COMMANDS = _make_table(
      "lists the hooks of a folder and asks about them; hooks are edited in files"),
     ("ide", ("treadle acp",), "the editor runs Treadle, over an open protocol"),
     ("login logout", (), _NO_KEYS),
-    ("memory", ("/remember",), "adds a line to AGENTS.md or CLAUDE.md; for more, edit the file"),
     ("mention", ("@",), ""),
     ("personality", ("/output-style",), "a style is a file of yours"),
     ("plugin", (), "not read: a plugin is code of others that would run as you"),

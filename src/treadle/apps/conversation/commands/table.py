@@ -165,6 +165,12 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("remember", "add a line to AGENTS.md or CLAUDE.md", changes.run_remember, "text"),
     SlashCommand(
+        "memory",
+        "list what the agent keeps and proposes; accept, edit, forget a line",
+        changes.run_memory,
+        "accept N, edit N TEXT, forget N, add TEXT",
+    ),
+    SlashCommand(
         "init", "let the agent write AGENTS.md", review.run_init, "what it should know", False
     ),
     SlashCommand(

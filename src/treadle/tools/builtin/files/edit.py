@@ -47,7 +47,7 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("File")]
+    file_path: str
     old_string: Annotated[str | UnsetType, describe("Text to replace")] = UNSET
     new_string: Annotated[str | UnsetType, describe("New text")] = UNSET
     replace_all: Annotated[bool, describe("Every occurrence")] = False

@@ -23,16 +23,16 @@ from treadle.tools.builtin.files.file_changes import (
 )
 from treadle.tools.builtin.session_memory import CallSite
 
-CellType = Literal["code", "markdown", "raw"]
+CellType = Literal["", "code", "markdown", "raw"]
 _INDENTS = (1, 2, 4, None, "\t")
 
 
 class NotebookEditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("The notebook")]
+    file_path: str
     cell: Annotated[int, describe("`insert` puts the new one after it")]
-    source: Annotated[str, describe("New text")] = ""
-    mode: Annotated[Literal["replace", "insert", "delete"], describe("What to do")] = "replace"
-    cell_type: Annotated[CellType | Literal[""], describe("Kept, or code for a new one")] = ""
+    source: str = ""
+    mode: Literal["replace", "insert", "delete"] = "replace"
+    cell_type: Annotated[CellType, describe("Kept, or code for a new one")] = ""
 
 
 class NotebookEditTool(FileChangeTool[NotebookEditArguments]):

@@ -46,7 +46,7 @@ def read_range(lines: Any) -> dict[str, int]:
 
 
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("File")]
+    file_path: str
     offset: Annotated[int, describe("First line, from 1")] = 0
     limit: Annotated[int, describe("Lines")] = 0
 

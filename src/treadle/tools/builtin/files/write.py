@@ -7,7 +7,7 @@ encoding and line ends of the old file stay.
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from treadle.core.contracts.workspace import FileContent
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import plural
-from treadle.tools.builtin.base import FILE_ALIASES, describe
+from treadle.tools.builtin.base import FILE_ALIASES
 from treadle.tools.builtin.file_text import DecodedText, decode_text, split_lines
 from treadle.tools.builtin.files.file_changes import (
     MAX_EDIT_BYTES,
@@ -30,8 +30,8 @@ from treadle.tools.builtin.session_memory import CallSite
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, describe("File")]
-    content: Annotated[str, describe("All of it")]
+    file_path: str
+    content: str
 
 
 class WriteTool(FileChangeTool[WriteArguments]):

@@ -2,14 +2,14 @@
 
 import re
 from heapq import nsmallest
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.lib.text.text import plural
-from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe
+from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool
 from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_with_glob
 from treadle.tools.builtin.session_memory import CallSite
 
@@ -17,8 +17,8 @@ MAX_RESULTS = 200
 
 
 class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, describe("Pattern")]
-    path: Annotated[str, describe("Folder")] = ""
+    pattern: str
+    path: str = ""
 
 
 class GlobTool(BuiltinTool[GlobArguments]):

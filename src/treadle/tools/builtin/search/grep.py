@@ -49,7 +49,7 @@ class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     path: Annotated[str, describe("File or folder")] = ""
     glob: Annotated[str, describe("Such as `*.{ts,tsx}`")] = ""
     type: Annotated[str, describe("Of files: py, js, rust")] = ""
-    output_mode: Annotated[GrepOutputMode, describe("What to show")] = "files_with_matches"
+    output_mode: GrepOutputMode = "files_with_matches"
     ignore_case: Annotated[bool, describe("Ignore case")] = False
     line_numbers: Annotated[bool, describe("Line numbers")] = True
     after_context: Annotated[int, describe("Lines after")] = 0

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -10,14 +10,14 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.lib.text.text import plural
-from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, describe, escape_multiline
+from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool, escape_multiline
 from treadle.tools.builtin.session_memory import CallSite
 
 MAX_ENTRIES = 500
 
 
 class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, describe("Folder")] = ""
+    path: str = ""
 
 
 class LsTool(BuiltinTool[LsArguments]):

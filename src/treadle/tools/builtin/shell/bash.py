@@ -63,9 +63,9 @@ _OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, describe("Command line")]
+    command: str
     timeout: Annotated[float, describe("Milliseconds; 120000, at most 600000")] = 0
-    description: Annotated[str, describe("For the user: what it does, in five to ten words")] = ""
+    description: Annotated[str, describe("For the user, in five to ten words")] = ""
     run_in_background: Annotated[bool, describe("Do not wait for it")] = False
     cwd: Annotated[str, describe("Folder for this command only")] = ""
     stdin: Annotated[bool, describe("With run_in_background: an input, for task_input")] = False
