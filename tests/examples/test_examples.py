@@ -21,6 +21,7 @@ SHOWN = {
     "coding_agent": "I was not allowed to delete the file.",
     "chat_server": "One moment. It is booked.",
     "children": "Both pages are translated.\nIt has two lines.",
+    "code_mode": "web.log 1 401\tERROR disk full\ndenied: keep the logs",
     "compaction": "summary: So far: a river runs to the sea",
     "crash": "payments: 1",
     "evals": "worse   Graz: passed 100% before, 0% now",

@@ -34,7 +34,8 @@ import psycopg_pool  # noqa: F401 - as below
 from tests.faults.api_fuzz_agent import Ledger, World
 from tests.faults.api_fuzz_user import FuzzUser
 from tests.postgres import PostgresServer, find_programs
-from treadle.agents import structured_output, task_tool  # noqa: F401 - once, not in each process
+from treadle.agents import structured_output  # noqa: F401 - once, not in each process
+from treadle.agents.child_tools import task_tool  # noqa: F401 - as above
 from treadle.core.arguments import loose_json  # noqa: F401 - as above
 from treadle.sessions.log.segment import Segment
 from treadle.sessions.postgres.postgres_store import PostgresStore

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.agent_settings import AgentArguments, AgentChanges, ToolLike
+    from treadle.agents.child_tools.task_tool import TaskTool
     from treadle.agents.run import JsonSchema, UntypedOutput
-    from treadle.agents.subagents import ChildStart, ChildTask
-    from treadle.agents.task_tool import TaskTool
+    from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
     from treadle.core.contracts.gate import Gate
 
 _DepsT = TypeVar("_DepsT")
@@ -182,6 +182,11 @@ class Agent(AgentRuns[DepsT, OutputT]):
         if given.subagents is not None:
             children = StaticSource([self._make_task_tool(given.subagents)], "subagents")
             source = Federation([source, children], given.collision)
+        if given.code_mode:
+            from treadle.agents.child_tools.code_tool import CodeTool
+
+            code = StaticSource([CodeTool(self._make_runner, self._own_tools)], "code")
+            source = Federation([source, code], given.collision)
         used_model = resolve_model(given.model)
         handoffs = [one for one in given.tools if getattr(one, "takes_over", False)]
         if handoffs:
@@ -282,7 +287,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         session beside that of the caller, and a call that a crash interrupted goes on. It gets the
         `deps` of the run if it has a `deps_type`.
         """
-        from treadle.agents.agent_tool import AgentTool
+        from treadle.agents.child_tools.agent_tool import AgentTool
 
         return AgentTool(name, description, self)
 
@@ -336,18 +341,21 @@ class Agent(AgentRuns[DepsT, OutputT]):
     # --- shared --------------------------------------------------------------------------
 
     def _make_task_tool(self, kinds: Sequence[AgentDefinition]) -> TaskTool:
+        from treadle.agents.child_tools.task_tool import TaskTool
+
+        return TaskTool(self._make_runner(), kinds, has_worktrees=self._settings.worktrees)
+
+    def _make_runner(self) -> SubagentRunner:
         from treadle.agents.subagents import SubagentRunner
-        from treadle.agents.task_tool import TaskTool
 
         given, make_start = self._settings, self._make_child_start
-        runner = SubagentRunner(
+        return SubagentRunner(
             make_start,
             self._make_child,
             depth=given.depth,
             open_store=given.open_store,
             prepare=given.prepare_child,
         )
-        return TaskTool(runner, kinds, has_worktrees=given.worktrees)
 
     def _make_child_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
         from treadle.agents.subagents import ChildStart

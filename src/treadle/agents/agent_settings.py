@@ -127,6 +127,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     open_store: OpenStore | None = None
     prepare_child: PrepareChild | None = None
     worktrees: bool = False
+    code_mode: bool = False
     depth: int = 0
     role: str = ""
     caller: Caller = "library"
@@ -166,6 +167,7 @@ class AgentArguments(TypedDict, Generic[DepsT, OutputT], total=False):
     open_store: OpenStore | None
     prepare_child: PrepareChild | None
     worktrees: bool
+    code_mode: bool
     depth: int
     role: str
     caller: Caller
@@ -285,6 +287,7 @@ _EXPECTED: Mapping[str, Expected] = {
     "open_store": _OPTIONAL_FUNCTION,
     "prepare_child": _OPTIONAL_FUNCTION,
     "worktrees": instance_of(bool, "True or False"),
+    "code_mode": instance_of(bool, "True or False"),
     "depth": whole_number(0),
     "role": TEXT,
     "caller": one_of(*get_args(Caller)),

@@ -150,6 +150,7 @@ def make_child_settings(
         "structured_output": None,
         "check_output": None,
         "on_start": None,
+        "code_mode": False,
         "subagents": settings.subagents if _may_start_children(definition) else None,
         **({"model": definition.model} if definition.model else {}),
     }

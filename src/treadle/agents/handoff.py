@@ -15,8 +15,8 @@ from typing import get_args
 
 import msgspec
 
-from treadle.agents.agent_tool import AgentTool
 from treadle.agents.child_agents import ChildAgents
+from treadle.agents.child_tools.agent_tool import AgentTool
 from treadle.agents.run import HANDOFF_KEY, find_handoff_answer
 from treadle.agents.subagents import EARLY_KEY, ChildTask
 from treadle.core.contracts.gate import Admit, BaseGate, RequestEstimate, Stop

@@ -187,11 +187,15 @@ class SubagentRunner:
         """Whether the child of an interrupted call has a session, with which it can continue."""
         if task.call_id in context.children.restored:
             return True
+        return await self.read_state(task, context) is not None
+
+    async def read_state(self, task: ChildTask, context: ToolContext[Any]) -> SessionState | None:
+        """What the session of a child holds; None if it has none."""
         store = await self._open_store_of(task, context)
         if store is None:
-            return False
+            return None
         try:
-            return not store.is_empty
+            return None if store.is_empty else await load_state(store)
         finally:
             await store.aclose()
 

@@ -256,6 +256,7 @@ def add_children(parts: AgentParts) -> None:
         "subagents": definitions,
         "prepare_child": ChildSetup(parts, place, own, parts.kept_branches),
         "worktrees": parts.worktrees is not None,
+        "code_mode": parts.settings.code_mode,
     }
 
 

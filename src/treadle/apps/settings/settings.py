@@ -129,6 +129,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cursor_gemini_files: Annotated[bool, Setting(
         "read the instructions of Cursor and Gemini, too (.cursor/rules, .cursorrules, GEMINI.md)",
         "off")] = False
+    code_mode: Annotated[bool, Setting(
+        "the model may write programs that call its tools; it sees only what they print", "off",
+        "")] = False
     memory: Annotated[bool, Setting(
         "the agent may propose lines for its memory, and reads those that you accepted", "off",
         )] = True

@@ -15,7 +15,7 @@ from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_settings import AgentSettings
 from treadle.agents.child_agents import ChildAgent, ChildAgents
 from treadle.agents.child_settings import join_once, make_child_hooks
-from treadle.agents.child_tool import CHILD_SECONDS, ChildTool
+from treadle.agents.child_tools.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.run import merge_options
 from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
 from treadle.core.argument_checks import check, filled_text

@@ -20,7 +20,7 @@ from treadle.agents.agent_definition import (
 )
 from treadle.agents.agent_files import MODES
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
-from treadle.agents.child_tool import CHILD_SECONDS, ChildTool
+from treadle.agents.child_tools.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
 from treadle.core.contracts.tool import (
     ToolContext,

@@ -1,0 +1,1 @@
+"""Tools whose call is a child: an agent that the model or the program gives work, or code."""
