@@ -71,7 +71,7 @@ async def measure(folder: Path, replies: list[Say | str], *, code_mode: bool) ->
         folder,
         model=model,
         settings={"code_mode": code_mode},
-        approve=lambda approval: approval.call.name == "code",
+        approve=lambda approval: approval.call.name == "run_code",
     ) as agent:
         result = await agent.run("Which modules import json and never use it?")
     results = [item for item in result.transcript if isinstance(item, ToolResultItem)]
@@ -92,7 +92,7 @@ async def main() -> None:
     for title, is_code in (("single calls", False), ("one program", True)):
         with tempfile.TemporaryDirectory() as place:
             names = make_project(Path(place))
-            program: list[Say | str] = [Say(calls=[("code", {"code": CODE})]), "done"]
+            program: list[Say | str] = [Say(calls=[("run_code", {"code": CODE})]), "done"]
             replies = program if is_code else script_single(names)
             done = await measure(Path(place), replies, code_mode=is_code)
         print(f"| {title} | {done.requests} | {done.sent // 4:,} | {done.last // 4:,} |")

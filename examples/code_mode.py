@@ -28,12 +28,12 @@ except ToolError as error:
     print(error)
 """
 # What a model would do. Leave out `model=` below to let a real one work.
-MODEL = Scripted([Say(calls=[("code", {"code": CODE})]), "Only web.log has errors."])
+MODEL = Scripted([Say(calls=[("run_code", {"code": CODE})]), "Only web.log has errors."])
 
 
 def approve(approval: PendingApproval) -> bool | Denial:
     print("asked about:", approval.summary)
-    return True if approval.call.name == "code" else Denial("keep the logs")
+    return True if approval.call.name == "run_code" else Denial("keep the logs")
 
 
 async def main() -> None:

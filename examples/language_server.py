@@ -29,7 +29,7 @@ FIND = {"action": "references", "file_path": "shop.py", "symbol": "price"}
 EDIT = {"file_path": "shop.py", "old_string": "count: int", "new_string": "count: int, tax: int"}
 MODEL = Scripted(
     [
-        Say("Who uses it?", calls=[("code", FIND), ("read", {"file_path": "cart.py"})]),
+        Say("Who uses it?", calls=[("find_symbol", FIND), ("read", {"file_path": "cart.py"})]),
         Say("I rename it.", calls=[("rename_symbol", RENAME)]),
         Say("I add the tax.", calls=[("edit", EDIT)]),
         "The call in cart.py has no tax yet.",

@@ -116,7 +116,7 @@ async def test_what_a_server_finds_late_ends_no_turn_unseen(shop: Path) -> None:
 @pytest.mark.slow
 async def test_the_model_finds_and_renames_by_meaning(shop: Path) -> None:
     def ask(action: str, **more: Any) -> tuple[str, dict[str, Any]]:
-        return "code", {"action": action, **more}
+        return "find_symbol", {"action": action, **more}
 
     rename = {"file_path": "shop.py", "symbol": "price", "new_name": "cost"}
     model = Scripted(
@@ -209,7 +209,10 @@ async def test_an_edit_of_typescript_tells_what_it_made_worse(
             edit("shop.ts", "(count: number)", "(count: number, tax: number)"),
             Say(
                 calls=[
-                    ("code", {"action": "references", "file_path": "shop.ts", "symbol": "price"})
+                    (
+                        "find_symbol",
+                        {"action": "references", "file_path": "shop.ts", "symbol": "price"},
+                    )
                 ]
             ),
             "done",

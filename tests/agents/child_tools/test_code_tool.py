@@ -62,7 +62,7 @@ async def make_agent(
 
 
 def run_code(code: str, **arguments: float) -> Say:
-    return Say(calls=[("code", {"code": code, **arguments})])
+    return Say(calls=[("run_code", {"code": code, **arguments})])
 
 
 async def run(folder: Path, code: str, **arguments: float) -> ToolResultItem:

@@ -19,7 +19,7 @@ PROJECT_CHECKER = r"""#!/bin/sh
 grep -n bad *.go | sed 's/^\([^:]*\):\([0-9]*\):.*/vet: .\/\1:\2:1: a bad line/'
 exit 2
 """
-CODE_TOOLS = {"code", "rename_symbol"}
+CODE_TOOLS = {"find_symbol", "rename_symbol"}
 
 
 @pytest.fixture(autouse=True)

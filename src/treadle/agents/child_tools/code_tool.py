@@ -1,4 +1,4 @@
-"""The `code` tool: a short Python program that calls the other tools as functions.
+"""The `run_code` tool: a short Python program that calls the other tools as functions.
 
 The program runs in the sandbox, and is decided on as the command line that it is. Each of its calls
 is a call of a child agent whose model is the program (program.py): permissions, approvals, hooks,
@@ -33,7 +33,7 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.state import SessionState
 from treadle.tools.function import summarize_call
 
-CODE_TOOL = "code"
+CODE_TOOL = "run_code"
 MAX_CALLS = 500  # rounds of calls of one program
 DEFAULT_SECONDS = 60.0
 MAX_SECONDS = 600.0
@@ -81,7 +81,9 @@ class CodeTool(ChildTool):
     def check(self, arguments: Arguments) -> str | None:
         code, seconds = arguments.get("code"), arguments.get("timeout", DEFAULT_SECONDS)
         if set(arguments) - {"code", "timeout"} or not isinstance(code, str) or not code.strip():
-            return "code takes `code`, the text of a Python program, and maybe `timeout`, seconds"
+            return (
+                "run_code takes `code`, the text of a Python program, and maybe `timeout`, seconds"
+            )
         if not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_SECONDS:
             return f"timeout: seconds, {MAX_SECONDS:.0f} at most"
         try:

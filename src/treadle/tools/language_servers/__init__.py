@@ -7,7 +7,7 @@
     servers        those of a workspace, by file; ended with it
     edit_diagnostics   what an edit made worse, for the hook after edits (hooks/checkers.py)
 
-The tools `code` and `rename_symbol` (builtin/code) ask the same servers. A server or checker may
-run code of the repository (plugins, build scripts, interpreters): it runs in the sandbox, or in a
-folder that the user trusts. Nothing here is imported before the first edit or call that needs it.
+The tools `find_symbol` and `rename_symbol` (builtin/code) ask the same servers. A server or checker
+may run code of the repository (plugins, build scripts, interpreters): it runs in the sandbox, or in
+a folder that the user trusts. Nothing here is imported before the first edit or call that needs it.
 """

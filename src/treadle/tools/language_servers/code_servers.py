@@ -54,10 +54,12 @@ class CodeServers:
         self._sessions = sessions
         if not self.is_used or not any(iter_project_languages(self._workspace.root)):
             return ()
-        from treadle.tools.builtin.code.code import CodeTool
+        from treadle.tools.builtin.code.find_symbol import FindSymbolTool
         from treadle.tools.builtin.code.rename_symbol import RenameSymbolTool
 
-        return CodeTool(sessions, self.get_servers), RenameSymbolTool(sessions, self.get_servers)
+        return FindSymbolTool(sessions, self.get_servers), RenameSymbolTool(
+            sessions, self.get_servers
+        )
 
     async def before_edit(self, session_id: str, paths: Sequence[Path]) -> None:
         if not any(map(find_language, paths)):

@@ -1,1 +1,1 @@
-"""Tools that ask the language servers: `code` finds, `rename_symbol` changes."""
+"""Tools that ask the language servers: `find_symbol` finds, `rename_symbol` changes."""

@@ -1,6 +1,6 @@
 """Where a symbol is in a file, for a language server, and where a server's places are.
 
-Servers count columns in UTF-16 code units, from 0. Used by `code` and `rename_symbol`.
+Servers count columns in UTF-16 code units, from 0. Used by `find_symbol` and `rename_symbol`.
 """
 
 from __future__ import annotations

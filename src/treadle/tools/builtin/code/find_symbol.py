@@ -1,4 +1,4 @@
-"""`code`: definitions, references and symbols, by the language server of the file.
+"""`find_symbol`: definitions, references and symbols, by the language server of the file.
 
 A server that just starts is waited for: the model has asked. Files that a rule denies to read are
 left out of the answer.
@@ -28,7 +28,7 @@ _KINDS = {2: "module", 5: "class", 6: "method", 9: "constructor", 10: "enum", 11
           12: "function", 13: "variable", 14: "constant", 23: "struct"}  # fmt: skip
 
 
-class CodeArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FindSymbolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: Literal["definition", "references", "symbols"]
     file_path: str = ""
     symbol: str = ""
@@ -59,9 +59,9 @@ class Symbol(msgspec.Struct, frozen=True, rename="camel"):
     children: list[Any] | None = None
 
 
-class CodeTool(BuiltinTool[CodeArguments]):
-    name = "code"
-    arguments_type = CodeArguments
+class FindSymbolTool(BuiltinTool[FindSymbolArguments]):
+    name = "find_symbol"
+    arguments_type = FindSymbolArguments
     kind = "search"
     aliases = ("lsp", "language_server", "code_navigation")
     argument_aliases: ClassVar = {**FILE_ALIASES, "name": "symbol", "query": "symbol"}
@@ -71,7 +71,7 @@ class CodeTool(BuiltinTool[CodeArguments]):
         super().__init__(sessions)
         self._get_servers = servers
 
-    def validate(self, args: CodeArguments) -> str | None:
+    def validate(self, args: FindSymbolArguments) -> str | None:
         if args.action != "symbols" and not (args.file_path and args.symbol):
             return f"`{args.action}` needs `symbol`, and a `file_path` in which it is used"
         if not (args.file_path or args.symbol):
@@ -79,10 +79,10 @@ class CodeTool(BuiltinTool[CodeArguments]):
         return None
 
     @classmethod
-    def read_paths(cls, args: CodeArguments) -> tuple[str, ...]:
+    def read_paths(cls, args: FindSymbolArguments) -> tuple[str, ...]:
         return (args.file_path or ".",)
 
-    async def run(self, args: CodeArguments, site: CallSite) -> ToolOutput:
+    async def run(self, args: FindSymbolArguments, site: CallSite) -> ToolOutput:
         servers = self._get_servers()
         if not args.file_path:
             symbols: list[Symbol] = []
