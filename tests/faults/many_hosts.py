@@ -33,7 +33,7 @@ from treadle.apps.settings.settings import treadle_home
 from treadle.sessions import Library
 from treadle.sessions.history import list_checkpoint_trees, read_state
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
-from treadle.tools.mcp.token_store import LoginRecord, TokenStore
+from treadle.tools.mcp.auth.token_store import LoginRecord, TokenStore
 from treadle.workspace.checkpoints.object_store import ObjectStore
 
 Operation = Callable[[str], Awaitable[None]]

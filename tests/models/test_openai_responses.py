@@ -42,7 +42,11 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.catalog import card_for
-from treadle.models.openai_responses.decoding import MESSAGE_EXTRA_LABEL, ResponsesDecoder
+from treadle.models.openai_responses.decoding import (
+    ITEM_LABEL,
+    MESSAGE_EXTRA_LABEL,
+    ResponsesDecoder,
+)
 from treadle.models.openai_responses.encoding import encode_responses_body
 from treadle.models.openai_responses.model import OpenAIResponses, ResponsesCodec
 from treadle.models.provider_base.error_map import ProviderInfo
@@ -140,7 +144,9 @@ def test_items_without_an_index_are_known_by_their_ids():
 def test_an_output_that_comes_only_at_the_end_is_read_there():
     out, reply = read(ended(output=[message("Yes."), function()]))
 
-    assert reply.content == (Text("Yes."), ToolCall("call_1", "add", "{}"))
+    ids = ('{"id":"msg_1","status":"completed"}', '{"id":"fc_1","status":"completed"}')
+    first, second = [Opaque("openai", one, ITEM_LABEL) for one in ids]
+    assert reply.content == (first, Text("Yes."), second, ToolCall("call_1", "add", "{}"))
     assert ModelToolCallRequested(ToolCall("call_1", "add", "{}")) in out
 
 

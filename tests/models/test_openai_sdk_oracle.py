@@ -11,15 +11,25 @@ from typing import Any
 import pytest
 
 from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest, ModelToolCallRequested
-from treadle.core.transcript import AssistantItem, Opaque, Text, Thinking, ToolCall, Transcript
+from treadle.core.transcript import (
+    AssistantItem,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    Transcript,
+)
 from treadle.lib.http.sse import SSEReader
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_responses.decoding import (
+    ITEM_LABEL,
     MESSAGE_EXTRA_LABEL,
     ResponsesDecoder,
 )
+from treadle.models.openai_responses.model import ResponsesCodec
 from treadle.models.provider_base.codec import CITATIONS_LABEL, Decoder
 from treadle.models.provider_base.error_map import ProviderInfo
+from treadle.models.provider_base.openai_common import OpenAIAccount
 
 WHO = ProviderInfo("openai", "m")
 CARD = ModelCard("openai/m")
@@ -414,7 +424,7 @@ async def test_a_responses_stream_is_read_as_the_sdk_reads_it(shape):
         if isinstance(part, Opaque) and part.label != MESSAGE_EXTRA_LABEL
         else part
         for part in first.content
-        if not isinstance(part, Opaque) or part.label != CITATIONS_LABEL
+        if not isinstance(part, Opaque) or part.label not in (CITATIONS_LABEL, ITEM_LABEL)
     ]
     used = response.usage
     assert first.usage.total_input == used.input_tokens
@@ -431,3 +441,25 @@ async def test_a_responses_stream_is_read_as_the_sdk_reads_it(shape):
 
     for pieces in every_split(RESPONSES[shape]):
         assert ours(responses_decoder, pieces) == first
+
+
+def simplified(item: dict[str, Any]) -> dict[str, Any]:
+    """An input item with its texts in one: paragraphs of a summary, and a refusal, are text."""
+    texts = [part.get("text") or part["refusal"] for part in item.get("content", ())]
+    paragraphs = [part["text"] for part in item.get("summary", ())]
+    return {**item, "content": "".join(texts), "summary": "\n\n".join(paragraphs)}
+
+
+@pytest.mark.parametrize("shape", [shape for shape in RESPONSES if shape != "two parts of text"])
+async def test_a_reply_is_sent_back_as_a_user_of_the_sdk_sends_it(shape):
+    """As by `input += response.output`: items with their ids, status and phase."""
+    response = await theirs(RESPONSES[shape], ask_responses)
+    expected = [item.model_dump(mode="json", exclude_none=True) for item in response.output]
+
+    reply = ours(responses_decoder, iter([RESPONSES[shape]]))
+    codec = ResponsesCodec("m", CARD, OpenAIAccount("openai", None, "k", environ={}))
+    request = codec.encode_request(ModelRequest(Transcript([reply])))
+    sent = json.loads(b"".join(request.body))["input"]
+    sent = [item for item in sent if item["type"] != "function_call_output"]
+
+    assert [simplified(item) for item in sent] == [simplified(item) for item in expected]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from treadle.tools.builtin import builtin_tools
     from treadle.tools.federation import Federation, StaticSource
     from treadle.tools.function import FunctionTool, tool
+    from treadle.tools.mcp.auth.token_store import TokenStore
     from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.tools.mcp.server import McpServer
-    from treadle.tools.mcp.token_store import TokenStore
     from treadle.tools.skills import Skills, find_skills, format_skills_section
 
 __all__ = [
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_exports(
         "McpServer": "mcp.server",
         "Skills": "skills",
         "StaticSource": "federation",
-        "TokenStore": "mcp.token_store",
+        "TokenStore": "mcp.auth.token_store",
         "builtin_tools": "builtin",
         "find_skills": "skills",
         "format_skills_section": "skills",

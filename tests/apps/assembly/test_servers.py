@@ -20,7 +20,7 @@ from treadle.apps.settings.extensions import (
 from treadle.apps.settings.folder_rules import trust_file
 from treadle.permissions.trust import TrustStore
 from treadle.tools.mcp import McpStatus
-from treadle.tools.mcp.server import McpState
+from treadle.tools.mcp.status import McpState
 from treadle.workspace.options import WorkspaceOptions
 
 

@@ -19,8 +19,8 @@ from treadle.core.contracts.tool import ToolContext
 from treadle.core.errors import AuthRequired, TreadleError
 from treadle.tools.builtin.conversation.ask import UserQuestion
 from treadle.tools.mcp import McpServer
+from treadle.tools.mcp.auth.token_store import TokenStore
 from treadle.tools.mcp.client_options import McpClientOptions
-from treadle.tools.mcp.token_store import TokenStore
 
 CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
 REFUSED = ("auth/resource-mismatch",)  # a client passes by not logging in

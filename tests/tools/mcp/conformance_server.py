@@ -15,8 +15,6 @@ import socket
 import sys
 import traceback
 
-import treadle.tools.mcp.http_transport
-import treadle.tools.mcp.oauth  # noqa: F401 - loaded before the forks
 from tests.tools.mcp import conformance_client
 
 CALLER = """\

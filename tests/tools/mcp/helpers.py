@@ -15,7 +15,7 @@ import pytest
 
 from treadle.core.contracts.tool import ToolContext, ToolOutput
 from treadle.tools.mcp import McpServer, McpStatus
-from treadle.tools.mcp.server import McpState
+from treadle.tools.mcp.status import McpState
 from treadle.workspace.local import LocalWorkspace
 from treadle.workspace.options import WorkspaceOptions
 

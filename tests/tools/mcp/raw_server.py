@@ -20,6 +20,7 @@ MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 NAMES = """
 crash broken nonsense wrong_id never big big_nameless late progress binary env mixed refuse failing
 child change storm deaf structured sample form noise touch doubled half_emoji odd_block flood deep
+busy pings
 """
 tools = {
     name: {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
@@ -57,6 +58,7 @@ if MODE == "one_odd":
     tools["odd"] = {"name": "odd", "inputSchema": []}
     tools["echo"]["annotations"] = "read only"
 waiting: list[Any] = []
+pings = 0
 
 
 def write(line: str) -> None:
@@ -133,6 +135,12 @@ def call(number: Any, params: dict[str, Any]) -> None:
             inner = opening * given["levels"] + "1" + closing * given["levels"]
             head = f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": '
             write(f'{head}[], "structuredContent": {{"a": {inner}}}}}}}')
+        case "busy":
+            while not Path(given["until"]).exists():
+                time.sleep(0.01)
+            send(id=number, result=text("free again"))
+        case "pings":
+            send(id=number, result=text(str(pings)))
         case "odd_block":
             video = {"type": "video", "data": "AAAA"}
             send(id=number, result={"content": [*text("seen")["content"], video]})
@@ -190,6 +198,8 @@ def ask_client(number: Any, method: str, params: dict[str, Any]) -> None:
 
 
 def handle(message: dict[str, Any]) -> None:
+    global pings
+    pings += message.get("method") == "ping"
     if message.get("id") in asked and "method" not in message:
         answer = message.get("result", message.get("error"))
         send(id=asked.pop(message["id"]), result=text(json.dumps(answer)))

@@ -17,8 +17,8 @@ from tests.tools.mcp.helpers import Log, call
 from tests.tools.mcp.oauth_server import OAuthServer
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
 from treadle.tools.mcp import McpServer
+from treadle.tools.mcp.auth.token_store import LoginRecord, TokenStore
 from treadle.tools.mcp.client_options import McpClientOptions
-from treadle.tools.mcp.token_store import LoginRecord, TokenStore
 
 
 class Browser:

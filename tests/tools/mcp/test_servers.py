@@ -13,6 +13,8 @@ from tests.patience import until
 from tests.tools.mcp.helpers import Log, call, context, raw, served, workspace
 from tests.workspace.helpers import alive, gone, marker, seen
 from treadle import Agent
+from treadle.apps.pages.elements import render_icon
+from treadle.apps.web.render.settings_panes import render_servers
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import ConfigError, ToolError, ToolsUnavailable
 from treadle.core.transcript import ToolResultItem
@@ -130,6 +132,64 @@ async def test_one_bad_tool_does_not_hide_the_others(own_place: Path):
         notes = [message.text for message in server.logs]
         assert any("the tool odd is left out: inputSchema" in note for note in notes)
         assert any("the tool echo is read without some of its fields" in note for note in notes)
+
+
+async def test_a_server_that_does_not_answer_is_slow_until_it_does(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("treadle.tools.mcp.connection.PING_PAUSE", 0.01)
+    monkeypatch.setattr("treadle.tools.mcp.change_watcher.REQUEST_TIMEOUT", 0.01)
+    log, flag = Log(), own_place / "go"
+    async with served(own_place, on_change=log) as server:
+        await server.wait_ready()
+        waiting = asyncio.create_task(call(server, "busy", until=str(flag)))
+        status = await log.until("slow")
+        assert status.summary == (
+            f"raw: slow, {len(server.tools())} tools: it does not answer at the moment, and calls "
+            "wait"
+        )
+        assert f"{render_icon('wait', style='warn')} slow" in render_servers([server], {})
+        seen = len(log.seen)
+        flag.touch()
+        assert (await waiting).content == "free again"
+        assert (await log.until("up", after=seen)).problem == ""
+        assert f"{render_icon('done', style='ok')} up" in render_servers([server], {})
+
+
+async def test_a_server_stays_slow_after_a_call_that_was_cancelled(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("treadle.tools.mcp.connection.PING_PAUSE", 0.01)
+    log, flag = Log(), own_place / "go"
+    async with served(own_place, on_change=log) as server:
+        await server.wait_ready()
+        monkeypatch.setattr("treadle.tools.mcp.change_watcher.REQUEST_TIMEOUT", 0.01)
+        waiting = asyncio.create_task(call(server, "busy", until=str(flag)))
+        await log.until("slow")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert server.status.state == "slow"
+        monkeypatch.setattr("treadle.tools.mcp.change_watcher.REQUEST_TIMEOUT", 60)
+        seen = len(log.seen)
+        flag.touch()
+        await log.until("up", after=seen)
+
+
+async def test_a_long_call_does_not_make_a_server_slow_that_answers(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("treadle.tools.mcp.connection.PING_PAUSE", 0.01)
+    monkeypatch.setattr("treadle.tools.mcp.change_watcher.REQUEST_TIMEOUT", 60)
+    log = Log()
+    async with served(own_place, on_change=log) as server:
+        await server.wait_ready()
+        waiting = asyncio.create_task(call(server, "never"))
+        while (await call(server, "pings")).content == "0":
+            pass
+        assert server.status.state == "up"
+        assert "slow" not in [status.state for status in log.seen]
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def test_of_a_flood_of_log_lines_only_a_part_is_read(own_place: Path):

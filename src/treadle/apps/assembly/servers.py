@@ -40,15 +40,16 @@ from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.text.text import suggest
 from treadle.tools.federation import Federation
 from treadle.tools.late_tools import StableToolList
+from treadle.tools.mcp.auth.token_store import TokenStore
 from treadle.tools.mcp.client_options import McpClientOptions
 from treadle.tools.mcp.resource_tool import ResourceUpdates
-from treadle.tools.mcp.server import McpServer, McpState, McpStatus
+from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.server_config import (
     McpServerConfig,
     find_secret_variables,
     parse_server_config,
 )
-from treadle.tools.mcp.token_store import TokenStore
+from treadle.tools.mcp.status import McpState, McpStatus
 from treadle.tools.mcp.tool import sanitize_server_name
 
 Notify = Callable[[str], None]

@@ -62,7 +62,8 @@ from treadle.models.provider_base.request_limits import restore_tool_name
 # The labels of an Opaque that belongs to the part after it, and is sent back with it.
 MESSAGE_EXTRA_LABEL = "message_extra"
 CALL_EXTRA_LABEL = "function_call_extra"
-EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL})
+ITEM_LABEL = "item"  # id and status of the item, which belong to its reasoning
+EXTRA_LABELS = frozenset({MESSAGE_EXTRA_LABEL, CALL_EXTRA_LABEL, CITATIONS_LABEL, ITEM_LABEL})
 
 
 class _Status(msgspec.Struct):
@@ -342,10 +343,13 @@ class ResponsesDecoder:
     def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
         item, shown = partial.item, "".join(partial.deltas)
         if item.type == "function_call" and partial.call is not None:
+            self._append_item_id(partial, content)
             if item.namespace:
                 content.append(self._make_extra(CALL_EXTRA_LABEL, {"namespace": item.namespace}))
             content.append(partial.call)
         elif item.type == "message":
+            if item.content or shown:
+                self._append_item_id(partial, content)
             if item.phase:
                 content.append(self._make_extra(MESSAGE_EXTRA_LABEL, {"phase": item.phase}))
             parts = item.content or []
@@ -365,6 +369,13 @@ class ResponsesDecoder:
                 content.append(Thinking(shown, encrypted, item.id or "", self._origin))
         elif partial.raw and item.type != "function_call":
             content.append(Opaque(self._origin, partial.raw, item.type))
+
+    def _append_item_id(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
+        """The id of a complete item, which is sent back with it."""
+        item = partial.item
+        if partial.raw and item.id:
+            status = "incomplete" if item.status == "incomplete" else "completed"
+            content.append(self._make_extra(ITEM_LABEL, {"id": item.id, "status": status}))
 
     def _make_extra(self, label: str, value: object) -> Opaque:
         return Opaque(self._origin, msgspec.json.encode(value).decode(), label)

@@ -27,6 +27,7 @@ from treadle.core.transcript.items import Metadata
 from treadle.models.openai_responses.decoding import (
     CALL_EXTRA_LABEL,
     EXTRA_LABELS,
+    ITEM_LABEL,
     MESSAGE_EXTRA_LABEL,
 )
 from treadle.models.output_schema import is_strict_schema
@@ -80,6 +81,7 @@ class ResponsesEncoder(MessageEncoder):
             document_types=frozenset(("text/plain", "application/pdf", *OFFICE_TYPES)),
             max_id_length=64,
             model=model,
+            signed_labels=frozenset({ITEM_LABEL}),
         )
 
     def encode_input(self, parts: InputParts, by_engine: bool = False) -> list[EncodedBlock]:
@@ -130,14 +132,18 @@ def _encode_input_part(part: UserContent) -> bytes:
 
 def _encode_output_item(part: AssistantContent, extras: Mapping[str, bytes]) -> bytes:
     if isinstance(part, Text):
-        values = (extras.get(CITATIONS_LABEL, b"[]"), encode_json_string(part.text))
-        content = b'{"type":"output_text","annotations":%b,"text":%b}' % values
-        fields = _get_fields(extras, MESSAGE_EXTRA_LABEL)
-        return b'{"type":"message","role":"assistant","content":[%b]%b}' % (content, fields)
+        content = encode_json_string(part.text)
+        # Strict servers take parts only in a message with an id.
+        if ITEM_LABEL in extras or CITATIONS_LABEL in extras:
+            values = (extras.get(CITATIONS_LABEL, b"[]"), content)
+            content = b'[{"type":"output_text","annotations":%b,"text":%b}]' % values
+        fields = _get_fields(extras, ITEM_LABEL) + _get_fields(extras, MESSAGE_EXTRA_LABEL)
+        return b'{"type":"message","role":"assistant","content":%b%b}' % (content, fields)
     if isinstance(part, ToolCall):
         call = b'{"type":"function_call","call_id":' + encode_json_string(part.id)
         call += b',"name":' + encode_json_string(part.name)
         call += b',"arguments":' + encode_arguments(part)
+        call += _get_fields(extras, ITEM_LABEL)
         return call + _get_fields(extras, CALL_EXTRA_LABEL) + b"}"
     if isinstance(part, Thinking):
         text = b'{"type":"summary_text","text":' + encode_json_string(part.text) + b"}"

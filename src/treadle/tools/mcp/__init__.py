@@ -7,7 +7,7 @@
     client_options, client_callbacks, elicitation   what it may ask of us
     connection       one connection to it, by the official SDK; catalog_reader, task_call
     stdio_transport  the SDK's messages over a process      http_transport  the same over HTTP
-    oauth, login, token_store   logins to servers at a URL
+    auth             logins to servers at a URL               status          up, slow, down …
 
 The official SDK is used for the protocol (two generations, streamable HTTP, negotiation) but not
 for processes: its stdio client buffers lines of any length, fails on a byte that is not UTF-8, and
@@ -17,8 +17,9 @@ Importing the SDK takes more than a second: only `connection` and what it uses i
 thread, when the first server starts.
 """
 
+from treadle.tools.mcp.auth.token_store import TokenStore
 from treadle.tools.mcp.client_options import McpClientOptions, SamplingReply, SamplingRequest
-from treadle.tools.mcp.server import McpServer, McpStatus
+from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.server_config import (
     McpServerConfig,
     find_secret_variables,
@@ -26,7 +27,7 @@ from treadle.tools.mcp.server_config import (
     parse_server_config,
     parse_servers,
 )
-from treadle.tools.mcp.token_store import TokenStore
+from treadle.tools.mcp.status import McpStatus
 from treadle.tools.piped_process import StartProcess
 
 __all__ = [

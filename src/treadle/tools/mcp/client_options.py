@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.transcript.content import Text, UserContent
-from treadle.tools.mcp.token_store import TokenStore
+from treadle.tools.mcp.auth.token_store import TokenStore
 
 
 class SamplingMessage(msgspec.Struct, frozen=True):

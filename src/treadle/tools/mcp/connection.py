@@ -35,6 +35,7 @@ from treadle.tools.mcp.task_call import call_as_task
 from treadle.tools.piped_process import StartProcess
 
 PROBE_TIMEOUT = 5.0
+PING_PAUSE = 5.0  # while calls run
 
 # The SDK warns through logging, which a program without handlers prints on the screen.
 for _name in ("mcp", "client"):
@@ -56,6 +57,9 @@ class McpConnection:
         self.changes = ChangeWatcher(self.changed.set)
         self.problem: str | None = None
         self.login_challenge: str | None = None
+        self.is_slow = False
+        self.on_slow_change: Callable[[], None] = lambda: None
+        self._is_pinging = False
         self._has_session_ended = False
         self._unsent_calls: list[tuple[str, Any]] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -112,17 +116,36 @@ class McpConnection:
         if self._config.transport == "sse":
             self.mark_lost("the server closed the connection")
         elif self._client is not None:
-            self._run_in_background(self._probe())
+            self._run_in_background(self._answers_ping())
 
     def _run_in_background(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _probe(self) -> None:
-        with contextlib.suppress(MCPError, TimeoutError):  # unreachable: reported by the transport
-            async with asyncio.timeout(PROBE_TIMEOUT):
-                await send_plain(self.client, types.PingRequest())
+    async def _answers_ping(self) -> bool:
+        try:
+            await send_plain(self.client, types.PingRequest())
+        except TimeoutError:
+            return False
+        except MCPError:  # an answer, too; one that is unreachable is reported by the transport
+            pass
+        return True
+
+    async def _ping_while_calls_run(self) -> None:
+        """A call may take long, but a server that does not answer a ping either is slow."""
+        try:
+            while not self.is_lost() and (self.callbacks.calls or self.is_slow):
+                await asyncio.sleep(PING_PAUSE)
+                if self.callbacks.calls or self.is_slow:
+                    self._set_slow(not await self._answers_ping())
+        finally:
+            self._is_pinging = False
+
+    def _set_slow(self, is_slow: bool) -> None:
+        if self.is_slow != is_slow:
+            self.is_slow = is_slow
+            self.on_slow_change()
 
     def make_login_error(self) -> AuthRequired:
         challenge = f" ({self.login_challenge})" if self.login_challenge else ""
@@ -221,6 +244,9 @@ class McpConnection:
 
         started = time.monotonic()
         self.callbacks.calls.append(running)
+        if not self._is_pinging:
+            self._is_pinging = True
+            self._run_in_background(self._ping_while_calls_run())
         try:
             async with deadline:
                 if tool in self._task_tools:
@@ -241,6 +267,7 @@ class McpConnection:
             raise ToolError(f"the server {self._name} {problem}") from error
         finally:
             self.callbacks.calls.remove(running)
+        self._set_slow(False)
         return convert_result(result, self._options.save_file)
 
     async def _open_required_pages(self, tool: str, error: MCPError, context: ToolContext) -> None:
@@ -380,7 +407,7 @@ def _make_auth(
     """The authorization by OAuth, unless the user configured one in a header."""
     if options.tokens is None or any(key.lower() == "authorization" for key in headers):
         return None
-    from treadle.tools.mcp.oauth import make_auth
+    from treadle.tools.mcp.auth.oauth import make_auth
 
     on_needed: Callable[[str], None] = connection.require_login
     return make_auth(

@@ -1,6 +1,8 @@
 """An MCP server as a tool source: started in the background, watched, restarted.
 
     starting ──▶ up ──▶ down ──(pause)──▶ starting      failed and login wait for a retry
+                 ▲▼
+                slow   a call runs, and it does not answer a ping
 
 A server that an agent needs is up before the first request, or the run fails. An optional one
 delays nothing: before it is up it has no tools. While it is down a server keeps its last tools,
@@ -14,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,18 +27,18 @@ from treadle.core.extras import require_extra
 from treadle.core.transcript.content import Arguments
 from treadle.lib.logger import logger
 from treadle.lib.shielded import complete
-from treadle.lib.text.text import plural
 from treadle.tools.mcp.catalog import NO_CATALOG, McpCatalog, PromptMessage
 from treadle.tools.mcp.client_options import McpClientOptions, McpLogMessage
 from treadle.tools.mcp.resource_tool import ResourceTool
 from treadle.tools.mcp.server_config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.server_errors import describe_error, unwrap_error
+from treadle.tools.mcp.status import SLOW_PROBLEM, McpState, McpStatus
 from treadle.tools.mcp.tool import make_tools, sanitize_server_name
 from treadle.tools.piped_process import StartProcess
 
 if TYPE_CHECKING:
+    from treadle.tools.mcp.auth.login import ReadPaste, ShowLink
     from treadle.tools.mcp.connection import McpConnection
-    from treadle.tools.mcp.login import ReadPaste, ShowLink
 
 RESTART_DELAYS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 STABLE_SECONDS = 60.0  # a server that lived this long has not failed at starting
@@ -46,28 +48,9 @@ RELIST_PAUSE = 0.1
 CLOSE_TIMEOUT = 3.0  # longer than the time for a server to end by itself
 MAX_INSTRUCTION_CHARS = 2_000
 
-McpState = Literal["closed", "starting", "up", "down", "failed", "login"]
-
 
 class _StartDenied(Exception):
     """`start_objection` refused the start."""
-
-
-class McpStatus(msgspec.Struct, frozen=True):
-    """The state of a server, for the user."""
-
-    name: str
-    state: McpState
-    tools: int
-    problem: str = ""
-
-    @property
-    def summary(self) -> str:
-        tools = plural(self.tools, "tool")
-        if self.state == "starting" and self.problem:
-            return f"{self.name}: restarting, {tools}; the last time: {self.problem}"
-        problem = f": {self.problem}" if self.problem else ""
-        return f"{self.name}: {self.state}, {tools}{problem}"
 
 
 class McpServer(BaseSource):
@@ -181,7 +164,10 @@ class McpServer(BaseSource):
 
     @property
     def status(self) -> McpStatus:
-        return McpStatus(self.name, self._state, len(self._tools), self._problem)
+        state, problem, connection = self._state, self._problem, self._current_connection
+        if state == "up" and connection is not None and connection.is_slow:
+            state, problem = "slow", SLOW_PROBLEM
+        return McpStatus(self.name, state, len(self._tools), problem)
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until it is up or has failed for now; returns whether it is up. False at once before
@@ -237,7 +223,7 @@ class McpServer(BaseSource):
         """Log in with OAuth: `show_link` gets the page for the browser, `read_paste` the address
         that it was redirected to, if that does not arrive by itself. Then connect; whether it is
         up. The tokens are kept in `options.tokens`."""
-        from treadle.tools.mcp.login import LOGIN_TIMEOUT, open_loopback
+        from treadle.tools.mcp.auth.login import LOGIN_TIMEOUT, open_loopback
 
         if self._config.transport == "stdio" or self._options.tokens is None:
             raise ConfigError(
@@ -378,10 +364,12 @@ class McpServer(BaseSource):
         if self._config.transport == "stdio":
             # A program may die of the newer protocol's handshake: next time use the older one.
             self._protocol_mode = "legacy" if mode == "auto" else "auto"
+        headers = {**self._options.headers(), **self._login_headers}
+        options = msgspec.structs.replace(self._options, headers=lambda: headers)
         made: McpConnection | None = None
         try:
             async with connection_module.connect(
-                self.name, self._config, self._make_options(), start=self._start, mode=mode
+                self.name, self._config, options, start=self._start, mode=mode
             ) as made:
                 self._protocol_mode, self._is_first_handshake = mode, False
                 await self._serve(made)
@@ -397,14 +385,10 @@ class McpServer(BaseSource):
         async with asyncio.timeout(self._config.startup_timeout):
             await self._load_lists(connection)
         self._current_connection = connection
+        connection.on_slow_change = self._report
         self._used_expired_token = False
         self._set_state("up")
         await self._watch_connection(connection)
-
-    def _make_options(self) -> McpClientOptions:
-        """The options with the headers of `authenticate`."""
-        headers = {**self._options.headers(), **self._login_headers}
-        return msgspec.structs.replace(self._options, headers=lambda: headers)
 
     async def _watch_connection(self, connection: McpConnection) -> None:
         """List what it offers again whenever that changes, until the connection is lost."""
@@ -438,6 +422,9 @@ class McpServer(BaseSource):
         self._state, self._problem = state, problem[:500]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        self._report()
+
+    def _report(self) -> None:
         last, self._last_reported = self._last_reported, (self.status, self._tools)
         if self._on_change is not None and last != self._last_reported:
             try:

@@ -296,6 +296,8 @@ def _make_servers(names: Sequence[str]) -> McpServers:
 
 
 async def _test(names: Sequence[str], *, show_log: bool) -> int:
+    from treadle.tools.mcp.status import RUNNING_STATES
+
     servers = _make_servers(names)
     try:
         await servers.open()
@@ -306,7 +308,8 @@ async def _test(names: Sequence[str], *, show_log: bool) -> int:
         await servers.aclose()
     if not states:
         print_line("no server was started")
-    return exit_codes.SUCCESS if states and set(states) == {"up"} else exit_codes.ERROR
+    are_running = states and set(states).issubset(RUNNING_STATES)
+    return exit_codes.SUCCESS if are_running else exit_codes.ERROR
 
 
 def _print_server(server: McpServer, *, show_log: bool) -> None:

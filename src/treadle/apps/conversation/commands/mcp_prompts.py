@@ -13,6 +13,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.transcript import Text, UserContent, UserItem
 from treadle.tools.mcp.catalog import McpPrompt
 from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.status import RUNNING_STATES
 
 
 def list_prompt_commands(servers: Sequence[McpServer]) -> list[tuple[str, str, str]]:
@@ -61,7 +62,7 @@ def _describe_missing(server: McpServer) -> str:
     status = server.status
     if status.state == "starting":
         return f"MCP server {server.name} is still starting; try it again in a moment"
-    if status.state != "up":
+    if status.state not in RUNNING_STATES:
         return f"MCP server {server.name} is not available: {status.problem or status.state}"
     names = ", ".join(f"/{server.name}:{one.name}" for one in server.catalog.prompts)
     return f"MCP server {server.name} has no such prompt (it has {names or 'none'})"

@@ -20,7 +20,7 @@ from treadle.apps.conversation.state.blocks import (
 )
 from treadle.apps.conversation.state.reducer import apply_tool_result
 from treadle.apps.conversation.state.view_state import ViewState, add_block, add_call, update_call
-from treadle.core.transcript.content import Opaque, Text, Thinking, ToolCall
+from treadle.core.transcript.content import Text, Thinking, ToolCall
 from treadle.core.transcript.items import (
     AssistantItem,
     Item,
@@ -101,8 +101,6 @@ def _apply_reply(view: ViewState, item: AssistantItem) -> ViewState:
                 if part.by:
                     note = view_state.build_engine_note(view_state.CHOSEN_BY_ENGINE)
                     view = add_block(view, note)
-            case Opaque(label=label) if label:
-                view = add_block(view, NoteBlock(label))
             case _:
                 pass
     tokens = item.usage.total or view.context_tokens

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treadle.context.memory import Memory
     from treadle.permissions.ruleset.rules import Rule, RuleSet
     from treadle.tools.mcp.server import McpServer
+    from treadle.tools.mcp.status import McpState
 
 _PANES = (
     ("settings", "Settings"),
@@ -34,8 +35,9 @@ _PANES = (
 _DEFAULT = "default"
 _NO_VALUE = ("-", "no limit")  # as `Settings.format` shows that there is none
 # state of a server -> (icon, colour)
-_SERVER_SIGNS = {
-    "ready": ("done", "ok"),
+_SERVER_SIGNS: Mapping[McpState, tuple[str, str]] = {
+    "up": ("done", "ok"),
+    "slow": ("wait", "warn"),
     "starting": ("run", "accent"),
     "failed": ("fail", "error"),
 }

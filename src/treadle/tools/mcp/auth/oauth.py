@@ -41,9 +41,9 @@ from pydantic import AnyUrl
 
 from treadle._version import __version__
 from treadle.core.errors import ToolError
+from treadle.tools.mcp.auth.token_store import LoginRecord, TokenStore
 from treadle.tools.mcp.client_options import PersonLogin
 from treadle.tools.mcp.server_config import McpOAuthConfig, McpServerConfig
-from treadle.tools.mcp.token_store import LoginRecord, TokenStore
 
 CLIENT_NAME = "Treadle"
 UNUSED_REDIRECT = "http://127.0.0.1/callback"  # of a session that cannot log in
