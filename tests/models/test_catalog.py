@@ -11,7 +11,7 @@ from genai_prices.types import TieredPrices
 from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.transcript import Usage
 from treadle.models.catalog import card_for, compute_cost, list_models
-from treadle.models.effort_defaults import resolve_thinking
+from treadle.models.profiles import resolve_thinking
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_without_need_nothing_slow_is_imported():
     ("name", "recommended", "off"),
     [
         ("anthropic/claude-opus-5-5", "medium", "low"),
-        ("anthropic/claude-sonnet-4-5-20250929", "16000", None),
-        ("openrouter/anthropic/claude-opus-4.8", "xhigh", None),
-        ("openai/gpt-6.1-sol", "medium", "low"),
+        ("anthropic/claude-sonnet-4-5-20250929", "31999", None),
+        ("openrouter/anthropic/claude-opus-4.8", "high", None),
+        ("openai/gpt-6.1-sol", "low", "low"),
         ("openai/gpt-5-mini", "medium", "minimal"),
         ("openai/gpt-4.1", None, None),
         ("gemini/gemini-3.1-pro-preview", "high", "low"),

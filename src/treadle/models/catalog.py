@@ -15,11 +15,13 @@ The abilities:
     task_budget  plans with a budget in tokens for the whole task
     tool_search  the provider finds deferred tools; only at the provider's own address
     bound_thinking  its thinking is valid only after the messages that it was made for
+    all_turns  it uses the reasoning of all turns, if it is asked to
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -27,7 +29,7 @@ from treadle.core.contracts.model import ModelCard, compute_costs
 from treadle.core.transcript.usage import Usage
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import suggest
-from treadle.models.effort_defaults import find_thinking_default
+from treadle.models.profiles import ModelProfile, find_profile
 
 # Local servers, where a token has no price.
 LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "embedded"})
@@ -276,7 +278,7 @@ def _lookup_card(name: str) -> ModelCard:
         abilities |= {"tool_search"}
     has_vendor_prices = exact and seller in ("", row.vendor)
     price_in, price_out, read, write = row.prices if has_vendor_prices else (None,) * 4
-    default = find_thinking_default(_normalize_name(model))
+    profile = find_profile(_normalize_name(model))
     return ModelCard(
         name,
         window=row.window,
@@ -285,9 +287,8 @@ def _lookup_card(name: str) -> ModelCard:
         output_price=price_out,
         cache_read_price=read,
         cache_write_price=write,
-        abilities=abilities,
-        thinking=default.recommended,
-        thinking_off=default.off,
+        abilities=abilities | _list_kept(profile),
+        **_read_profile(profile),
         note="" if exact else f"Not in the catalog: treated like {row.name}.",
         is_assumed=not exact,
     )
@@ -303,19 +304,32 @@ def _build_family_card(name: str, model: str) -> ModelCard:
     families = [family for family in _FAMILY_DEFAULTS if plain.startswith(family[0])]
     _, window, output, abilities = families[0]
     free = 0.0 if model.endswith(":free") else None
-    default = find_thinking_default(plain)
+    profile = find_profile(plain)
     return ModelCard(
         name,
         window=window,
         max_output=output,
         input_price=free,
         output_price=free,
-        abilities=abilities,
-        thinking=default.recommended,
-        thinking_off=default.off,
+        abilities=abilities | _list_kept(profile),
+        **_read_profile(profile),
         note=f"Not in the catalog: a window of {window:,} tokens is assumed.",
         is_assumed=True,
     )
+
+
+def _list_kept(profile: ModelProfile) -> frozenset[str]:
+    return frozenset({"all_turns"}) if profile.keeps_reasoning else frozenset()
+
+
+def _read_profile(profile: ModelProfile) -> dict[str, Any]:
+    """The fields of a card that a profile has."""
+    return {
+        "thinking": profile.effort,
+        "thinking_off": profile.off,
+        "default_output": profile.max_tokens or None,
+        "verbosity": profile.verbosity,
+    }
 
 
 def _find_row(model: str) -> tuple[_Row | None, bool]:

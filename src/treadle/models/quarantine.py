@@ -5,7 +5,8 @@ sent again unchanged: the tool or the part that the error names is left out, or 
 found by bisection. The log keeps everything, the loop remembers what is quarantined, and the user
 sees one line. A request that is too long is left to compaction.
 
-    refused ─▶ the error names a tool ─▶ leave it out ─▶ send again
+    refused ─▶ the error is about the effort ─▶ lower it ─▶ send again
+       ├─▶ the error names a tool ─▶ leave it out ─▶ send again
        ├─▶ the error names a part ─▶ leave it out ─▶ send again
        └─▶ leave out all suspects ─▶ still refused: search the tools (refused_tools.py), or raise
                           └─▶ accepted: bisect the suspects, down to one
@@ -21,6 +22,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from treadle.core.contracts.model import (
+    ModelCard,
     ModelEvent,
     ModelNotified,
     ModelRequest,
@@ -38,6 +40,7 @@ from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
 from treadle.lib.text.lazy_regex import compile_lazily
+from treadle.models.provider_base.refused_effort import find_accepted_effort, get_effort
 from treadle.models.provider_base.refused_tools import ToolSearch
 
 PartPosition = tuple[int, int]
@@ -64,8 +67,10 @@ class RefusalSearch:
     `take_refused_tools` are the tools that are left out; `take_events` has a line for each find.
     """
 
-    def __init__(self, open_exchange: OpenExchange, request: ModelRequest) -> None:
+    def __init__(self, open_exchange: OpenExchange, request: ModelRequest, card: ModelCard) -> None:
         self._open_exchange = open_exchange
+        self._card = card
+        self.lowered_efforts: dict[str, str] = {}  # a refused effort -> the one that is used
         self._request = request
         self._first_refusal: BadRequest | None = None
         self._culprits: list[PartPosition] = []
@@ -94,7 +99,7 @@ class RefusalSearch:
         """The request to send instead; raises the refusal if there is none."""
         if self._first_refusal is None:
             self._first_refusal = refusal
-        if self._leave_out_named_tool(refused, refusal):
+        if self._lower_effort(refused, refusal) or self._leave_out_named_tool(refused, refusal):
             return self._request_without(self._culprits)
         self._tried.add(refused.quarantine)
         setting = _SETTING.match(refusal.param or refusal.provider_message)
@@ -124,6 +129,18 @@ class RefusalSearch:
     def _quarantine(self, parts: list[PartPosition], refusal: BadRequest) -> None:
         self._culprits += parts
         self._events += [PartQuarantined(*part, str(refusal)) for part in parts]
+
+    def _lower_effort(self, refused: ModelRequest, refusal: BadRequest) -> bool:
+        effort = get_effort(refused.options, self._card)
+        accepted = find_accepted_effort(effort, refusal)
+        if not accepted or effort in self.lowered_efforts:
+            return False
+        self.lowered_efforts[effort] = accepted
+        self._request = with_effort(self._request, accepted)
+        self._tried.clear()  # a request with another effort is another one
+        line = f"the model refuses the effort {effort!r}: {accepted!r} is used instead"
+        self._events.append(ModelNotified(line))
+        return True
 
     def _leave_out_named_tool(self, refused: ModelRequest, refusal: BadRequest) -> bool:
         """Leave out the tool that the error names, unless the caller asked for this tool."""
@@ -249,6 +266,11 @@ async def _read_usage(batches: EventBatches) -> AsyncIterator[Usage]:
             yield UNKNOWN_USAGE
         if chars > MAX_PROBE_CHARS:
             return
+
+
+def with_effort(request: ModelRequest, effort: str) -> ModelRequest:
+    options = msgspec.structs.replace(request.options, thinking=effort)
+    return msgspec.structs.replace(request, options=options)
 
 
 def without_tools(request: ModelRequest, left_out: Sequence[ToolSpec]) -> ModelRequest:

@@ -152,6 +152,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     default_output: int | None = None  # asked for without max_tokens or thinking; None: max_output
     thinking: str = ""  # what its maker recommends for agents: an effort, or a number of tokens
     thinking_off: str = ""  # what turns it off, or next to off; empty: nothing is sent
+    verbosity: str = ""  # how much it says, as its maker's agent asks: low, medium
 
 
 def compute_costs(

@@ -28,8 +28,8 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.output_schema import is_closed_schema
+from treadle.models.profiles import DISABLED, resolve_thinking
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -235,7 +235,8 @@ def resolve_max_tokens(options: ModelOptions, card: ModelCard) -> int:
     if options.max_tokens is not None:
         return options.max_tokens
     thinks_long = resolve_thinking(options, card) in LONG_EFFORTS
-    return min(card.max_output, LONG_MAX_TOKENS if thinks_long else DEFAULT_MAX_TOKENS)
+    needed = LONG_MAX_TOKENS if thinks_long else DEFAULT_MAX_TOKENS
+    return min(card.max_output, max(card.default_output or 0, needed))
 
 
 def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from treadle.models.anthropic.encoding import (
     thinks_by_effort,
 )
 from treadle.models.catalog import card_for, without_tool_search
-from treadle.models.effort_defaults import AUTO
+from treadle.models.profiles import AUTO
 from treadle.models.provider_base.base_url import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block

@@ -23,7 +23,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.effort_defaults import DISABLED, resolve_thinking
+from treadle.models.profiles import DISABLED, resolve_thinking
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,

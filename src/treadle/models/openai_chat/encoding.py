@@ -21,9 +21,9 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.effort_defaults import resolve_thinking
 from treadle.models.openai_chat.decoding import REASONING_FIELDS, REASONING_PARTS
 from treadle.models.output_schema import is_strict_schema
+from treadle.models.profiles import resolve_thinking
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,

@@ -214,13 +214,19 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
         values["max_output_tokens"] = options.max_tokens
     effort = resolve_effort(options, card)
     if effort is not None and "effort" in card.abilities:
-        values["reasoning"] = {"effort": effort, "summary": "auto"}
+        kept = {"context": "all_turns"} if "all_turns" in card.abilities else {}
+        values["reasoning"] = {"effort": effort, "summary": "auto", **kept}
+    text: dict[str, object] = {}
+    if options.thinking is not None and card.verbosity:
+        text["verbosity"] = card.verbosity
     if request.tools and options.tool_choice != "auto":
         values["tool_choice"] = encode_tool_choice(options.tool_choice, False)
     if options.output_schema is not None:
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}
-        values["text"] = {"format": {**shape, "strict": is_strict_schema(schema)}}
+        text["format"] = {**shape, "strict": is_strict_schema(schema)}
+    if text:
+        values["text"] = text
     if request.metadata:
         values["metadata"] = _encode_metadata(request.metadata)
     return values | build_cache_fields(quirks, request) | options.extra

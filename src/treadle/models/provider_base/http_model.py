@@ -33,7 +33,8 @@ from treadle.models.provider_base.error_map import (
     map_stream_error,
     map_transport_error,
 )
-from treadle.models.quarantine import RefusalSearch, without_tools
+from treadle.models.provider_base.refused_effort import get_effort
+from treadle.models.quarantine import RefusalSearch, with_effort, without_tools
 
 EventBatch = list[ModelEvent]
 
@@ -56,6 +57,7 @@ class HTTPModel:
         self._timeouts = timeouts or DEFAULT_TIMEOUTS
         self._transport: Transport | None = None
         self._refused_tools: list[ToolSpec] = []
+        self._lowered_efforts: dict[str, str] = {}
         if client is None:
             codec.endpoint()  # an invalid base URL is an error here, not at the first request
 
@@ -76,7 +78,7 @@ class HTTPModel:
             check_access()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        request = self._without_refused_tools(request)
+        request = self._without_refused_tools(self._with_accepted_effort(request))
         search: RefusalSearch | None = None
         while True:
             has_streamed = False
@@ -87,6 +89,7 @@ class HTTPModel:
                             has_streamed = any(type(e) is not ModelUsageUpdated for e in events)
                         if search is not None:  # it is accepted without these
                             self._refused_tools += search.take_refused_tools()
+                            self._lowered_efforts |= search.lowered_efforts
                         for event in events:
                             yield event
                 return
@@ -95,13 +98,19 @@ class HTTPModel:
             except BadRequest as refusal:
                 if has_streamed:  # events that were emitted cannot be taken back
                     raise
-                search = search or RefusalSearch(self._open_exchange, request)
+                search = search or RefusalSearch(self._open_exchange, request, self.card)
                 request = await search.next_request(request, refusal)
             for event in search.take_events():
                 yield event
 
     def _open_exchange(self, request: ModelRequest) -> aclosing[AsyncGenerator[EventBatch, None]]:
         return aclosing(self._exchange(request))
+
+    def _with_accepted_effort(self, request: ModelRequest) -> ModelRequest:
+        effort = wanted = get_effort(request.options, self.card)
+        while effort in self._lowered_efforts:
+            effort = self._lowered_efforts[effort]
+        return request if effort == wanted else with_effort(request, effort)
 
     def _without_refused_tools(self, request: ModelRequest) -> ModelRequest:
         shorter = without_tools(request, self._refused_tools)

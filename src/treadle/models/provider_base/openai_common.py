@@ -22,8 +22,8 @@ from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.lib.http.timeouts import Timeouts
-from treadle.models.effort_defaults import DISABLED, resolve_thinking
 from treadle.models.output_schema import is_strict_schema
+from treadle.models.profiles import DISABLED, resolve_thinking
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json, encode_json_string
 from treadle.models.provider_base.error_map import (

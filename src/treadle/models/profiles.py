@@ -1,0 +1,124 @@
+"""What a model is asked for by default, by its generation: what its maker's own agent sends today.
+
+`ModelOptions.thinking == "auto"` stands for `effort`, "none" (or 0) for `off`. A model that is not
+listed is not asked to think. Each row names its source and the day on which it was read; requests
+of Claude Code and Codex are in tests/data/peer_requests.json. Used by catalog.py (the card of a
+model) and by the encoders.
+
+Not in the table, because it holds for a whole wire: notices of the engine have the role developer
+with OpenAI, and reasoning is sent back in every turn. Thoughts are shown to the user, so that
+summaries of them are asked for, which the makers' agents do not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from treadle.core.contracts.model import ModelCard, ModelOptions
+
+AUTO = "auto"
+DISABLED = "disabled"  # a field of the request turns it off
+OFF_WORDS = ("none", "off", DISABLED)
+# From the least to the most.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+_CLAUDE_CODE = "Claude Code 2.1.325, recorded on 2026-11-18"
+_CODEX = "Codex 0.166.0, recorded on 2026-11-18"
+_OLDER_CODEX = "models.json of Codex at 343074d4, 2026-08-22"
+_ANTHROPIC = "platform.claude.com/docs/en/build-with-claude/effort, 2026-11-16"
+_OPENAI = "developers.openai.com/api/docs/guides/reasoning, 2026-11-16"
+_GOOGLE = "documentation of Google, 2026-11-16: the level that a model has by itself"
+_DEEPSEEK = "documentation of DeepSeek, 2026-11-16"
+
+
+class ModelProfile(NamedTuple):
+    """`effort` is a word, a number of tokens, or "" for nothing. `off`: an effort, DISABLED, or ""
+    if the model thinks only when it is asked to. `max_tokens`: the limit of a reply that is asked
+    for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for."""
+
+    effort: str = ""
+    off: str = ""
+    max_tokens: int = 0
+    verbosity: str = ""
+    keeps_reasoning: bool = False
+    source: str = ""
+
+
+def _claude(effort: str, off: str = "", max_tokens: int = 0) -> ModelProfile:
+    return ModelProfile(effort, off, max_tokens, source=_CLAUDE_CODE)
+
+
+def _codex(effort: str, off: str = "none", keeps_reasoning: bool = True) -> ModelProfile:
+    return ModelProfile(effort, off, 0, "low", keeps_reasoning, _CODEX)
+
+
+_BUDGET = _claude("31999")
+_K = 1_000
+
+# By the beginning of the name; the first that fits.
+# fmt: off
+PROFILES: tuple[tuple[str, ModelProfile], ...] = (
+    ("claude-fable-", _claude("high", "low", 64 * _K)),
+    ("claude-opus-5-5", _claude("medium", "low", 128 * _K)),
+    ("claude-opus-5", _claude("high", DISABLED, 64 * _K)),
+    ("claude-opus-4-8", _claude("high", "", 64 * _K)),
+    ("claude-opus-4-7", _claude("xhigh", "", 64 * _K)),
+    ("claude-opus-4-6", _claude("high", "", 64 * _K)),
+    ("claude-opus-4", _BUDGET),
+    ("claude-sonnet-5-5", _claude("medium", "low", 128 * _K)),
+    ("claude-sonnet-5", _claude("high", DISABLED, 64 * _K)),
+    ("claude-sonnet-4-6", _claude("high")),
+    ("claude-sonnet-4", _BUDGET),
+    ("claude-haiku-5-5", _claude("medium", DISABLED, 128 * _K)),
+    ("claude-haiku-4", _BUDGET),
+    ("claude-3-7", ModelProfile("16000", source=_ANTHROPIC)),
+    ("claude-3", ModelProfile(source=_ANTHROPIC)),
+    ("claude-", ModelProfile("high", "low", source=_ANTHROPIC)),
+    ("gpt-oss", ModelProfile("medium", "low", source=_OPENAI)),
+    ("gpt-6.1", _codex("low", "low")),
+    ("gpt-6-astra", _codex("low")),
+    ("gpt-6", _codex("medium")),
+    ("gpt-5.6-sol", _codex("low")),
+    ("gpt-5.6", _codex("medium")),
+    ("gpt-5.5", _codex("medium", keeps_reasoning=False)),
+    ("gpt-5.4-mini", ModelProfile("medium", "none", verbosity="medium", source=_OLDER_CODEX)),
+    ("gpt-5.4-nano", ModelProfile("medium", "none", source=_OPENAI)),
+    ("gpt-5.4", ModelProfile("medium", "none", verbosity="low", source=_OLDER_CODEX)),
+    ("gpt-5.3-codex", ModelProfile("medium", "low", source=_OPENAI)),
+    ("gpt-5.2", ModelProfile("medium", "none", verbosity="low", source=_OLDER_CODEX)),
+    ("gpt-5.1-codex", ModelProfile("medium", "low", source=_OPENAI)),
+    ("gpt-5.", ModelProfile("medium", "none", source=_OPENAI)),
+    ("gpt-5", ModelProfile("medium", "minimal", source=_OPENAI)),
+    ("gpt-3", ModelProfile(source=_OPENAI)),
+    ("gpt-4", ModelProfile(source=_OPENAI)),
+    ("gpt-", ModelProfile("medium", "none", source=_OPENAI)),
+    ("o3", ModelProfile("medium", "low", source=_OPENAI)),
+    ("o4", ModelProfile("medium", "low", source=_OPENAI)),
+    ("gemini-2.5-pro", ModelProfile("", "low", source=_GOOGLE)),
+    ("gemini-2.5", ModelProfile("", "none", source=_GOOGLE)),
+    ("gemini-3.1-pro", ModelProfile("high", "low", source=_GOOGLE)),
+    ("gemini-3", ModelProfile("medium", "low", source=_GOOGLE)),
+    ("gemini-", ModelProfile("high", "low", source=_GOOGLE)),
+    ("deepseek-", ModelProfile("high", "none", source=_DEEPSEEK)),
+)
+# fmt: on
+
+
+def find_profile(plain_name: str) -> ModelProfile:
+    """For the name of a model without its provider."""
+    fitting = (profile for start, profile in PROFILES if plain_name.startswith(start))
+    return next(fitting, ModelProfile())
+
+
+def resolve_thinking(options: ModelOptions, card: ModelCard) -> int | str | None:
+    """What is asked of this model: a budget, an effort, DISABLED, or None for nothing at all."""
+    wish = options.thinking
+    if wish == AUTO:
+        return _read_value(card.thinking)
+    if wish == 0 or wish in OFF_WORDS:
+        return _read_value(card.thinking_off)
+    return wish or None
+
+
+def _read_value(text: str) -> int | str | None:
+    return int(text) if text.isdecimal() else text or None

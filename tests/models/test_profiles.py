@@ -1,0 +1,128 @@
+"""A model is asked for what its maker's own agent asks for: recorded requests of these agents."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.core.contracts.model import ModelNotified, ModelOptions, ModelRequest, Reply
+from treadle.core.contracts.tool import ToolSpec
+from treadle.core.errors import BadRequest
+from treadle.core.transcript import NoticeItem, Transcript, to_user_item
+from treadle.models import Anthropic, OpenAIResponses
+from treadle.models.profiles import PROFILES
+from treadle.models.provider_base.codec import Codec
+from treadle.models.provider_base.http_model import HTTPModel
+from treadle.testing.provider import FakeReply, ProviderServer
+from treadle.testing.provider.dialects.request_checks import RequestViolation
+
+RECORDED = json.loads((Path(__file__).parents[1] / "data" / "peer_requests.json").read_text())
+CLAUDE = [row for row in RECORDED if row["agent"].startswith("Claude Code")]
+CODEX = [row for row in RECORDED if row["agent"].startswith("Codex")]
+TOOL = ToolSpec("add", "Add.", {"type": "object", "properties": {}})
+
+
+def sent(codec: Codec, *notices: NoticeItem) -> dict[str, Any]:
+    transcript = Transcript([to_user_item("say hi"), *notices])
+    request = ModelRequest(transcript, tools=(TOOL,), options=ModelOptions(thinking="auto"))
+    body: dict[str, Any] = json.loads(b"".join(codec.encode_request(request).body))
+    return body
+
+
+@pytest.mark.parametrize("peer", CLAUDE, ids=[row["model"] for row in CLAUDE])
+def test_claude_is_asked_as_claude_code_asks(peer: dict[str, Any]):
+    body = sent(Anthropic(peer["model"], api_key="k").codec)
+    ours, theirs = body["thinking"], peer["thinking"]
+    if "budget_tokens" in theirs:  # the answer gets room of its own besides the budget
+        assert ours["budget_tokens"] == theirs["budget_tokens"]
+        assert body["max_tokens"] >= peer["max_tokens"]
+        return
+    assert ours["type"] == theirs["type"]
+    assert body["output_config"]["effort"] == peer["effort"]
+    assert body["max_tokens"] == peer["max_tokens"]
+
+
+@pytest.mark.parametrize("peer", CODEX, ids=[row["model"] for row in CODEX])
+def test_gpt_is_asked_as_codex_asks(peer: dict[str, Any]):
+    body = sent(OpenAIResponses(peer["model"], api_key="k").codec, NoticeItem("Plan.", "mode"))
+    ours = body["reasoning"]
+    assert ours["effort"] == peer["reasoning"]["effort"]
+    assert ours.get("context") == peer["reasoning"].get("context")
+    assert body["text"]["verbosity"] == peer["verbosity"]
+    for name in ("include", "store", "max_output_tokens"):
+        assert body.get(name) == peer.get(name, body.get(name))
+    assert body["input"][-1]["role"] == "developer"
+    assert "developer" in peer.get("roles", ["developer"])
+
+
+def test_each_row_of_the_table_has_its_source_and_date():
+    assert not [start for start, profile in PROFILES if "2026-" not in profile.source]
+
+
+class Picky(ProviderServer):
+    """Refuses efforts above medium, in the words of each provider."""
+
+    def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+        fields = json.loads(request.body)
+        if (effort := fields.get("output_config", {}).get("effort")) in ("high", "xhigh", "max"):
+            text = f"output_config.effort: This model does not support effort level {effort}."
+            return [RequestViolation("", text)]
+        if (effort := fields.get("reasoning", {}).get("effort")) in ("none", "high", "xhigh"):
+            text = (
+                f"Unsupported value: '{effort}' is not supported with this model. Supported values "
+                "are: 'minimal', 'low', and 'medium'."
+            )
+            return [RequestViolation("reasoning.effort", text)]
+        return []
+
+
+@pytest.mark.parametrize(
+    ("name", "wish", "efforts"),
+    [
+        ("claude-opus-5", "max", ["max", "xhigh", "high", "medium", "medium"]),
+        ("gpt-5.5", "xhigh", ["xhigh", "medium", "medium"]),
+        ("gpt-5.5", "none", ["none", "minimal", "minimal"]),
+        ("gpt-5.5", "auto", ["medium", "medium"]),
+    ],
+)
+async def test_an_effort_that_is_refused_is_lowered_and_told_once(
+    name: str, wish: str, efforts: list[str]
+):
+    model: HTTPModel
+    request = ModelRequest(Transcript([to_user_item("x")]), options=ModelOptions(thinking=wish))
+    async with Picky([FakeReply("a"), FakeReply("b")]) as server:
+        if name.startswith("claude"):
+            model = Anthropic(name, api_key="k", base_url=server.url)
+        else:
+            model = OpenAIResponses(name, api_key="k", base_url=f"{server.url}/v1", quirks="openai")
+        told = []
+        for _ in range(2):
+            events = [event async for event in model.stream(request)]
+            assert isinstance(events[-1], Reply)
+            told += [event.text for event in events if isinstance(event, ModelNotified)]
+        await model.aclose()
+    bodies = [json.loads(one.body) for one in server.requests]
+    asked = [body.get("output_config", body.get("reasoning"))["effort"] for body in bodies]
+    assert asked == efforts
+    steps = list(dict.fromkeys(efforts))
+    assert told == [
+        f"the model refuses the effort {high!r}: {low!r} is used instead"
+        for high, low in pairwise(steps)
+    ]
+
+
+async def test_a_refusal_that_no_effort_mends_is_raised():
+    class Stubborn(ProviderServer):
+        def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+            return [RequestViolation("reasoning.effort", "Unknown parameter: reasoning.effort")]
+
+    request = ModelRequest(Transcript([to_user_item("x")]), options=ModelOptions(thinking="medium"))
+    async with Stubborn([]) as server:
+        model = OpenAIResponses("gpt-5.5", api_key="k", base_url=f"{server.url}/v1")
+        with pytest.raises(BadRequest, match="Unknown parameter"):
+            async for _ in model.stream(request):
+                pass
+        await model.aclose()
+    assert len(server.requests) == 2  # with medium, and with low
