@@ -17,6 +17,8 @@ from treadle.core.contracts.model import Model, ModelOptions, ModelRequest, Repl
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
 from treadle.models import model
+from treadle.models.cloud.aws import AWSAccess
+from treadle.models.cloud.transport import CloudTransport
 from treadle.models.registry import KNOWN_PROVIDERS, check_keys, describe_access
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 from treadle.testing.provider.http import format_response, read_request
@@ -90,6 +92,16 @@ async def test_a_bearer_key_of_bedrock_is_used_before_a_signature():
         )
         assert (await ask(nova)).text == "Hello."
     assert server.requests[0].headers["authorization"] == "Bearer bk"
+
+
+async def test_a_request_without_a_body_is_signed_too():
+    async with serve(b"{}", "application/json") as server:
+        client = CloudTransport(server.url, AWSAccess(AWS, "us-east-1"))
+        async with client.get(f"{server.url}/jobs?x=1", {"accept": "*/*"}) as response:
+            assert (response.status, await response.read(10)) == (200, b"{}")
+    (asked,) = server.requests
+    assert (asked.method, asked.path) == ("GET", "/jobs")
+    assert asked.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKID/")
 
 
 async def test_other_models_of_bedrock_are_asked_by_converse_with_tools():

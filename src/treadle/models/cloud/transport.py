@@ -8,7 +8,7 @@ to server-sent events. Used by registry/create.py as the `client` of a model.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, Self
 from urllib.parse import quote
 
@@ -96,10 +96,13 @@ class CloudTransport:
             is_frames = response.headers.get("content-type", "").startswith(MEDIA_TYPE)
             yield FrameResponse(response) if is_frames else response
 
-    def get(
+    @asynccontextmanager
+    async def get(
         self, url: str, headers: Mapping[str, str], timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> AbstractAsyncContextManager[Response]:
-        raise NotImplementedError("models send no GET requests")
+    ) -> AsyncIterator[Response]:
+        added = await self._access.authorize("GET", url, headers, b"")
+        async with get_shared_client().get(url, {**headers, **added}, timeouts) as response:
+            yield response
 
     async def aclose(self) -> None:
         return None  # the client is shared
