@@ -17,7 +17,12 @@ DIALECTS = {
     "mistral/mistral-embed": ("MISTRAL", "/v1"),
     "gemini/gemini-embedding-001": ("GEMINI", ""),
     "voyage/voyage-3.5": ("VOYAGE", "/v1"),
+    "vertex/gemini-embedding-001": ("", ""),
+    "bedrock/amazon.titan-embed-text-v2:0": ("", ""),
+    "bedrock/cohere.embed-multilingual-v3": ("", ""),
 }
+ONE_BY_ONE = ("vertex/gemini-embedding-001", "bedrock/amazon.titan-embed-text-v2:0")
+NOT_COUNTED = ("gemini/gemini-embedding-001", "bedrock/cohere.embed-multilingual-v3")
 TEXTS = ["the cat sleeps", "a ship on the sea", "the ship sings"]
 
 
@@ -29,6 +34,12 @@ def make_environ(name: str, server: ProviderServer) -> dict[str, str]:
     start, path = DIALECTS[name]
     if name.startswith("ollama"):
         return {"OLLAMA_HOST": server.url}
+    if name.startswith("vertex"):
+        account = {"CLOUDSDK_AUTH_ACCESS_TOKEN": "k", "GOOGLE_CLOUD_PROJECT": "p"}
+        return {**account, "GOOGLE_VERTEX_BASE_URL": server.url}
+    if name.startswith("bedrock"):
+        account = {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "us-east-1"}
+        return {**account, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": server.url}
     return {f"{start}_API_KEY": "k", f"{start}_BASE_URL": server.url + path}
 
 
@@ -45,8 +56,8 @@ async def test_each_dialect_makes_a_vector_of_each_text(name: str):
     assert near[0] == 0
     assert near[2] > near[1] > 0  # in the order of the texts, each with the length 1
     assert similarity(query, query) == pytest.approx(1)
-    assert found.usage.requests == 1
-    assert found.usage.input == (0 if "gemini" in name else 11)  # Google does not count
+    assert found.usage.requests == (3 if name in ONE_BY_ONE else 1)
+    assert found.usage.input == (0 if name in NOT_COUNTED else 11)
 
 
 async def test_many_texts_are_sent_in_batches_and_keep_their_order():
@@ -98,13 +109,24 @@ async def test_an_answer_that_is_none_says_so(monkeypatch):
     ("name", "words"),
     [
         ("anthropic/claude-sonnet-5-5", "voyage"),
-        ("vertex/gemini-embedding-001", "makes no vectors"),
+        ("vertex/claude-sonnet-5-5", "makes no vectors"),
+        ("bedrock/amazon.nova-pro-v1:0", "makes no vectors"),
         ("openai/a, openai/b", "one name"),
     ],
 )
 def test_a_name_without_vectors_is_an_error(name: str, words: str):
     with pytest.raises(ConfigError, match=words):
-        embedder(name, environ={"GOOGLE_CLOUD_PROJECT": "p"})
+        embedder(name, environ={"GOOGLE_CLOUD_PROJECT": "p", "AWS_REGION": "us-east-1"})
+
+
+@pytest.mark.parametrize("name", ["voyage/voyage-3.5", "openai/text-embedding-3-small"])
+async def test_an_alias_names_an_embedder(name: str):
+    aliases = {"vectors": "mine", "mine": name}
+    async with ProviderServer([], api_key="k") as server:
+        made = embedder("vectors", aliases=aliases, environ=make_environ(name, server))
+        assert (made.name, len((await made.embed(["x"])).vectors)) == (name, 1)
+    with pytest.raises(ConfigError, match="cycle"):
+        embedder("a", aliases={"a": "b", "b": "a"}, environ={})
 
 
 async def test_without_a_key_the_variable_is_named():

@@ -46,6 +46,7 @@ from treadle.models.openai_responses.decoding import (
     ITEM_LABEL,
     MESSAGE_EXTRA_LABEL,
     ResponsesDecoder,
+    split_response,
 )
 from treadle.models.openai_responses.encoding import encode_responses_body
 from treadle.models.openai_responses.model import OpenAIResponses, ResponsesCodec
@@ -208,6 +209,16 @@ def test_a_cut_call_is_left_out_even_if_the_server_calls_it_complete():
     out, reply = read(cut, ended(), limit=50)  # the model's own mistake: the model must see it
     assert ModelToolCallRequested(reply.calls[0]) in out
     assert reply.calls[0].problem
+
+
+@pytest.mark.parametrize("status", ["completed", "complete", None])
+def test_a_whole_reply_with_a_status_that_is_not_known_is_complete(status: str | None):
+    body = {"id": "r", "object": "response", "status": status, "output": [message("Yes.")]}
+    [(event_name, data)] = split_response(json.dumps(body).encode())
+    decoder = ResponsesDecoder(ModelRequest(Transcript()), THINKS, WHO, "openai")
+    decoder.feed([(event_name, data)])
+    reply = decoder.finish()
+    assert (reply.text, reply.stop) == ("Yes.", "end_turn")
 
 
 def test_fault_40_a_stream_without_its_last_event_is_broken():

@@ -21,6 +21,8 @@ from treadle.models.cloud.aws import AWSAccess
 from treadle.models.cloud.transport import CloudTransport
 from treadle.models.registry import KNOWN_PROVIDERS, check_keys, describe_access
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
+from treadle.testing.provider.answers import encode_event
+from treadle.testing.provider.dialects.anthropic import FakeAnthropic
 from treadle.testing.provider.http import format_response, read_request
 
 FRAMES = "application/vnd.amazon.eventstream"
@@ -252,6 +254,45 @@ def test_what_is_configured_or_missing_is_said_in_a_line(name, environ, is_ready
     status = describe_access(KNOWN_PROVIDERS[name], {"HOME": "/nowhere", **environ})
     assert status.is_ready is is_ready
     assert text in status.text
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "variable"),
+    [
+        ("bedrock/amazon.nova-pro-v1:0", AWS, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),
+        ("bedrock/openai.gpt-oss-120b-1:0", AWS, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),
+        ("vertex/gemini-3.8-flash", GOOGLE, "GOOGLE_VERTEX_BASE_URL"),
+        ("vertex/meta/llama-4-maverick", GOOGLE, "GOOGLE_VERTEX_BASE_URL"),
+        ("azure/my-gpt", AZURE, "AZURE_OPENAI_ENDPOINT"),
+        ("azure-responses/my-gpt", AZURE, "AZURE_OPENAI_ENDPOINT"),
+    ],
+)
+async def test_the_program_runs_with_only_the_variables_of_a_cloud(
+    monkeypatch, name: str, environ: dict[str, str], variable: str
+):
+    async with ProviderServer([FakeReply("Hello.")]) as server:
+        for key, value in {**environ, variable: server.url}.items():
+            monkeypatch.setenv(key, value)
+        ran = await run(None, "-p", "hi", "--model", name)
+        assert (ran.code, ran.out) == (0, "Hello.\n"), ran.err
+        assert server.violations == []
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "vertex"])
+async def test_the_program_runs_with_claude_of_a_cloud(monkeypatch, provider: str):
+    events = FakeAnthropic().render_stream(FakeReply("Hello."), "claude", 1)
+    if provider == "bedrock":
+        frames = [chunk_frame(json.loads(event.data)) for event in events]
+        body, kind = b"".join(frames), FRAMES
+        environ, variable, name = AWS, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", CLAUDE
+    else:
+        body, kind = b"".join(map(encode_event, events)), "text/event-stream"
+        environ, variable, name = GOOGLE, "GOOGLE_VERTEX_BASE_URL", "claude-sonnet-4-5@20250929"
+    async with serve(body, kind) as server:
+        for key, value in {**environ, variable: server.url}.items():
+            monkeypatch.setenv(key, value)
+        ran = await run(None, "-p", "hi", "--model", f"{provider}/{name}")
+        assert (ran.code, ran.out) == (0, "Hello.\n"), ran.err
 
 
 async def test_the_program_runs_and_lists_with_only_the_variables_of_a_cloud(monkeypatch):

@@ -3,6 +3,8 @@
     openai/text-embedding-3-small    any provider with OpenAI's format; ollama/…, vllm/…, azure/…
     gemini/gemini-embedding-001      Gemini's own interface
     voyage/voyage-3.5                Voyage, which has no other models
+    vertex/gemini-embedding-001      by an account of Google's cloud
+    bedrock/amazon.titan-embed-…     by one of AWS; also bedrock/cohere.embed-…
     embedded                         the embedded engine on this machine
 
 It opens no connection: a wrong key or a missing model is an error of the first request.
@@ -17,7 +19,7 @@ from treadle.core.argument_checks import check, optional, whole_number
 from treadle.core.contracts.model import Model
 from treadle.core.errors import ConfigError
 from treadle.core.retry import DEFAULT_RETRY, Retry
-from treadle.models.catalog import card_for
+from treadle.models.catalog import card_for, split_name
 from treadle.models.embeddings import dialects
 from treadle.models.embeddings.contract import Embedder
 from treadle.models.embeddings.dialects import EmbeddingDialect
@@ -41,6 +43,7 @@ def embedder(
 ) -> Embedder:
     """The embedder of that name. `dimensions` shortens the vectors where the model can do that."""
     check("dimensions", dimensions, optional(whole_number(1)))
+    name = _follow_aliases(name, aliases)
     if name == "embedded" or name.startswith("embedded/"):
         from treadle.models.embeddings.local_embedder import LocalEmbedder
 
@@ -56,15 +59,29 @@ def embedder(
     return HTTPEmbedder(*_find_dialect(name, models[0]), dimensions, retry)
 
 
+def _follow_aliases(name: str, aliases: Aliases | None) -> str:
+    """The name behind plain aliases; those with settings are left to the registry."""
+    known = dict(aliases or {})
+    while isinstance(target := known.pop(name, None), str):
+        name = target
+    return name
+
+
 def _find_dialect(name: str, model: Model) -> tuple[HTTPModel, EmbeddingDialect]:
     """The model as an account, and its format."""
+    from treadle.models.bedrock_converse import BedrockConverse
     from treadle.models.gemini import Gemini
     from treadle.models.openai_chat import OpenAIChat
     from treadle.models.openai_responses import OpenAIResponses
 
-    provider = name.partition("/")[0]
-    if isinstance(model, Gemini) and provider != "vertex":
-        return model, dialects.GeminiEmbeddings()
+    provider, model_name = split_name(model.name)
+    if isinstance(model, Gemini):
+        is_vertex = provider == "vertex"
+        return model, dialects.VertexEmbeddings() if is_vertex else dialects.GeminiEmbeddings()
+    if isinstance(model, BedrockConverse) and "titan-embed" in model_name:
+        return model, dialects.TitanEmbeddings()
+    if isinstance(model, BedrockConverse) and "cohere.embed" in model_name:
+        return model, dialects.CohereEmbeddings()
     if isinstance(model, (OpenAIChat, OpenAIResponses)) and provider not in ("vertex", "bedrock"):
         return model, dialects.OpenAIEmbeddings(model.codec.endpoint())
     raise ConfigError(

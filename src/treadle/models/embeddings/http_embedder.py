@@ -25,9 +25,7 @@ from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.error_map import UNREADABLE, has_field, map_stream_error
 from treadle.models.provider_base.http_model import HTTPModel, make_not_a_reply_error
 
-# The smallest limits of the services: 96 texts (Cohere), 120,000 tokens (Voyage).
-BATCH_TEXTS = 96
-BATCH_CHARS = 120_000
+BATCH_CHARS = 120_000  # the smallest limit of the services: 120,000 tokens (Voyage)
 
 
 class HTTPEmbedder:
@@ -49,7 +47,7 @@ class HTTPEmbedder:
         vectors: list[list[float]] = []
         usage = NO_USAGE
         model = split_name(self.name)[1]
-        for batch in split_batches(texts):
+        for batch in split_batches(texts, self._dialect.max_texts):
             request = self._dialect.encode(model, batch, purpose, self._dimensions)
             reply = self._decode(await self._send(request), len(batch))
             vectors += map(normalize, reply.vectors)
@@ -90,12 +88,12 @@ class HTTPEmbedder:
         return reply
 
 
-def split_batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in order, as many in a batch as every service accepts."""
+def split_batches(texts: Sequence[str], max_texts: int) -> Iterator[Sequence[str]]:
+    """The texts in order, as many in a batch as the service accepts."""
     batch: list[str] = []
     chars = 0
     for text in texts:
-        if batch and (len(batch) == BATCH_TEXTS or chars + len(text) > BATCH_CHARS):
+        if batch and (len(batch) == max_texts or chars + len(text) > BATCH_CHARS):
             yield batch
             batch, chars = [], 0
         batch.append(text)

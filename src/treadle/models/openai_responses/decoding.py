@@ -70,14 +70,18 @@ class _Status(msgspec.Struct):
     status: str | None = None
 
 
+_OTHER_STATUS = ("queued", "in_progress", "incomplete", "failed", "cancelled")
+
+
 def split_response(body: bytes) -> list[tuple[bytes, bytes]]:
     """The last event of a stream that holds this whole response."""
     if not has_field(body, "output"):
         return []
     try:
-        status = decode_event(body, _Status).status or "completed"
+        status = decode_event(body, _Status).status
     except UNREADABLE:
         return []
+    status = status if status in _OTHER_STATUS else "completed"
     return [(b"response." + status.encode(), b'{"response":' + body + b"}")]
 
 

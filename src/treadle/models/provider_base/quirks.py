@@ -222,6 +222,11 @@ HUGGINGFACE = Quirks(  # no default model: the token is often there for download
     host_suffixes=("router.huggingface.co",), key_variables=("HF_TOKEN",),
     url_variables=("HF_BASE_URL",), reasoning_input_field="same",
 )
+GITHUB = Quirks(  # no default model: the token is often there for other things
+    name="github", base_url="https://models.github.ai/inference",
+    host_suffixes=("models.github.ai",), key_variables=("GITHUB_API_KEY", "GITHUB_TOKEN"),
+    url_variables=("GITHUB_MODELS_BASE_URL",),
+)
 VOYAGE = Quirks(  # embeddings only, so it is in no table of models
     name="voyage", base_url="https://api.voyageai.com/v1", host_suffixes=("api.voyageai.com",),
     key_variables=("VOYAGE_API_KEY",), url_variables=("VOYAGE_BASE_URL",),
@@ -233,7 +238,7 @@ COMPATIBLE = Quirks(
 _ROWS = (
     OPENAI, OPENROUTER, GEMINI, DEEPSEEK, GROQ, MISTRAL, XAI, ZAI, MOONSHOT, MINIMAX, ALIBABA,
     COHERE, PERPLEXITY, CEREBRAS, TOGETHER, FIREWORKS, NEBIUS, SAMBANOVA, DEEPINFRA, OVHCLOUD,
-    NVIDIA, VERCEL, HUGGINGFACE, AZURE, OLLAMA, LMSTUDIO, LLAMACPP, VLLM, COMPATIBLE,
+    NVIDIA, VERCEL, HUGGINGFACE, GITHUB, AZURE, OLLAMA, LMSTUDIO, LLAMACPP, VLLM, COMPATIBLE,
 )
 # fmt: on
 

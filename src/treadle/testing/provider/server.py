@@ -15,7 +15,13 @@ from .answers import PlannedAnswer, ProviderFault
 from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
 from .dialects.bedrock_converse import FRAME_TYPE, FakeConverse, encode_frame
-from .dialects.embeddings import FakeEmbeddings, FakeGeminiEmbeddings, FakeOpenAIEmbeddings
+from .dialects.embeddings import (
+    FakeBedrockEmbeddings,
+    FakeEmbeddings,
+    FakeGeminiEmbeddings,
+    FakeOpenAIEmbeddings,
+    FakeVertexEmbeddings,
+)
 from .dialects.gemini import FakeGemini
 from .dialects.openai_chat import FakeOpenAIChat
 from .dialects.openai_responses import FakeOpenAIResponses
@@ -67,6 +73,8 @@ class ProviderServer:
             "/converse-stream": FakeConverse(),
             "/embeddings": FakeOpenAIEmbeddings(),
             ":batchEmbedContents": FakeGeminiEmbeddings(),
+            ":predict": FakeVertexEmbeddings(),
+            "/invoke": FakeBedrockEmbeddings(),
         }
         self._server: asyncio.Server | None = None
         self._connection_tasks: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""Embeddings in the loopback provider: OpenAI's format, Voyage's, and Gemini's.
+"""Embeddings in the loopback provider: OpenAI's format, Voyage's, Gemini's, and of the clouds.
 
 A vector counts the words of its text, so that texts with the same words are near each other.
 """
@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
+from .bedrock_converse import FakeConverse
 from .gemini import FakeGemini
 from .openai_chat import FakeOpenAIChat
 from .request_checks import (
@@ -85,7 +86,59 @@ class FakeGeminiEmbeddings(FakeGemini):
         return {"embeddings": vectors}
 
 
-FakeEmbeddings = FakeOpenAIEmbeddings | FakeGeminiEmbeddings
+class FakeVertexEmbeddings(FakeGemini):
+    """A FakeDialect: the models of Google in its cloud."""
+
+    def check_request(self, request: JsonObject, limits: ServerLimits) -> list[RequestViolation]:
+        fields = split_words("instances parameters")
+        problems = [*check_unknown_keys("", request, fields, limits.extra_keys)]
+        return [*problems, *_check_texts("instances", self._list_texts(request), 1)]
+
+    def _list_texts(self, request: JsonObject) -> list[object]:
+        return [as_dict(one).get("content") for one in as_list(request.get("instances"))]
+
+    def render_vectors(self, request: JsonObject) -> dict[str, object]:
+        size = as_dict(request.get("parameters")).get("outputDimensionality") or DIMENSIONS
+        assert isinstance(size, int)
+        texts = [str(text) for text in self._list_texts(request)]
+        made: list[object] = [
+            {
+                "embeddings": {
+                    "values": embed_text(text, size),
+                    "statistics": {"token_count": len(text.split()), "truncated": False},
+                }
+            }
+            for text in texts
+        ]
+        return {"predictions": made}
+
+
+class FakeBedrockEmbeddings(FakeConverse):
+    """A FakeDialect: Titan, and Cohere, which is known by its fields."""
+
+    def check_request(self, request: JsonObject, limits: ServerLimits) -> list[RequestViolation]:
+        is_cohere = "texts" in request
+        known = "texts input_type embedding_types output_dimension truncate"
+        fields = split_words(known if is_cohere else "inputText dimensions normalize")
+        problems = [*check_unknown_keys("", request, fields, limits.extra_keys)]
+        if is_cohere and request.get("input_type") not in ("search_document", "search_query"):
+            problems.append(RequestViolation("input_type", "invalid input_type"))
+        texts = as_list(request.get("texts")) if is_cohere else [request.get("inputText")]
+        return [*problems, *_check_texts("texts", texts, 96)]
+
+    def render_vectors(self, request: JsonObject) -> dict[str, object]:
+        size = request.get("dimensions") or request.get("output_dimension") or DIMENSIONS
+        assert isinstance(size, int)
+        if "texts" in request:
+            texts = [str(text) for text in as_list(request.get("texts"))]
+            return {"embeddings": {"float": [embed_text(text, size) for text in texts]}}
+        text = str(request.get("inputText"))
+        return {"embedding": embed_text(text, size), "inputTextTokenCount": len(text.split())}
+
+
+FakeEmbeddings = (
+    FakeOpenAIEmbeddings | FakeGeminiEmbeddings | FakeVertexEmbeddings | FakeBedrockEmbeddings
+)
 
 
 def _join_parts(request: JsonObject) -> str:
