@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.node_programs import find_program
-from tests.tools.mcp.helpers import Log, context, workspace
+from tests.node_programs import PACKAGES, find_node, find_program
+from tests.tools.mcp.helpers import Log, call, context, served, workspace
 from treadle import Agent
 from treadle.core.contracts.tool import ToolContext
 from treadle.core.transcript import NoticeItem, ToolResultItem
@@ -26,6 +26,7 @@ from treadle.tools.mcp.resource_tool import ResourceUpdates
 
 EVERYTHING = "@modelcontextprotocol/server-everything/dist/index.js"
 FILESYSTEM = "@modelcontextprotocol/server-filesystem/dist/index.js"
+TYPESCRIPT = str(Path(__file__).with_name("typescript_server.cjs"))
 MEMORY = "@modelcontextprotocol/server-memory/dist/index.js"
 
 pytestmark = pytest.mark.slow
@@ -209,6 +210,20 @@ async def test_a_call_that_runs_long_becomes_a_background_task(own_place: Path):
         output = await research.call({"topic": "x"}, context(reports.append))
         assert reports
         assert "x" in str(output.content)
+
+
+async def test_what_a_server_on_the_typescript_sdk_does_wrong_is_read(own_place: Path):
+    find_program("@modelcontextprotocol/sdk/package.json")
+    config = {"command": find_node(), "args": [TYPESCRIPT, str(PACKAGES)]}
+    async with served(own_place, config=config, name="ts") as server:
+        assert await server.wait_ready(), server.status.summary
+        assert len(server.tools()) == 12
+        assert any("the tool bad is left out" in message.text for message in server.logs)
+        assert (await call(server, "half")).content == "a \ufffd b"
+        assert (await call(server, "flood")).content == "flood"
+        assert (await call(server, "tool9")).content == "tool9"
+        assert server.status.state == "up"
+        assert len(server.logs) <= 500
 
 
 async def test_two_reference_servers_in_one_session(own_place: Path):
