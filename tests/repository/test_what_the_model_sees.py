@@ -46,7 +46,7 @@ PEERS = (
     ("Codex 0.166", "39.4", "50.4"),
     ("Claude Code 2.1.197", "115.8", "123.5"),
 )
-# Bytes, with 60 for the settings that the maker asks for (verbosity, reasoning of all turns); what a
+# Bytes, with 60 for settings that the maker asks for (verbosity, reasoning of all turns). What a
 # new tool adds has to be saved elsewhere.
 LARGEST_FIRST_REQUEST = 16_060
 INTRODUCTION = """\
