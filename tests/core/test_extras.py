@@ -67,6 +67,16 @@ def test_the_command_fits_the_installer_and_keeps_the_extras_that_are_there(
 ):
     (tmp_path / file).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    for module in ("uvicorn", "mcp", "acp", "xllamacpp", "opentelemetry", "dbos", "PIL", "ag_ui"):
+    for module in (
+        "uvicorn",
+        "mcp",
+        "acp",
+        "xllamacpp",
+        "opentelemetry",
+        "dbos",
+        "PIL",
+        "ag_ui",
+        "a2a",
+    ):
         monkeypatch.setitem(sys.modules, module, None)
     assert format_install_command(["mcp"]) == command

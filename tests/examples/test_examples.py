@@ -42,6 +42,7 @@ SHOWN = {
     "rag": "25 days. ['leave'] after 3 requests",
     "research": "Tea grows in Assam. Coffee grows in Ethiopia. 2 sources",
     "flask_chat": "waits for you: [pay: 12]\n> yes \n< Paid.",
+    "a2a_service": "TASK_STATE_COMPLETED It is paid.",
     "agui_service": "TEXT_MESSAGE_CONTENT It is paid.",
     "sse_service": "the other replica sees: [pay: 12]\nTrue True",
     "support_bot": "< Two or three days.\norders left: {8: 99.0}",

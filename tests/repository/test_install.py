@@ -271,8 +271,9 @@ def test_servers_of_tools_without_their_extra_are_named_and_the_run_continues(
             "PostgreSQL",
         ),
         ("import treadle.apps.agui", "agui", "pages that speak AG-UI"),
+        ("import treadle.apps.a2a", "a2a", "agents that speak A2A"),
     ],
-    ids=["otel", "mcp", "embedded", "fleet", "agui"],
+    ids=["otel", "mcp", "embedded", "fleet", "agui", "a2a"],
 )
 def test_a_library_call_without_its_extra_raises_one_sentence(
     base: Installation, code: str, extra: str, feature: str
@@ -293,7 +294,9 @@ def test_doctor_names_what_is_not_installed_and_the_command(
     done = run([base.program, "doctor"], **provider)
     assert done.returncode == 0, done.stdout
     assert "tui (the full screen), web (the page in a browser), mcp (MCP servers)" in done.stdout
-    assert "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet,images,agui]'" in done.stdout
+    assert (
+        "pip install 'treadle[tui,web,mcp,acp,embedded,otel,fleet,images,agui,a2a]'" in done.stdout
+    )
 
 
 # ------------------------------------------------------------------ the extras
@@ -314,6 +317,7 @@ def test_doctor_names_what_is_not_installed_and_the_command(
         ("fleet", "import treadle.sessions.postgres.postgres_store"),
         ("images", "import PIL.Image"),
         ("agui", "import treadle.apps.agui"),
+        ("a2a", "import treadle.apps.a2a"),
     ],
 )
 def test_an_extra_brings_what_its_feature_needs(

@@ -16,7 +16,7 @@ RECORD = Path(__file__).with_name("public_api.txt")
 MODULES = (
     *("treadle", "treadle.budgets", "treadle.context", "treadle.contracts", "treadle.events"),
     *("treadle.errors", "treadle.evals", "treadle.fleet"),
-    *("treadle.apps.agui", "treadle.hooks", "treadle.permissions"),
+    *("treadle.apps.agui", "treadle.apps.a2a", "treadle.hooks", "treadle.permissions"),
     *("treadle.models", "treadle.observe", "treadle.sessions", "treadle.testing"),
     *("treadle.tools", "treadle.workspace"),
 )

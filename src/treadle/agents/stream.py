@@ -345,9 +345,15 @@ class Stream(BaseObserver, Generic[OutputT]):
 
 def find_text(event: Event) -> str:
     """The text that an event adds to what the run says; "" if it adds none."""
+    event = unwrap_handoff(event)
+    return event.text if isinstance(event, TextDelta) else ""
+
+
+def unwrap_handoff(event: Event) -> Event:
+    """The event itself, also if it is of a child that has the conversation after a hand-off."""
     while isinstance(event, ChildEvent) and event.takes_over:
         event = event.child
-    return event.text if isinstance(event, TextDelta) else ""
+    return event
 
 
 async def _wait_ended(task: asyncio.Task[RunAnswer]) -> None:

@@ -26,13 +26,16 @@ from treadle.agents.run import Result
 from treadle.agents.session import Session
 from treadle.agents.stream import find_text
 from treadle.apps.delivery import (
+    ANSWER_SCHEMA,
+    answer_approval,
+    describe_failure,
     find_known_ids,
     make_approval_id,
     make_metadata,
     read_message_ids,
 )
 from treadle.core.contracts.observer import BaseObserver
-from treadle.core.errors import TreadleError, error_message
+from treadle.core.errors import TreadleError
 from treadle.core.events import (
     Event,
     ReplyDiscarded,
@@ -47,7 +50,6 @@ from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Document, Image, Text, ToolCall, UserContent
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
-from treadle.lib.logger import logger
 
 require_extra("agui")
 from ag_ui import core as agui  # noqa: E402 - the sentence about the extra comes first
@@ -56,17 +58,6 @@ from ag_ui.encoder import EventEncoder  # noqa: E402
 __all__ = ["stream_events", "stream_sse"]
 
 TextKind = Literal["text", "reasoning"]
-
-# What a page sends to resume an interrupt.
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean"},
-        "reason": {"type": "string", "description": "why not; the model reads it"},
-        "arguments": {"type": "object", "description": "instead of all arguments of the call"},
-    },
-    "required": ["approved"],
-}
 
 
 async def stream_sse(
@@ -116,7 +107,8 @@ async def stream_events(
     except Exception as error:  # noqa: BLE001 - the page has to hear of each end
         for event in translator.finish():
             yield event
-        yield make_error(error)
+        message, code = describe_failure(error)
+        yield agui.RunErrorEvent(message=message, code=code)
         return
     usage = [make_usage(result.usage)] if result is not None else None
     reason = {"reason": result.reason} if result is not None else None
@@ -168,13 +160,8 @@ def answer_interrupts(session: Session[Any, Any], entries: Sequence[agui.ResumeE
         approval = waiting.pop(entry.interrupt_id, None)
         if approval is None:
             continue
-        payload = entry.payload if isinstance(entry.payload, dict) else {}
-        call_id, child = approval.call.id, approval.session_id
-        if entry.status == "resolved" and payload.get("approved") is True:
-            session.approve(call_id, arguments=payload.get("arguments"), session_id=child)
-        else:
-            reason = str(payload.get("reason") or "The user said no.")
-            session.deny(call_id, reason, session_id=child)
+        answer = entry.payload if entry.status == "resolved" else None
+        answer_approval(session, approval, answer)
 
 
 # --- what the page reads -----------------------------------------------------------------
@@ -364,11 +351,3 @@ def make_usage(usage: Usage) -> agui.TokenUsage:
         cached_input_tokens=usage.cache_read,
         cache_write_input_tokens=usage.cache_write,
     )
-
-
-def make_error(error: Exception) -> agui.BaseEvent:
-    """What the page reads: an error of the engine in its words, nothing of one in other code."""
-    if isinstance(error, TreadleError):
-        return agui.RunErrorEvent(message=error_message(error), code=type(error).__name__)
-    logger.error("a run for a page failed", exc_info=error)
-    return agui.RunErrorEvent(message="the agent failed; its log says why", code="internal")

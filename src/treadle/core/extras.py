@@ -13,7 +13,9 @@ from typing import Literal
 
 from treadle.core.errors import MissingExtra
 
-Extra = Literal["tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images", "agui", "ray"]
+Extra = Literal[
+    "tui", "web", "mcp", "acp", "embedded", "otel", "fleet", "images", "agui", "a2a", "ray"
+]
 
 EXTRA_FEATURES: Mapping[Extra, str] = {
     "tui": "the full screen",
@@ -25,6 +27,7 @@ EXTRA_FEATURES: Mapping[Extra, str] = {
     "fleet": "PostgreSQL",
     "images": "smaller pictures",
     "agui": "pages that speak AG-UI",
+    "a2a": "agents that speak A2A",
     "ray": "fleets on a cluster of Ray",
 }
 # What the extra `all` brings: not what is too large for those who do not use it.
@@ -44,6 +47,7 @@ _MODULES: Mapping[Extra, str] = {
     "fleet": "dbos",
     "images": "PIL",
     "agui": "ag_ui",
+    "a2a": "a2a",
     "ray": "ray",
 }
 

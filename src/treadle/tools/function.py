@@ -397,7 +397,7 @@ def _to_part(value: object) -> Text | Image | Document:
 
 def _to_json(value: object) -> str:
     try:
-        return msgspec.json.encode(value, enc_hook=_to_json_value).decode()
+        return msgspec.json.encode(value, enc_hook=to_json_value).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise ToolError(
             f"the tool ran, but its result ({type(value).__name__}) cannot be shown: {error}. "
@@ -405,7 +405,8 @@ def _to_json(value: object) -> str:
         ) from error
 
 
-def _to_json_value(value: object) -> object:
+def to_json_value(value: object) -> object:
+    """What stands for an object that msgspec does not know, as `enc_hook`."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
