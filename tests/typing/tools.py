@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from treadle import Agent, ToolContext, tool
-from treadle.contracts import Tool
+from treadle.contracts import BaseSource, Tool, ToolSource
+from treadle.tools import StaticSource
 from treadle.tools.function import FunctionTool
 
 
@@ -145,3 +146,17 @@ def use_office(office: Office, context: ToolContext[Shop]) -> None:
     Agent("sonnet", [office.sell, office.count, add], deps_type=Shop)
     Agent("sonnet", [office.sell])  # type: ignore[list-item]
     Agent("sonnet", [office.count])  # type: ignore[list-item]
+
+
+class Rights(BaseSource[Shop]):
+    def bind(self, deps: Shop) -> ToolSource[Shop]:
+        return StaticSource([book] if deps.town else [])
+
+
+fitting: ToolSource[Shop] = Rights()
+for_any: ToolSource[int] = StaticSource([add])
+of_other: ToolSource[int] = Rights()  # type: ignore[assignment]
+with_other: ToolSource[int] = StaticSource([book])  # type: ignore[list-item]
+Agent("sonnet", [Rights(), add], deps_type=Shop)
+Agent("sonnet", [Rights()])  # type: ignore[list-item]
+Agent("sonnet", [Rights()], deps_type=int)  # type: ignore[misc]

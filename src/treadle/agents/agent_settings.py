@@ -83,7 +83,7 @@ _Deps = TypeVar("_Deps")
 if TYPE_CHECKING:
     from treadle.tools.function_types import PlainFunction
 
-    ToolLike = Tool[_Deps] | ToolSource | PlainFunction
+    ToolLike = Tool[_Deps] | ToolSource[_Deps] | PlainFunction
     InstructionsLike = (
         str
         | Callable[[], str | Awaitable[str]]
@@ -384,6 +384,11 @@ def collect_sources(tools: Iterable[ToolLike[Any]]) -> list[ToolSource]:
         if isinstance(tool, type):
             raise ConfigError(f"{tool.__name__} is a class; give an object of it, or a function")
         if hasattr(tool, "tools") and hasattr(tool, "open"):
+            if not hasattr(tool, "bind"):
+                raise ConfigError(
+                    f"the source of tools {tool!r:.80} has no method bind(): derive its class from "
+                    "treadle.contracts.BaseSource"
+                )
             close_group()
             sources.append(cast(ToolSource, tool))
         elif hasattr(tool, "spec") and hasattr(tool, "call"):

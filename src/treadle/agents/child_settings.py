@@ -51,6 +51,7 @@ class FilteredSource(WrappedSource):
         super().__init__(source)
         self._names = names
         self._excluded = excluded
+        self._is_parents = True
         self._unfiltered: Sequence[Tool] | None = None
         self._filtered: tuple[Tool, ...] = ()
 
@@ -64,8 +65,15 @@ class FilteredSource(WrappedSource):
             self._filtered = tuple(tool for tool in tools if tool.spec.name in names)
         return self._filtered
 
+    def bind(self, deps: object) -> ToolSource:
+        bound = super().bind(deps)
+        if isinstance(bound, FilteredSource):
+            bound._is_parents = bound is self
+        return bound
+
     async def aclose(self) -> None:
-        return None  # the parent closes it
+        if not self._is_parents:  # the parent closes its own
+            await super().aclose()
 
 
 class ReadOnlyPolicy(BasePolicy):

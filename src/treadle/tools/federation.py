@@ -13,7 +13,7 @@ belongs to the loop that opened it: another loop gets an error, and does not clo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import count
 from threading import Lock
 from typing import Literal, get_args
@@ -26,6 +26,7 @@ from treadle.core.contracts.source import BaseSource, ToolSource
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError, LoopError
+from treadle.core.type_variables import PartDepsT
 from treadle.lib.logger import logger
 
 _NOT_OFFERED = "tool %r of %r is not offered: there is another one of this name"
@@ -33,15 +34,17 @@ _NOT_OFFERED = "tool %r of %r is not offered: there is another one of this name"
 CollisionPolicy = Literal["first_wins", "error", "prefix"]
 
 
-class StaticSource(BaseSource):
+class StaticSource(BaseSource[PartDepsT]):
     """A source with a fixed list of tools."""
 
-    def __init__(self, tools: Sequence[Tool], name: str = "tools", instructions: str = "") -> None:
+    def __init__(
+        self, tools: Sequence[Tool[PartDepsT]], name: str = "tools", instructions: str = ""
+    ) -> None:
         self._tools = tuple(tools)
         self.name = name
         self._instructions = instructions
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[Tool[PartDepsT]]:
         return self._tools
 
     def instructions(self) -> str:
@@ -91,14 +94,25 @@ class Federation:
             self._last_tools = current
         return self._tools
 
+    def bind(self, deps: object) -> Federation:
+        """Sources that deps do not matter for stay those of this one, which opens and closes
+        them."""
+        bound = [source.bind(deps) for source in self._sources]
+        if all(new is old for new, old in zip(bound, self._sources, strict=True)):
+            return self
+        return BoundFederation(self, bound)
+
     def instructions(self) -> str:
         return "\n\n".join(text for source in self._sources if (text := source.instructions()))
 
     async def open(self) -> None:
         """Open every source once; concurrent calls wait. A source that failed is tried again."""
+        await self.open_sources(range(len(self._sources)))
+
+    async def open_sources(self, positions: Iterable[int]) -> None:
         loop = asyncio.get_running_loop()
         async with self._opening.setdefault(loop, asyncio.Lock()):
-            left = [n for n in range(len(self._sources)) if self._owners.get(n) is not loop]
+            left = [n for n in positions if self._owners.get(n) is not loop]
             if len(left) < 2:  # without a task
                 for position in left:
                     await self._open_source(position)
@@ -131,8 +145,11 @@ class Federation:
 
     async def aclose(self) -> None:
         """Close every source, even if one cannot be closed, except those of other event loops."""
+        await self.close_sources(range(len(self._sources)))
+
+    async def close_sources(self, positions: Sequence[int]) -> None:
         problems: list[Exception] = []
-        for position in reversed(range(len(self._sources))):
+        for position in reversed(positions):
             if self._belongs_to_other_loop(position):
                 continue
             self._owners.pop(position, None)
@@ -168,6 +185,24 @@ class Federation:
                     logger.warning(_NOT_OFFERED, name, source.name)
         # Tools of MCP servers are last: with other servers the tools before them stay cached.
         return tuple(sorted(taken.values(), key=lambda tool: tool.spec.name.startswith("mcp__")))
+
+
+class BoundFederation(Federation):
+    """A federation for one session: the sources that were bound are its own."""
+
+    def __init__(self, shared: Federation, sources: Sequence[ToolSource]) -> None:
+        super().__init__(sources, shared._collision)
+        self._shared = shared
+        pairs = enumerate(zip(sources, shared._sources, strict=True))
+        self._own = [position for position, (new, old) in pairs if new is not old]
+
+    async def open(self) -> None:
+        others = {*range(len(self._sources))} - {*self._own}
+        await self._shared.open_sources(sorted(others))
+        await self.open_sources(self._own)
+
+    async def aclose(self) -> None:
+        await self.close_sources(self._own)
 
 
 def _must_be_opened(source: ToolSource) -> bool:

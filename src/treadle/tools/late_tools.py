@@ -91,6 +91,9 @@ class StableToolList(WrappedSource):
             self._initial_tools = (*stable, _UseTool(self), _ToolSearch(self))
         return self._initial_tools
 
+    def bind(self, deps: object) -> StableToolList:
+        return self  # the list and its announcements are those of one session already
+
     def _is_too_long(self, tools: Sequence[Tool]) -> bool:
         return estimate_tokens(tools) > self._defer_above
 

@@ -63,15 +63,20 @@ class ToolServer:
             model=ForwardedCalls(), output_type=str, check_output=None, structured_output=None
         )
         self._name, self._instructions, self._deps = name, instructions, deps
+        self._source = self._agent.config.source.bind(deps)
         self._session_id = f"mcp-{id(self):x}"  # one for all calls: `edit` wants to know reads
         self._count = 0
 
     async def serve_stdio(self) -> None:
         """Serve over stdin and stdout, until the client closes them."""
-        await self._agent.config.source.open()
+        await self._source.open()
         server = self.make_server()
-        async with stdio_server() as (reader, writer):
-            await server.run(reader, writer, server.create_initialization_options())
+        try:
+            async with stdio_server() as (reader, writer):
+                await server.run(reader, writer, server.create_initialization_options())
+        finally:
+            if self._source is not self._agent.config.source:
+                await self._source.aclose()
 
     def make_server(self) -> Server[Any]:
         return Server(
@@ -83,7 +88,7 @@ class ToolServer:
         )
 
     def find_tools(self) -> dict[str, Tool]:
-        tools = self._agent.config.source.tools()
+        tools = self._source.tools()
         return {tool.spec.name: tool for tool in tools if not tool.spec.unlisted}
 
     async def _list_tools(

@@ -8,13 +8,18 @@ sources into one. The loop reads the tools before each model call; a change is a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol
 
 from treadle.core.contracts.tool import Tool
+from treadle.core.type_variables import PartDepsT
 
 
-class ToolSource(Protocol):
+class ToolSource(Protocol[PartDepsT]):
     """Provides tools.
+
+    One source serves every session of an agent. One whose tools depend on the `deps` of a session
+    returns another from `bind`, which serves that session alone: it is opened before its first
+    request and closed with it.
 
     Promises: `tools` is fast and answers from memory; while nothing changed it returns the same
     object, so the loop can compare by identity. `open` may be slow and is called once, before the
@@ -26,7 +31,11 @@ class ToolSource(Protocol):
     @property
     def name(self) -> str: ...
 
-    def tools(self) -> Sequence[Tool]: ...
+    def tools(self) -> Sequence[Tool[PartDepsT]]: ...
+
+    def bind(self, deps: PartDepsT) -> ToolSource[PartDepsT]:
+        """The source for a session with these deps: itself if they do not matter. Fast: what takes
+        time is for `open` of the one that it returns."""
 
     def instructions(self) -> str:
         """Text for the model about these tools as a whole; may be empty."""
@@ -36,13 +45,17 @@ class ToolSource(Protocol):
     async def aclose(self) -> None: ...
 
 
-class BaseSource:
-    """A source without instructions that needs no opening. A subclass defines `name`, `tools`."""
+class BaseSource(Generic[PartDepsT]):
+    """A source without instructions that needs no opening. A subclass defines `name`, `tools`, or
+    `bind` if its tools depend on the deps."""
 
     name: str = ""
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[Tool[PartDepsT]]:
         return ()
+
+    def bind(self, deps: PartDepsT) -> ToolSource[PartDepsT]:
+        return self
 
     def instructions(self) -> str:
         return ""

@@ -108,6 +108,17 @@ class WrappedSource:
     def __init__(self, source: ToolSource) -> None:
         self._source = source
 
+    def bind(self, deps: object) -> ToolSource:
+        """The same around the source for these deps."""
+        bound = self._source.bind(deps)
+        if bound is self._source:
+            return self
+        from copy import copy
+
+        wrapper = copy(self)
+        wrapper._source = bound
+        return wrapper
+
     @property
     def name(self) -> str:
         return self._source.name

@@ -68,7 +68,8 @@ class Driver(HostControls):
         emitter, session, inbox = self._emitter, self._session, self._inbox
         self._config = config
         self._hooks = Hooks(config, emitter, lambda *call: self._gateway.call(*call))
-        self._toolbox = Toolbox(config.source, emitter)
+        self._source = config.source.bind(config.deps)
+        self._toolbox = Toolbox(self._source, emitter)
         self._task_reports = TaskReports(emitter, inbox.put)
         self.tasks: TaskManager = (config.task_manager or BackgroundTasks)(
             self._task_reports.report_end
@@ -296,7 +297,7 @@ class Driver(HostControls):
 
     async def _start_once(self) -> None:
         if not self._has_started:
-            await self._config.source.open()
+            await self._source.open()
             self._has_started = True
             self._emitter.emit(RunStarted, self._config.name)
             if self._may_resume:
@@ -381,7 +382,7 @@ class Driver(HostControls):
         begun = {call.name for call in calls if call.id in self._session.state.intents}
         if not begun:
             return False
-        specs = [tool.spec for tool in self._config.source.tools()]
+        specs = [tool.spec for tool in self._source.tools()]
         return any(spec.asks_host and spec.name in begun for spec in specs)
 
     async def rewind(self, turn_id: str) -> None:
@@ -422,7 +423,8 @@ class Driver(HostControls):
         running = self._interruption.is_running, self._closing, self._open_round, self.tasks.list()
         begun = self._side_questions.asking, self._tool_round.is_running
         others = type(self.tasks) is not BackgroundTasks, self._hooks.has("session_end")
-        return not any((*running, *begun, *others, self._log.has_store))
+        is_bound = self._source is not self._config.source
+        return not any((*running, *begun, *others, is_bound, self._log.has_store))
 
     async def _close(self, caller: asyncio.Task[object] | None) -> None:
         try:
@@ -438,6 +440,8 @@ class Driver(HostControls):
             if self._has_started and not self._has_ended:
                 self._has_ended = True
                 await self._hooks.run("session_end", {})
+            if self._source is not self._config.source:
+                await self._source.aclose()
         finally:
             if self._log.is_writable:
                 await self._log.aclose()
