@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -33,6 +33,10 @@ from treadle.lib.function_thread import run_in_thread
 from treadle.lib.loop_thread import has_running_loop
 from treadle.lib.tasks import await_contained
 
+if TYPE_CHECKING:
+    from treadle.apps.evals.fleet_runs import FleetRuns
+    from treadle.apps.fleet.fleet import Fleet
+
 BUDGET_EXCEEDED = "budget_exceeded"
 CHECK_SECONDS = 600.0
 RECORDED_CALLS = "recorded calls"  # the name of the check that a case with `recorded` has
@@ -52,13 +56,15 @@ async def evaluate(
     pass_score: float = 0.5,
     check_timeout: float = CHECK_SECONDS,
     name: str = "",
+    fleet: Fleet | None = None,
 ) -> EvalReport:
     """Let the agent answer each case `repeats` times, `concurrency` runs at once.
 
     `checks` are for all cases, besides their own. A check that returns a score passes from
     `pass_score` on; one that takes longer than `check_timeout` seconds is an error. `budget` is in
     USD, for all runs and judges together. `name` is that of the report; that of the agent, or of
-    its model, if it is not given.
+    its model, if it is not given. With a `fleet` that is open, its workers answer the cases through
+    its queue, with the agent that it makes: `agent` names the report and tells what an answer is.
     """
     check("cases", cases, _CASES)
     check("checks", checks, CHECKS_EXPECTED)
@@ -70,18 +76,28 @@ async def evaluate(
     if twice := {one for one in names if names.count(one) > 1}:
         raise ConfigError(f"two cases have the name {min(twice)!r}; a report knows them by it")
     gates: list[Gate] = []
+    if budget is not None and fleet is not None:
+        raise ConfigError("budget: that of a fleet is Fleet(limits=FleetLimits(max_cost=...))")
     if budget is not None:
         if not isinstance(budget, SharedBudget):
             budget = SharedBudget(budget, when_reserved="wait")
         gates.append(CostBudget(budget))
     places = asyncio.Semaphore(concurrency)
-    runner = _Runner(agent, checks, gates, pass_score, check_timeout, places)
+    runs = None
+    if fleet is not None:
+        from treadle.apps.evals.fleet_runs import FleetRuns
+
+        runs = FleetRuns(fleet, agent, cases, repeats)
+    runner = _Runner(agent, checks, gates, pass_score, check_timeout, places, runs)
     began = time.time()
     judges = {one for case in cases for one in runner.find_checks(case)}
     try:
         async with asyncio.TaskGroup() as group:
+            if runs is not None:
+                group.create_task(runs.watch())
             tasks = [
-                [group.create_task(runner.attempt(case)) for _ in range(repeats)] for case in cases
+                [group.create_task(runner.attempt(case, number)) for number in range(repeats)]
+                for case in cases
             ]
     finally:
         for one in judges:
@@ -129,6 +145,7 @@ class _Runner:
         pass_score: float,
         check_timeout: float,
         places: asyncio.Semaphore,
+        runs: FleetRuns | None,
     ) -> None:
         self._agent = agent
         self._checks = checks
@@ -136,19 +153,24 @@ class _Runner:
         self._pass_score = pass_score
         self._check_timeout = check_timeout
         self._places = places
+        self._fleet_runs = runs
 
     def find_checks(self, case: Case[Any]) -> list[EvalCheck[Any]]:
         found = [*case.checks, *self._checks]
         return found or ([equals] if case.expected is not None else [])
 
-    async def attempt(self, case: Case[Any]) -> EvalAttempt:
+    async def attempt(self, case: Case[Any], number: int) -> EvalAttempt:
         async with self._places:
             began = time.monotonic()
             usage, text, session_id = NO_USAGE, "", ""
+            worked: float | None = None  # seconds of workers of the fleet
             scores: tuple[EvalScore, ...] = ()
             try:
                 tools = RecordedTools(self._agent.config.source, case.recorded)
-                result = await self._run(self._choose_agent(tools), case)
+                if self._fleet_runs is not None:
+                    result, worked = await self._fleet_runs.get_result(case, number)
+                else:
+                    result = await self._run(self._choose_agent(tools), case)
                 usage, text, session_id = result.usage, result.text, result.session_id
                 state, problem = _judge_end(result)
                 if not state:
@@ -161,8 +183,8 @@ class _Runner:
             except Exception as error:  # noqa: BLE001 - of the agent or a provider; it is reported
                 is_stopped = isinstance(error, OutputMissing) and error.reason == BUDGET_EXCEEDED
                 state, problem = "stopped" if is_stopped else "error", _describe(error)
-                usage += getattr(error, "usage", NO_USAGE)
-            seconds = time.monotonic() - began
+                usage += getattr(error, "usage", None) or NO_USAGE
+            seconds = time.monotonic() - began if worked is None else worked
         return EvalAttempt(
             cast(Any, state), text, problem, scores, seconds, usage.cost, usage.total, session_id
         )
