@@ -42,6 +42,7 @@ from treadle.core.events import (
     TurnStarted,
     UsageUpdated,
     WarningRaised,
+    unwrap,
 )
 
 __all__ = [
@@ -84,4 +85,5 @@ __all__ = [
     "TurnStarted",
     "UsageUpdated",
     "WarningRaised",
+    "unwrap",
 ]

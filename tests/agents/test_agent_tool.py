@@ -16,6 +16,7 @@ from treadle.core.errors import ConfigError, LoopError
 from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript import ToolResultItem
 from treadle.core.transcript.usage import Usage
+from treadle.events import TextDelta, unwrap
 from treadle.hooks import hook
 from treadle.models import Say, Scripted
 from treadle.models.scripted import ScriptElement
@@ -270,3 +271,18 @@ async def test_the_hooks_of_the_caller_run_for_it_and_a_host_can_limit_its_model
     assert wrapped == [inner_model]
     assert read_result(driver.transcript) == "I may not"
     await driver.aclose()
+
+
+async def test_the_event_of_a_child_of_a_child_is_unwrapped_with_its_session():
+    inner = Agent(Scripted(["Deep."])).as_tool("inner", "Knows.")
+    outer = Agent(Scripted([Say(calls=[("inner", {"prompt": "p"})]), "x"]), [inner])
+    model = Scripted([Say(calls=[("outer", {"prompt": "p"})]), "y"])
+    agent = Agent(model, [outer.as_tool("outer", "Asks.")])
+    async with agent.stream("go") as events:
+        texts = [
+            (one.text, one.session_id)
+            for event in [e async for e in events]
+            if isinstance(one := unwrap(event), TextDelta)
+        ]
+    assert [text for text, _ in texts] == ["Deep.", "x", "y"]
+    assert len({session for _, session in texts}) == 3

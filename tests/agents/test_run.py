@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from treadle import Agent, TextDelta, ToolContext, tool
+from treadle.agents.agent_definition import AgentDefinition
 from treadle.budgets import CostBudget
 from treadle.core.contracts.gate import BaseGate, RequestEstimate, Stop
 from treadle.core.contracts.model import ModelCard, ModelOptions
@@ -304,3 +305,19 @@ async def test_a_tool_sees_the_metadata_of_its_run_and_what_was_used():
     [context] = seen
     assert context.metadata == {"user": "7"}
     assert context.usage.input == 7
+
+
+async def test_the_model_of_a_run_is_that_of_children_without_one_of_their_own():
+    """Also of their children; not of agents that are tools, which have one."""
+    task = Say(calls=[("task", {"description": "d", "prompt": "p"})])
+    named = Say(calls=[("task", {"description": "d", "prompt": "p", "subagent_type": "own"})])
+    asked = Say(calls=[("expert", {"prompt": "p"})])
+    agent_model, own = Scripted(["agent"] * 9), Scripted(["own"] * 9)
+    expert = Agent(own).as_tool("expert", "Knows.")
+    definition = AgentDefinition("own", "Has a model.", "Work.", model=own)
+    agent = Agent(agent_model, [expert], subagents=[definition])
+    of_run = Scripted([task, task, "grandchild", "child", named, asked, "done"])
+    result = await agent.run("go", model=of_run)
+    assert result.text == "done"
+    assert (len(agent_model.requests), len(own.requests), len(of_run.requests)) == (0, 2, 7)
+    assert (await agent.run("go")).text == "agent"

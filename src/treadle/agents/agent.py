@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.agent_settings import AgentArguments, AgentChanges, ToolLike
     from treadle.agents.child_tools.task_tool import TaskTool
+    from treadle.agents.child_agents import ChildAgents
     from treadle.agents.run import JsonSchema, UntypedOutput
     from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
     from treadle.core.contracts.gate import Gate
@@ -357,16 +358,18 @@ class Agent(AgentRuns[DepsT, OutputT]):
             prepare=given.prepare_child,
         )
 
-    def _make_child_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
+    def _make_child_start(
+        self, task: ChildTask, child_id: str, depth: int, siblings: ChildAgents
+    ) -> ChildStart:
         from treadle.agents.subagents import ChildStart
 
-        config = self.config
-        return ChildStart(task, child_id, depth, config.model, self._own_tools, config.policy)
+        model = siblings.run_model or self.config.model
+        return ChildStart(task, child_id, depth, model, self._own_tools, self.config.policy)
 
     def _make_child(self, start: ChildStart, changes: Mapping[str, Any]) -> Agent[Any, str]:
         from treadle.agents.child_settings import make_child_settings
 
-        settings = msgspec.structs.replace(self._settings, model=self.config.model)
+        settings = msgspec.structs.replace(self._settings, model=start.model)
         return Agent(**make_child_settings(settings, start, changes))
 
     async def _drive(self, driver: Driver, decide: DecideApprovals) -> TurnResult:

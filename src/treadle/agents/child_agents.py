@@ -202,13 +202,17 @@ class ChildAgents:
         self.wrap_model: Callable[[Model], Model] = lambda model: model
         self._run_gates: tuple[Gate, ...] = ()
         self.run_options: ModelOptions | None = None
+        self.run_model: Model | None = None
         self.running: dict[str, RunningChild] = {}
         # Of an earlier process: they wait for approvals until their calls continue.
         self.restored: dict[str, RunningChild] = {}
 
-    def begin_run(self, gates: Sequence[Gate], options: ModelOptions | None) -> None:
-        """The limits and the options of a run hold for the children that it starts, too."""
-        self._run_gates, self.run_options = tuple(gates), options
+    def begin_run(
+        self, gates: Sequence[Gate], options: ModelOptions | None, model: Model | None
+    ) -> None:
+        """The limits, the options and the model of a run hold for the children that it starts, too;
+        the model for those that have none of their own."""
+        self._run_gates, self.run_options, self.run_model = tuple(gates), options, model
 
     @property
     def gates(self) -> tuple[Gate, ...]:

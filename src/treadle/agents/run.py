@@ -212,7 +212,7 @@ class Run:
         """Give the prompt; without one, continue what an error, a limit or a crash left."""
         if self._model is not None:
             self.driver.use_model(self._model)
-        self.driver.children.begin_run(self._options.gates, self._options.options)
+        self.driver.children.begin_run(self._options.gates, self._options.options, self._model)
         self.configure()
         if prompt is None:
             self.driver.retry()
@@ -341,7 +341,7 @@ class Run:
             self._has_ended = True
             self.driver.withdraw_offers()
             self.driver.configure_turns(NO_CHANGES)
-            self.driver.children.begin_run((), None)
+            self.driver.children.begin_run((), None, None)
             if self._model is not None:
                 self.driver.use_model(self._other_model)
 

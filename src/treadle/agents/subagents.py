@@ -81,7 +81,8 @@ class ChildTask(msgspec.Struct, frozen=True):
 class ChildStart(msgspec.Struct, frozen=True):
     """A child that is about to work. `id` is unique and stays the same when it is continued.
 
-    `model`, `source` and `policy` are the parent's, the source without what children do not get.
+    `model`, `source` and `policy` are the parent's, the model that of its run, the source without
+    what children do not get.
     `parent_id` is the parent's session, `earlier_usage` what the child used before. `is_done`: it
     has finished, and only its end is missing. `gates` are the limits of the parent and its run,
     `options` those of the run.
@@ -112,7 +113,7 @@ class ChildAnswer(msgspec.Struct, frozen=True):
 
 PrepareChild = Callable[[ChildStart], Awaitable[PreparedChild]]
 MakeChild = Callable[[ChildStart, Mapping[str, Any]], ChildAgent]
-MakeStart = Callable[[ChildTask, str, int], ChildStart]
+MakeStart = Callable[[ChildTask, str, int, ChildAgents], ChildStart]
 # (parent session, call id) -> where the child is stored: the same log when asked again, so that a
 # child can be continued.
 OpenStore = Callable[[str, str], Awaitable[Store | None]]
@@ -324,7 +325,8 @@ class SubagentRunner:
         *,
         is_done: bool = False,
     ) -> tuple[ChildStart, PreparedChild]:
-        start = self._make_start(task, make_child_id(context.session_id, task), self.depth + 1)
+        child_id = make_child_id(context.session_id, task)
+        start = self._make_start(task, child_id, self.depth + 1, context.children)
         earlier = state.usage + state.child_usage if state is not None else Usage()
         start = msgspec.structs.replace(
             start,

@@ -109,7 +109,9 @@ class AgentTool(ChildTool):
             max_depth=MAX_TOOL_DEPTH,
         )
 
-    def _make_start(self, task: ChildTask, child_id: str, depth: int) -> ChildStart:
+    def _make_start(
+        self, task: ChildTask, child_id: str, depth: int, siblings: ChildAgents
+    ) -> ChildStart:
         config = self._agent.config
         return ChildStart(task, child_id, depth, config.model, config.source, config.policy)
 
