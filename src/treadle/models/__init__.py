@@ -3,6 +3,7 @@
     Anthropic · OpenAIResponses · OpenAIChat · Gemini    providers over HTTP
     Embedded                                             a model on this machine, without any key
     Scripted · Recorded · Fallback                       a script, a recording, models in order
+    Batched                                              replies by a batch interface: batches/
     embedder(name)                                       vectors of texts: embeddings/
 
 The names load at first use: importing this package costs nothing. `model(name)` creates a model
@@ -18,6 +19,8 @@ from treadle.lib.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from treadle.lib.http.timeouts import Timeouts
     from treadle.models.anthropic import Anthropic
+    from treadle.models.batches.batch_queue import BatchQueue
+    from treadle.models.batches.batched import Batched
     from treadle.models.embedded import Embedded
     from treadle.models.embeddings.contract import Embedder, Embeddings
     from treadle.models.embeddings.create import embedder
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Anthropic",
+    "BatchQueue",
+    "Batched",
     "Embedded",
     "Embedder",
     "Embeddings",
@@ -54,6 +59,8 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Anthropic": "anthropic.model",
+        "BatchQueue": "batches.batch_queue",
+        "Batched": "batches.batched",
         "Embedded": "embedded.model",
         "Embedder": "embeddings.contract",
         "Embeddings": "embeddings.contract",

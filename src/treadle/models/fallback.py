@@ -22,6 +22,10 @@ class Fallback(WrappedModel):
         self._others = tuple(models[1:])
 
     @property
+    def first(self) -> Model:
+        return self._model
+
+    @property
     def fallback(self) -> Model | None:
         own = self._model.fallback
         models = (own, *self._others) if own is not None else self._others

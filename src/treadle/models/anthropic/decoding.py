@@ -299,6 +299,7 @@ class AnthropicDecoder:
         raw = "".join(block.deltas)
         if not raw and block.start.get("input"):
             raw = msgspec.json.encode(block.start["input"]).decode()
+            out.append(ModelToolCallDelta(block.id, raw))
         block.call = ToolCall(block.id, block.name, raw)
         if raw.strip() and block.call.arguments is not None:
             out.append(ModelToolCallRequested(block.call))

@@ -290,6 +290,8 @@ class ResponsesDecoder:
         if item.status == "incomplete" or partial.call or partial.doubtful_call:
             return
         arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
+        if arguments and not partial.deltas:
+            out.append(ModelToolCallDelta(partial.call_id, arguments))
         call = ToolCall(partial.call_id, self._get_tool_name(item), arguments)
         if call.problem is None:
             partial.call = call

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
@@ -65,6 +65,11 @@ class HTTPModel:
     def codec(self) -> Codec:
         return self._codec
 
+    @property
+    def has_client(self) -> bool:
+        """Whether requests go through a client of the caller, or of a cloud."""
+        return self._client is not None
+
     def change_timeouts(self, changes: Mapping[str, float]) -> None:
         """Set some fields of the timeouts, in seconds."""
         if changes:
@@ -78,7 +83,7 @@ class HTTPModel:
             check_access()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        request = self._without_refused_tools(self._with_accepted_effort(request))
+        request = self.without_refused(request)
         search: RefusalSearch | None = None
         while True:
             has_streamed = False
@@ -106,13 +111,13 @@ class HTTPModel:
     def _open_exchange(self, request: ModelRequest) -> aclosing[AsyncGenerator[EventBatch, None]]:
         return aclosing(self._exchange(request))
 
-    def _with_accepted_effort(self, request: ModelRequest) -> ModelRequest:
+    def without_refused(self, request: ModelRequest) -> ModelRequest:
+        """The request without the effort and the tools that the provider is known to refuse."""
         effort = wanted = get_effort(request.options, self.card)
         while effort in self._lowered_efforts:
             effort = self._lowered_efforts[effort]
-        return request if effort == wanted else with_effort(request, effort)
-
-    def _without_refused_tools(self, request: ModelRequest) -> ModelRequest:
+        if effort != wanted:
+            request = with_effort(request, effort)
         shorter = without_tools(request, self._refused_tools)
         if len(shorter.tools) == len(request.tools):
             return request
@@ -183,18 +188,37 @@ class HTTPModel:
                 error.position, error.part = part
         error.tool = error.tool or find_refused_tool(error, request.tools)
 
-    async def send_request(self, request: EncodedRequest) -> bytes:
-        """One request with one JSON body as its response."""
+    @asynccontextmanager
+    async def open_response(
+        self, request: EncodedRequest, method: str = "POST", *, once: bool = False
+    ) -> AsyncIterator[Response]:
+        """The response to a request that is no call of the model. Raises ModelError. With `once`
+        it is never sent again, as a client does whose pooled connection was closed."""
         codec = self._codec
         transport, url, headers = self._resolve_target(request)
+        if once:
+            from treadle.lib.http.client import Client
+
+            transport = Client(max_idle=0)
+        if method == "GET":
+            exchange = transport.get(url, headers, self._timeouts)
+        else:
+            exchange = transport.post(url, headers, request.body, self._timeouts)
         try:
-            async with transport.post(url, headers, request.body, self._timeouts) as response:
-                body = await response.read(MAX_REPLY_BYTES)
+            async with exchange as response:
                 if response.status != 200:
+                    body = await response.read()
                     raise codec.map_error(response.status, response.headers, body)
-                return body
+                yield response
         except TransportError as error:
             raise map_transport_error(codec.provider, error) from error
+
+    async def send_request(
+        self, request: EncodedRequest, method: str = "POST", *, once: bool = False
+    ) -> bytes:
+        """One request with one JSON body as its response."""
+        async with self.open_response(request, method, once=once) as response:
+            return await response.read(MAX_REPLY_BYTES)
 
     async def aclose(self) -> None:
         """Leaves the client open: it is shared, or the caller's own."""
@@ -228,19 +252,23 @@ class HTTPModel:
         if response.status != 200 or "html" in kind:
             body = await response.read()
             raise self._codec.map_error(response.status, response.headers, body)
-        body = await response.read(MAX_REPLY_BYTES)
-        if body.lstrip().startswith((b"data:", b"event:", b":")):
-            parts = SSEReader().feed(body + b"\n\n")  # a stream with the wrong type
-        elif has_field(body, "error"):
-            raise map_stream_error(self._codec.provider, body)
-        else:
-            parts = self._codec.split_reply(body)
-            if not parts:
-                raise make_not_a_reply_error(self._codec.provider)
-        events, failure = _decode(decoder, parts)
-        if failure is not None:
-            raise failure
-        return [events]
+        return [decode_reply(self._codec, decoder, await response.read(MAX_REPLY_BYTES))]
+
+
+def decode_reply(codec: Codec, decoder: Decoder, body: bytes) -> EventBatch:
+    """The events of a reply in one piece; `decoder.finish` returns the reply."""
+    if body.lstrip().startswith((b"data:", b"event:", b":")):
+        parts = SSEReader().feed(body + b"\n\n")  # a stream with the wrong type
+    elif has_field(body, "error"):
+        raise map_stream_error(codec.provider, body)
+    else:
+        parts = codec.split_reply(body)
+        if not parts:
+            raise make_not_a_reply_error(codec.provider)
+    events, failure = _decode(decoder, parts)
+    if failure is not None:
+        raise failure
+    return events
 
 
 def _decode(

@@ -117,6 +117,10 @@ class OpenAICodec:
         self._account = account
 
     @property
+    def quirks(self) -> Quirks:
+        return self._account.quirks
+
+    @property
     def provider(self) -> ProviderInfo:
         return self._account.provider
 

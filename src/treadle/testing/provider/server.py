@@ -6,12 +6,14 @@ models that it tests. `script` holds the replies, `faults` the faults, `dialects
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 import msgspec
 
 from .answers import PlannedAnswer, ProviderFault
+from .batches import FakeBatches, ItemAnswer
 from .dialects import FakeDialect
 from .dialects.anthropic import FakeAnthropic
 from .dialects.bedrock_converse import FRAME_TYPE, FakeConverse, encode_frame
@@ -41,7 +43,7 @@ class ProviderServer:
 
     The script is replies in order, a ReplyScript, or a function from request to reply. With
     `strict` a request that the real service would refuse is a violation, and gets a 400. With
-    `api_key` any other key gets a 401.
+    `api_key` any other key gets a 401. `batches` are those of the batch interfaces.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class ProviderServer:
             ":predict": FakeVertexEmbeddings(),
             "/invoke": FakeBedrockEmbeddings(),
         }
+        self.batches = FakeBatches(self._answer_item)
         self._server: asyncio.Server | None = None
         self._connection_tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -148,8 +151,7 @@ class ProviderServer:
             request = await read_request(reader, connection)
             if request is None:
                 return
-            endings = self._dialects.items()
-            dialect = next((d for end, d in endings if request.path.endswith(end)), None)
+            dialect = self._find_dialect(request.path)
             if dialect is not None and request.method == "POST":
                 number = len(self.generation_requests)
                 request = msgspec.structs.replace(request, number=number)
@@ -162,7 +164,30 @@ class ProviderServer:
             if not await send_answer(self._plan_answer(request, dialect), reader, writer):
                 return
 
+    def _find_dialect(self, path: str) -> FakeDialect | None:
+        endings = self._dialects.items()
+        return next((dialect for end, dialect in endings if path.endswith(end)), None)
+
+    def _answer_item(self, path: str, body: bytes) -> ItemAnswer:
+        """The answer to one request of a batch, by the script and with its faults."""
+        headers = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+        if self._api_key is not None:
+            headers["x-api-key"] = self._api_key
+        number = len(self.generation_requests)
+        request = ReceivedRequest("POST", path, headers, body, time.time(), 0, number)
+        self.requests.append(request)
+        dialect = self._find_dialect(path)
+        assert dialect is not None, "the path is one of a dialect"
+        plan = self._plan_answer(request, dialect)
+        return plan.status, plan.body or b""
+
     def _answer_other(self, request: ReceivedRequest) -> bytes:
+        answer = self.batches.answer(request.method, request.path, request.headers, request.body)
+        if answer is not None and not self._has_key(request):
+            return format_response(401, b'{"error": {"type": "authentication_error"}}', {})
+        if answer is not None:
+            self._changed.set()
+            return format_response(answer[0], answer[1], {})
         if request.path.endswith("/count_tokens"):
             count = {"input_tokens": len(request.body) // 4}
             return format_response(200, msgspec.json.encode(count), {})
@@ -205,9 +230,7 @@ class ProviderServer:
     def _check_request(
         self, request: ReceivedRequest, payload: JsonObject, dialect: FakeDialect
     ) -> list[RequestViolation]:
-        names = ("x-api-key", "x-goog-api-key", "authorization")
-        key = next((request.headers[name] for name in names if name in request.headers), "")
-        if self._api_key is not None and key.removeprefix("Bearer ") != self._api_key:
+        if not self._has_key(request):
             return [RequestViolation("", "invalid x-api-key", 401, "authentication_error")]
         size, window = len(request.body), self._limits.context_window
         if size > self._limits.max_body:
@@ -224,6 +247,11 @@ class ProviderServer:
             problems.append(RequestViolation("", "content-type must be application/json"))
         self.violations += problems
         return problems
+
+    def _has_key(self, request: ReceivedRequest) -> bool:
+        names = ("x-api-key", "x-goog-api-key", "authorization")
+        key = next((request.headers[name] for name in names if name in request.headers), "")
+        return self._api_key is None or key.removeprefix("Bearer ") == self._api_key
 
     def _pick_reply(
         self,
