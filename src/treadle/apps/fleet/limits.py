@@ -59,6 +59,7 @@ from treadle.core.transcript.size_estimate import BYTES_PER_TOKEN, estimate_item
 from treadle.core.transcript.usage import Usage
 from treadle.lib.logger import logger
 from treadle.lib.text.text import format_dollars
+from treadle.models.batches.batched import Batched
 
 POLL_SECONDS = 0.1  # between two looks of the first worker that waits
 PLACE_SECONDS, MAX_POLL_SECONDS = 0.05, 2.0  # longer for each call before, up to this
@@ -100,9 +101,9 @@ class CallLimiter:
         self._watch: asyncio.Task[None] | None = None
         self._has_rows = False  # this worker has written a row
 
-    async def admit(self, provider: str, estimate: CallEstimate) -> str:
+    async def admit(self, provider: str, estimate: CallEstimate, *, is_kept: bool = False) -> str:
         """Wait until the call may be made; its id, "" if there is no limit. FleetMoneySpent if the
-        money of the fleet is spent."""
+        money of the fleet is spent. `is_kept`: if this worker dies, another one gets its result."""
         limits = await self._read_limits()
         if not has_limits(limits.for_provider(provider)) and limits.max_cost is None:
             return ""
@@ -111,10 +112,11 @@ class CallLimiter:
         self._calls[call_id] = call
         self._has_rows = True
         insert = (
-            "INSERT INTO fleet_calls (id, provider, worker, tokens, cost, queued) "
-            "VALUES (?, ?, ?, ?, ?, {now}) ON CONFLICT (id) DO NOTHING"
+            "INSERT INTO fleet_calls (id, provider, worker, tokens, cost, kept, queued) "
+            "VALUES (?, ?, ?, ?, ?, ?, {now}) ON CONFLICT (id) DO NOTHING"
         )
-        values = [call_id, provider, self._worker, estimate.tokens, estimate.cost]
+        tokens, cost = estimate.tokens, estimate.cost
+        values = [call_id, provider, self._worker, tokens, cost, int(is_kept)]
         try:
             await self._admit_rows(provider, limits, (insert, values))
             if not call.wait.done():
@@ -322,10 +324,12 @@ _ADMIT = (
 
 class LimitedModel(WrappedModel):
     """The wrapped model; each call waits for the limits of the fleet. When the money of the fleet
-    is spent, the turn of the session is suspended."""
+    is spent, the turn of the session is suspended. A call in a batch that is not waited for any
+    more costs nothing yet: who fetches its result counts it."""
 
     def __init__(self, model: Model, limiter: CallLimiter, session_id: str) -> None:
         super().__init__(model)
+        self._is_batched = isinstance(model, Batched)
         self._limiter = limiter
         self._session_id = session_id
         self._provider = model.name.partition("/")[0]
@@ -338,12 +342,12 @@ class LimitedModel(WrappedModel):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         estimate = estimate_call(request, self.card)
         try:
-            call_id = await self._limiter.admit(self._provider, estimate)
+            call_id = await self._limiter.admit(self._provider, estimate, is_kept=self._is_batched)
         except FleetMoneySpent as error:
             if request.session_id != self._session_id:
                 raise
             raise TurnSuspended("budget", WakeCondition("money"), str(error)) from error
-        usage: Usage | None = None
+        usage = Usage() if self._is_batched else None
         try:
             async with open_stream(self._model, request) as events:
                 async for event in events:

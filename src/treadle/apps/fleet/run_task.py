@@ -48,6 +48,8 @@ from treadle.core.steps import (
 )
 from treadle.core.transcript.entries import NoticeShown, Suspended
 from treadle.core.transcript.items import AssistantItem
+from treadle.models.batches.batch_queue import BatchQueue
+from treadle.models.batches.batched import Batched, has_batches
 from treadle.sessions.suspend import suspend_turn
 
 CHECK_SECONDS = 1800.0
@@ -96,6 +98,7 @@ class RunParts(msgspec.Struct, frozen=True):
     version: str = ""
     approval_seconds: float | None = APPROVAL_SECONDS
     snapshot_seconds: float = SNAPSHOT_SECONDS
+    batches: BatchQueue | None = None
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
@@ -117,7 +120,7 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         store = control.guard(await parts.runs.open_session(run))
         async with agent.session(run.session, store=store) as session:
             _check_kinds(run.session, store)
-            session.driver.children.wrap_model = partial(_limit_model, run, parts)
+            session.driver.children.wrap_model = partial(_limit_child_model, run, parts)
             control.session, before = session, session.usage.requests
             attempt = _Attempt(run, parts, control, session)
             try:
@@ -341,7 +344,16 @@ async def _make_agent(
 
 
 def _limit_model(run: FleetRun, parts: RunParts, model: Model) -> Model:
+    if run.task.batch:
+        model = Batched(model, parts.batches)
     return SuspendOnRateLimit(LimitedModel(model, parts.limiter, run.session), run.session)
+
+
+def _limit_child_model(run: FleetRun, parts: RunParts, model: Model) -> Model:
+    """A child may have a model without a batch interface: it answers at once."""
+    if run.task.batch and not has_batches(model):
+        run = msgspec.structs.replace(run, task=msgspec.structs.replace(run.task, batch=False))
+    return _limit_model(run, parts, model)
 
 
 async def _check_price(agent: Agent[Any, Any], limiter: CallLimiter) -> None:

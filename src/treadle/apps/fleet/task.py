@@ -34,8 +34,9 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty folder. `commit` is one of the repository. `check` is a command line that decides whether
     the run passed: exit code 0. `max_cost` is in USD. `timeout` is in seconds of work of the agent
     on the run, whichever workers do it; a retry has the time again. `container` is an image: the
-    commands and the check run in containers of it. `cpus`, `memory` (GiB) and `gpu` are what the
-    run needs of a machine, for an engine that chooses one.
+    commands and the check run in containers of it. With `batch` the replies of the model come from
+    the provider's batch interface: at half the price, within hours. `cpus`, `memory` (GiB) and
+    `gpu` are what the run needs of a machine, for an engine that chooses one.
     A wrong value raises ConfigError. `parse_task` checks also the types.
     """
 
@@ -56,6 +57,7 @@ class FleetTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus: float | None = None
     memory: float | None = None
     gpu: float | None = None
+    batch: bool | None = None
 
     @property
     def resources(self) -> dict[str, float]:

@@ -40,6 +40,7 @@ from treadle.apps.fleet.run_task import (
     run_task,
 )
 from treadle.apps.fleet.sql.run_rows import describe_newer, is_newer_version
+from treadle.apps.fleet.sql.sql_batches import SqlBatches
 from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.tasks.schedule import start_due_schedules
 from treadle.apps.fleet.worker_registry import DEFAULT_LEASE, WorkerRegistry, WorkSoFar
@@ -55,6 +56,7 @@ from treadle.core.errors import (
     error_text,
 )
 from treadle.lib.logger import logger
+from treadle.models.batches.batch_queue import BatchQueue
 
 DEFAULT_POLL = 1.0
 DEFAULT_ATTEMPTS = 5
@@ -111,7 +113,9 @@ class Worker:
             version,
             approval_seconds,
             snapshot_seconds,
+            BatchQueue(SqlBatches(database.connection), count_running=lambda: self._deliveries),
         )
+        self._deliveries = 0
         self._active: dict[str, ActiveRun] = {}
         self._changed = asyncio.Condition()  # of the two numbers below
         self._turns = self._alone = 0  # runs that have their turn; that are alone, or wait for it
@@ -187,6 +191,13 @@ class Worker:
     async def _deliver(self, job_id: str) -> None:
         """What the engine calls. It returns when the record of the run says what came of it, and
         raises if the job has to be delivered again."""
+        self._deliveries += 1
+        try:
+            await self._deliver_job(job_id)
+        finally:
+            self._deliveries -= 1
+
+    async def _deliver_job(self, job_id: str) -> None:
         run_id, job = parse_job_id(job_id)
         found = await self._database.run(run_id)
         if found is None or found.job != job or found.has_ended:

@@ -73,10 +73,7 @@ class Batched(WrappedModel):
     def fallback(self) -> Model | None:
         """Without a batch interface of its own, it answers at once, at its full price."""
         other = self._model.fallback
-        try:
-            return Batched(other, self._queue) if other is not None else None
-        except ConfigError:
-            return other
+        return Batched(other, self._queue) if other is not None and has_batches(other) else other
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if request.purpose in BATCHED_PURPOSES:
@@ -110,6 +107,15 @@ class Batched(WrappedModel):
     def _make_api(self, request: EncodedRequest) -> BatchAPI:
         kind = AnthropicBatches if isinstance(self._codec, AnthropicCodec) else OpenAIBatches
         return kind(self._http, request)
+
+
+def has_batches(model: Model) -> bool:
+    """Whether the model has a batch interface that is supported."""
+    try:
+        _find_codec(_find_http_model(model))
+    except ConfigError:
+        return False
+    return True
 
 
 def _find_http_model(model: Model) -> HTTPModel:

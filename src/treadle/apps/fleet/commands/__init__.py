@@ -88,7 +88,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("tasks", type=Path, metavar="TASKS", help="a .jsonl, .json or .csv file, or a folder")
     add("--workers", type=int, default=1, metavar="N", help="processes of this machine; 0: none")
-    at_once = "of each worker (default: 4; with the engine ray, all for which it has room)"
+    at_once = "of each worker (default: 4, with --batch 100; with the engine ray, all for which"
+    at_once += " it has room)"
     add("--runs-at-once", type=int, metavar="N", help=at_once)
     agent = "MODULE:FUNCTION that makes the agent of a run (default: the coding agent)"
     add("--agent", default="", metavar="NAME", help=agent)
@@ -107,6 +108,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     defaults.add_argument("--permission-mode", metavar="MODE", help="as of treadle -p")
     image = "an image: commands and checks run in containers of podman or docker"
     defaults.add_argument("--container", metavar="IMAGE", help=image)
+    batch = "replies by the provider's batch interface: half the price, within hours"
+    defaults.add_argument("--batch", action="store_true", default=None, help=batch)
     where = "where owner/name of SWE-bench lines is: a folder of copies, or a URL"
     defaults.add_argument("--repositories", default="", metavar="PLACE", help=where)
     limits = parser.add_argument_group("limits for all runs of the fleet together")

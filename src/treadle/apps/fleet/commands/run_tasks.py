@@ -49,6 +49,7 @@ from treadle.core.errors import ConfigError
 from treadle.lib.text.text import plural
 
 POLL_SECONDS = 0.5
+BATCH_RUNS_AT_ONCE = 100  # they only wait, and a batch has the requests of those that wait
 MAX_POLL_SECONDS, SILENT_SECONDS = 5.0, 3.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -151,7 +152,8 @@ async def _wait(
     """Until all runs have ended, or the money is spent; with the workers of this machine
     meanwhile, which are killed when `hurry` is set at the end."""
     arguments = ["--until-idle"]
-    arguments += ["--runs-at-once", str(options.runs_at_once)] if options.runs_at_once else []
+    at_once = options.runs_at_once or (BATCH_RUNS_AT_ONCE if options.batch else None)
+    arguments += ["--runs-at-once", str(at_once)] if at_once else []
     arguments += ["--agent", options.agent] if options.agent else []
     table, took = LiveTable(sys.stderr, name_command(database, "approve")), 0.0
     workers = WorkerProcesses(database, options.workers, arguments, table.add_line)

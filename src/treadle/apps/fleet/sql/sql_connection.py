@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS fleet_workers (
 CREATE TABLE IF NOT EXISTS fleet_calls (
     number {serial}, id text NOT NULL UNIQUE, provider text NOT NULL, worker text NOT NULL,
     tokens bigint NOT NULL, cost float8 NOT NULL, queued float8 NOT NULL,
-    admitted float8, ended float8
+    admitted float8, ended float8, kept bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS fleet_calls_by_provider ON fleet_calls (provider, number);
 CREATE INDEX IF NOT EXISTS fleet_calls_open ON fleet_calls (worker) WHERE ended IS NULL;
@@ -56,6 +56,9 @@ CREATE TABLE IF NOT EXISTS fleet_settings (name text PRIMARY KEY, value text NOT
 CREATE TABLE IF NOT EXISTS fleet_schedules (
     name text PRIMARY KEY, cron text NOT NULL, task text NOT NULL, next float8 NOT NULL,
     zone text NOT NULL DEFAULT ''
+);
+CREATE TABLE IF NOT EXISTS fleet_batches (
+    id text PRIMARY KEY, record text NOT NULL, created float8 NOT NULL
 );
 CREATE TABLE IF NOT EXISTS fleet_blobs (
     id text PRIMARY KEY, data bytea NOT NULL, created float8 NOT NULL
@@ -72,6 +75,7 @@ ADDED_COLUMNS = (
     ("fleet_runs", "seconds", "float8 NOT NULL DEFAULT 0"),
     ("fleet_runs", "job", "bigint NOT NULL DEFAULT 0"),
     ("fleet_runs", "submitted", "bigint NOT NULL DEFAULT -1"),
+    ("fleet_calls", "kept", "bigint NOT NULL DEFAULT 0"),
     ("fleet_schedules", "zone", "text NOT NULL DEFAULT ''"),
     ("fleet_jobs", "resources", "text NOT NULL DEFAULT '{}'"),
 )

@@ -368,8 +368,9 @@ class SqlDatabase(SqlSchedules):
 
 def make_leave_statements(worker: str) -> list[Statement]:
     """A worker ended: it may write nothing more to its runs, and its model calls are over. How
-    they ended is not known, so each costs what was reserved for it."""
-    open_calls = "fleet_calls WHERE worker = ? AND ended IS NULL"
+    they ended is not known, so each costs what was reserved for it; not those in batches, whose
+    results the next worker counts."""
+    charged = "fleet_calls WHERE worker = ? AND ended IS NULL AND admitted IS NOT NULL AND kept = 0"
     return [
         (
             f"UPDATE fleet_runs SET {QUEUE_AGAIN}, worker = '' "
@@ -379,7 +380,7 @@ def make_leave_statements(worker: str) -> list[Statement]:
         LOCK_LIMITS,
         (
             "UPDATE fleet_settings SET value = CAST(CAST(value AS float8) + (SELECT "
-            f"coalesce(sum(cost), 0) FROM {open_calls} AND admitted IS NOT NULL) AS text) "
+            f"coalesce(sum(cost), 0) FROM {charged}) AS text) "
             "WHERE name = 'spent'",
             [worker],
         ),

@@ -61,6 +61,7 @@ class TaskDefaults(msgspec.Struct, frozen=True):
     check: str | None = None
     timeout: float | None = None
     container: str | None = None
+    batch: bool | None = None
     repositories: str = ""
 
 
