@@ -31,6 +31,7 @@ SHOWN = {
     "images": "the model is shown: Image (image/png, 73 bytes)",
     "memory": "before you accept it, it is read: False",
     "quickstart": "2 + 3 = 5 (end_turn, tool rounds: 1)",
+    "batches": "2 batches with [3, 3] requests",
     "retrieval": "Bicycles are free on the ferry, dogs pay half.\n  The ferry to the island",
     "record_replay": 'system was "Be brief.", is "Be polite."',
     "streaming": "Let me look. [weather: Graz] -> Graz: sunny, 24 degrees",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchStatus, Outcome
+from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchStatus, BatchOutcome
 from treadle.models.batches.batch_store import BatchRecord
 from treadle.models.provider_base.error_map import map_stream_error
 
@@ -74,7 +74,7 @@ class AnthropicBatches(BatchAPI):
         results = f"{PATH}/{batch_id}/results"
         return BatchStatus(True, (results,), missing=self.missing(batch_id))
 
-    def read_line(self, line: bytes) -> tuple[str, Outcome]:
+    def read_line(self, line: bytes) -> tuple[str, BatchOutcome]:
         read = self.decode(line, _Line)
         match read.result.type:
             case "succeeded":

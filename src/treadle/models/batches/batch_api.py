@@ -24,7 +24,7 @@ MAX_LINE_BYTES = 64 << 20  # of one result
 
 T = TypeVar("T")
 # The body of a reply, or why there is none.
-Outcome = bytes | ModelError
+BatchOutcome = bytes | ModelError
 
 
 class BatchStatus(msgspec.Struct, frozen=True):
@@ -65,9 +65,11 @@ class BatchAPI(ABC):
     async def check(self, batch_id: str) -> BatchStatus: ...
 
     @abstractmethod
-    def read_line(self, line: bytes) -> tuple[str, Outcome]: ...
+    def read_line(self, line: bytes) -> tuple[str, BatchOutcome]: ...
 
-    async def read_results(self, paths: Sequence[str]) -> AsyncGenerator[tuple[str, Outcome], None]:
+    async def read_results(
+        self, paths: Sequence[str]
+    ) -> AsyncGenerator[tuple[str, BatchOutcome], None]:
         for path in paths:
             async with self._model.open_response(self._request(path), "GET") as response:
                 rest = b""

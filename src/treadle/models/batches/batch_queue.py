@@ -3,8 +3,8 @@
     ask ──▶ group (collects) ──▶ records: was it submitted before? ──yes──▶ wait ──▶ results
                                                     └──no──▶ record, submit, record ──▶ wait
 
-A group is one task, which ends with its last result, or when nobody waits for one any more: the
-batch stays with the provider then, and whoever asks next finds it in the records. A lost connection
+A group is one task, which ends with its last result, or when no caller waits for one any more: the
+batch stays with the provider then, and the next caller finds it in the records. A lost connection
 is waited out: only the provider ends a batch. Used by batched.py.
 """
 
@@ -33,7 +33,7 @@ from treadle.core.errors import (
 from treadle.lib.logger import logger
 from treadle.lib.tasks import cancel_all
 from treadle.lib.text.text import plural
-from treadle.models.batches.batch_api import BatchAPI, BatchStatus, Outcome
+from treadle.models.batches.batch_api import BatchAPI, BatchStatus, BatchOutcome
 from treadle.models.batches.batch_store import BatchFolder, BatchRecord, BatchStore
 
 COLLECT_SECONDS = 2.0
@@ -45,7 +45,7 @@ WAITING = "waiting for its results"
 PATIENCE = "the batch is not lost; trying again"
 ITEM_BYTES = 200  # what a batch adds to a request
 T = TypeVar("T")
-News = str | Outcome | StoreError
+News = str | BatchOutcome | StoreError
 TRANSIENT = (RateLimited, Overloaded, Unreachable, StreamBroken)
 
 
@@ -230,7 +230,7 @@ class BatchQueue:
         status = await self._wait(group, record.batch_id)
         left, failed = dict.fromkeys(names), list[str]()
 
-        def deliver(name: str, outcome: Outcome) -> None:
+        def deliver(name: str, outcome: BatchOutcome) -> None:
             del left[name]
             if is_earlier and isinstance(outcome, ModelError):
                 failed.append(name)
@@ -304,7 +304,7 @@ class _Group:
         return len(self.waiters) >= self.api.max_items or self.size >= self.api.max_bytes
 
     def split(self, names: Iterable[str]) -> list[list[str]]:
-        """The requests that still have somebody waiting, in parts that are not too large."""
+        """The requests whose callers still wait, in parts that are not too large."""
         parts: list[list[str]] = []
         room = 0
         for name in names:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.core.errors import BadRequest, ModelError, Overloaded, RateLimited
-from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchStatus, Outcome
+from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchStatus, BatchOutcome
 from treadle.models.batches.batch_store import BatchRecord
 
 METADATA_KEY = "treadle_batch"
@@ -129,7 +129,7 @@ class OpenAIBatches(BatchAPI):
             case _:
                 return self.missing(batch.id)
 
-    def read_line(self, line: bytes) -> tuple[str, Outcome]:
+    def read_line(self, line: bytes) -> tuple[str, BatchOutcome]:
         read = self.decode(line, _Line)
         answer, failure = read.response, read.error
         if answer is not None and answer.status_code == 200:

@@ -246,7 +246,7 @@ def test_what_is_no_file_of_tasks_says_what_to_give(tmp_path, name, message):
 def test_every_default_reaches_the_task(tmp_path):
     given: dict[str, Any] = {
         "model": "sonnet", "max_cost": 2.0, "max_turns": 7, "permission_mode": "plan",
-        "check": "make test", "timeout": 60.0, "container": "python:3.12",
+        "check": "make test", "timeout": 60.0, "container": "python:3.12", "batch": True,
     }  # fmt: skip
     assert set(given) == set(DEFAULT_FIELDS)
     path = write_lines(tmp_path / "t.jsonl", {"prompt": "x"})
