@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from treadle import Agent, tool
 from treadle.models import Anthropic, Batched, BatchQueue
-from treadle.testing import ProviderServer
-from treadle.testing.provider import FakeCall, FakeReply, ReceivedRequest
+from treadle.testing import FakeCall, FakeReply, ProviderServer
 
 CITIES = {"Oslo": 4, "Rome": 19, "Cairo": 28}
 
@@ -46,7 +46,7 @@ async def main() -> None:
         print(f"{len(sizes)} batches with {sizes} requests")
 
 
-def answer(request: ReceivedRequest) -> FakeReply:
+def answer(request: Any) -> FakeReply:
     """What stands for the model: it asks for the temperature, then answers."""
     city = next(city for city in CITIES if city.encode() in request.body)
     if b"tool_result" not in request.body:

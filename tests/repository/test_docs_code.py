@@ -80,7 +80,9 @@ async def test_every_block_runs(page: str, monkeypatch: pytest.MonkeyPatch):
             set_environment(monkeypatch, server)
             await run_block(code, page, module)
             assert server.violations == []
-            asked = [one for one in server.requests if not one.path.endswith("/embeddings")]
+            asked = [
+                one for one in server.generation_requests if not one.path.endswith("/embeddings")
+            ]
             assert len(asked) == len(replies)
 
 

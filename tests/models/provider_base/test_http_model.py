@@ -227,7 +227,7 @@ def test_a_lost_previous_response_has_one_code_and_is_no_unknown_model(body: byt
 def test_no_sdk_is_imported():
     assert "treadle.models.anthropic" in sys.modules
     imported = (
-        "import sys, treadle.models.anthropic, treadle.models.quarantine;"
+        "import sys, treadle.models.anthropic, treadle.models.provider_base.quarantine;"
         "assert not {'anthropic', 'openai', 'httpx', 'aiohttp', 'pydantic'} & set(sys.modules)"
     )
     import subprocess

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchStatus, BatchOutcome
+from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchOutcome, BatchStatus
 from treadle.models.batches.batch_store import BatchRecord
 from treadle.models.provider_base.error_map import map_stream_error
 

@@ -33,7 +33,7 @@ from treadle.core.errors import (
 from treadle.lib.logger import logger
 from treadle.lib.tasks import cancel_all
 from treadle.lib.text.text import plural
-from treadle.models.batches.batch_api import BatchAPI, BatchStatus, BatchOutcome
+from treadle.models.batches.batch_api import BatchAPI, BatchOutcome, BatchStatus
 from treadle.models.batches.batch_store import BatchFolder, BatchRecord, BatchStore
 
 COLLECT_SECONDS = 2.0

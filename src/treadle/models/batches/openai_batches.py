@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.core.errors import BadRequest, ModelError, Overloaded, RateLimited
-from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchStatus, BatchOutcome
+from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchOutcome, BatchStatus
 from treadle.models.batches.batch_store import BatchRecord
 
 METADATA_KEY = "treadle_batch"

@@ -33,8 +33,8 @@ from treadle.models.provider_base.error_map import (
     map_stream_error,
     map_transport_error,
 )
+from treadle.models.provider_base.quarantine import RefusalSearch, with_effort, without_tools
 from treadle.models.provider_base.refused_effort import get_effort
-from treadle.models.quarantine import RefusalSearch, with_effort, without_tools
 
 EventBatch = list[ModelEvent]
 
