@@ -32,7 +32,7 @@ from treadle.core.contracts.workspace import (
     RunningCommand,
     Workspace,
 )
-from treadle.core.contracts.wrapped import WrappedWorkspace
+from treadle.core.contracts.wrapped import WrappedCommand, WrappedWorkspace
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.container_mounts import ContainerMounts
@@ -332,25 +332,13 @@ class _Container:
             await asyncio.to_thread(shutil.rmtree, self.reports, True)
 
 
-class _ContainerCommand:
-    """A command in the background: the contract's RunningCommand."""
+class _ContainerCommand(WrappedCommand):
+    """A command in the background."""
 
     def __init__(self, running: RunningCommand, container: _Container) -> None:
-        self._running, self._container = running, container
+        super().__init__(running)
+        self._container = container
         self._ended: asyncio.Future[CommandResult] | None = None
-
-    @property
-    def pid(self) -> int:
-        return self._running.pid
-
-    def output(self) -> str:
-        return self._running.output()
-
-    async def write(self, text: str) -> None:
-        await self._running.write(text)
-
-    def resize(self, columns: int, rows: int) -> None:
-        self._running.resize(columns, rows)
 
     async def wait(self) -> CommandResult:
         if self._ended is None:
@@ -359,11 +347,11 @@ class _ContainerCommand:
 
     async def kill(self) -> CommandResult:
         await self._container.kill()
-        await self._running.kill()
+        await self._command.kill()
         return await self.wait()
 
     async def _finish(self) -> CommandResult:
-        done = await self._running.wait()
+        done = await self._command.wait()
         try:
             return self._container.make_result(done)
         finally:

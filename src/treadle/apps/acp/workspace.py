@@ -33,7 +33,7 @@ from treadle.core.contracts.workspace import (
     ProgramResult,
     RunningCommand,
 )
-from treadle.core.contracts.wrapped import WrappedWorkspace
+from treadle.core.contracts.wrapped import WrappedCommand, WrappedWorkspace
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.protected_paths import find_protected_part
 
@@ -278,26 +278,13 @@ class EditorWorkspace(WrappedWorkspace):
         return WatchedCommand(running, self._running)
 
 
-class WatchedCommand:
+class WatchedCommand(WrappedCommand):
     """A background command. It is in `running` until it is known to be over."""
 
     def __init__(self, command: RunningCommand, running: set[object]) -> None:
-        self._command = command
+        super().__init__(command)
         self._running = running
         running.add(self)
-
-    @property
-    def pid(self) -> int:
-        return self._command.pid
-
-    def output(self) -> str:
-        return self._command.output()
-
-    async def write(self, text: str) -> None:
-        await self._command.write(text)
-
-    def resize(self, columns: int, rows: int) -> None:
-        self._command.resize(columns, rows)
 
     async def wait(self) -> CommandResult:
         result = await self._command.wait()

@@ -1,15 +1,16 @@
 """Bases for wrappers: an object of the same contract that changes a few things of another one.
 
-    WrappedModel · WrappedTool · WrappedSource · WrappedStore · WrappedWorkspace
+    WrappedModel · WrappedTool · WrappedSource · WrappedStore
+    WrappedWorkspace · WrappedCommand
 
 Each delegates everything; a wrapper overrides what it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -26,15 +27,7 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
-from treadle.core.contracts.workspace import (
-    CommandInput,
-    CommandResult,
-    FileContent,
-    NetworkAccess,
-    ProgramResult,
-    RunningCommand,
-    Workspace,
-)
+from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import StoreError, StreamBroken
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import Entry
@@ -43,6 +36,9 @@ from treadle.core.transcript.usage import CallPurpose
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class WrappedModel:
@@ -199,6 +195,17 @@ def find_innermost(store: Store) -> Store:
     return store
 
 
+def _forward(method: Callable[Concatenate[Any, P], T], to: str) -> Callable[Concatenate[Any, P], T]:
+    """The method of a contract, as that of the object in the attribute `to`."""
+    name = method.__name__
+
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = getattr(getattr(self, to), name)(*args, **kwargs)
+        return done
+
+    return call
+
+
 class WrappedWorkspace:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -207,77 +214,26 @@ class WrappedWorkspace:
     def root(self) -> Path:
         return self._workspace.root
 
-    def resolve(self, path: str, *, for_write: bool = False) -> Path:
-        return self._workspace.resolve(path, for_write=for_write)
+    resolve = _forward(Workspace.resolve, "_workspace")
+    read = _forward(Workspace.read, "_workspace")
+    write = _forward(Workspace.write, "_workspace")
+    remove = _forward(Workspace.remove, "_workspace")
+    run = _forward(Workspace.run, "_workspace")
+    start = _forward(Workspace.start, "_workspace")
+    execute = _forward(Workspace.execute, "_workspace")
+    aclose = _forward(Workspace.aclose, "_workspace")
 
-    async def read(self, path: str, *, limit: int | None = None) -> FileContent:
-        return await self._workspace.read(path, limit=limit)
 
-    async def write(
-        self, path: str, data: bytes, *, expected: str | None = None, mode: int | None = None
-    ) -> FileContent:
-        return await self._workspace.write(path, data, expected=expected, mode=mode)
+class WrappedCommand:
+    def __init__(self, command: RunningCommand) -> None:
+        self._command = command
 
-    async def remove(self, path: str, *, expected: str | None = None) -> None:
-        await self._workspace.remove(path, expected=expected)
+    @property
+    def pid(self) -> int:
+        return self._command.pid
 
-    async def run(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-        sandboxed: bool | None = None,
-        network: NetworkAccess | None = None,
-    ) -> CommandResult:
-        return await self._workspace.run(
-            command,
-            cwd=cwd,
-            env=env,
-            timeout=timeout,
-            on_output=on_output,
-            sandboxed=sandboxed,
-            network=network,
-        )
-
-    async def start(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        sandboxed: bool | None = None,
-        network: NetworkAccess | None = None,
-        stdin: CommandInput = False,
-    ) -> RunningCommand:
-        return await self._workspace.start(
-            command, cwd=cwd, env=env, sandboxed=sandboxed, network=network, stdin=stdin
-        )
-
-    async def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        stdin: bytes = b"",
-        limit: int = 8 << 20,
-        sandboxed: bool | None = None,
-        read_only: bool = False,
-    ) -> ProgramResult:
-        return await self._workspace.execute(
-            argv,
-            cwd=cwd,
-            env=env,
-            timeout=timeout,
-            stdin=stdin,
-            limit=limit,
-            sandboxed=sandboxed,
-            read_only=read_only,
-        )
-
-    async def aclose(self) -> None:
-        await self._workspace.aclose()
+    output = _forward(RunningCommand.output, "_command")
+    write = _forward(RunningCommand.write, "_command")
+    resize = _forward(RunningCommand.resize, "_command")
+    wait = _forward(RunningCommand.wait, "_command")
+    kill = _forward(RunningCommand.kill, "_command")
