@@ -1,4 +1,4 @@
-"""A session as hosts see it: its life (lifecycle.py) and its parts.
+"""A session as hosts see it: its life (lifecycle.py) and its parts, the small ones here.
 
 The terminal, the page and the editors each have one for every session that they show, and the slash
 commands (commands/table.py) work on it.
@@ -6,11 +6,13 @@ commands (commands/table.py) work on it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly import SessionOptions
+from treadle.apps.assembly.model_choice import check_allowed
 from treadle.apps.conversation import plans
 from treadle.apps.conversation.choices import ModelQuestion, PlanAnswer
 from treadle.apps.conversation.conversation import Conversation
@@ -18,16 +20,21 @@ from treadle.apps.conversation.session.file_undo import FileUndo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.conversation.session.saved_sessions import SavedSessions
 from treadle.apps.conversation.session.session_limits import LimitReport, SessionLimits
-from treadle.apps.conversation.session.session_model import SessionModel
 from treadle.apps.conversation.session.session_permissions import SessionPermissions
-from treadle.apps.conversation.session.session_servers import SessionServers
-from treadle.apps.conversation.session.session_settings import SessionSettings
-from treadle.apps.conversation.session.session_trust import SessionTrust
 from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.settings import changes as settings_changes
+from treadle.apps.settings import extensions
+from treadle.apps.settings import folder_rules as rules
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import SETTINGS
+from treadle.core.contracts.model import ModelCard
+from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.loop.driver import Driver
+from treadle.core.transcript.items import UserItem
 
 if TYPE_CHECKING:
     from treadle.tools.builtin import UserQuestion
+    from treadle.tools.mcp.server import McpServer
 
 
 class HostedSession(SessionLifecycle):
@@ -84,3 +91,181 @@ class HostedSession(SessionLifecycle):
         if self.conversation is None:
             return None
         return await self.callbacks.ask_user(self.conversation, question)
+
+
+class SessionModel:
+    def __init__(self, session: SessionLifecycle) -> None:
+        self._session = session
+
+    @property
+    def card(self) -> ModelCard:
+        return self._session.agent_session.model.card
+
+    def list_names(self) -> list[tuple[str, str]]:
+        """Names that `change` takes, each with a description."""
+        from treadle.models.catalog import card_for, list_models
+        from treadle.models.registry.default_model import describe_card
+
+        return [(name, describe_card(card_for(name))) for name in list_models()]
+
+    async def change(self, name: str) -> None:
+        from treadle.models import registry
+
+        settings = self._session.load_settings()
+        check_allowed(name, settings)
+        chosen = registry.model(name, aliases=settings.aliases)  # raises if the name is unknown
+        try:
+            registry.check_keys(chosen)
+        finally:
+            await chosen.aclose()
+        await self._change_flag("model", name)
+
+    @property
+    def thinking(self) -> str:
+        """An effort, a number of tokens, or "auto"."""
+        return self._session.load_settings().thinking
+
+    async def change_thinking(self, effort: str) -> None:
+        await self._change_flag("thinking", effort)
+
+    async def _change_flag(self, setting: str, value: str) -> None:
+        flags = {**self._session.choices.flags, setting: value}
+        await self._session.reconfigure(flags=flags, has_notes=True)
+
+
+class SessionTrust:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def is_given(self) -> bool:
+        return rules.is_trusted(self._folder)
+
+    @property
+    def is_declined(self) -> bool:
+        """Whether the user asked not to be asked about trust again."""
+        return rules.is_trust_declined(self._folder)
+
+    def give(self) -> None:
+        store, found = rules.open_trust_store(), rules.read_project_rules(self._folder)
+        store.trust(self._folder)
+        store.accept_rules(self._folder, found)
+
+    def decline(self) -> None:
+        rules.open_trust_store().decline(self._folder)
+
+    def list_files(self) -> list[str]:
+        """The files and folders here that take effect with trust."""
+        return extensions.list_extension_files(self._folder)
+
+    def list_rules(self) -> list[str]:
+        """The allow rules here that trust accepts, the widest first, a line each."""
+        try:
+            return rules.describe_project_rules(self._folder)
+        except ConfigError:
+            return []  # the session does not start with such a file, and says why
+
+    def list_unapproved_programs(self) -> list[str]:
+        """Hooks and servers of the folder that are new or changed since approval, a line each."""
+        programs = extensions.discover_extensions(self._folder).unapproved
+        return [line for program in programs for line in program.detail_lines]
+
+    def approve_programs(self) -> None:
+        """Approve the programs that `list_unapproved_programs` lists."""
+        extensions.approve_extensions(self._folder)
+
+
+class SessionSettings:
+    def __init__(self, session: SessionLifecycle) -> None:
+        self._session = session
+
+    def list_settings(self) -> list[tuple[str, str, str]]:
+        """Name, value, origin."""
+        settings = self._session.load_settings()
+        names = [setting.name for setting in SETTINGS]
+        return [(name, settings.format(name), settings.origin(name)) for name in names]
+
+    def list_written(self) -> set[str]:
+        """The names of those that are in the user's file."""
+        from treadle.apps.settings.writer import read_written_value
+
+        names = [setting.name for setting in SETTINGS]
+        return {name for name in names if read_written_value(name) is not None}
+
+    def format_values(self) -> dict[str, str]:
+        return {name: value for name, value, _ in self.list_settings()}
+
+    def describe(self, name: str) -> str:
+        """The value of a setting, its origin and what it means."""
+        return settings_changes.describe_setting(self._session.load_settings(), name)
+
+    async def change(self, arguments: str) -> str:
+        """Write `NAME VALUE`, or remove it by `NAME --unset`, in the user's file, for
+        this session, too; a message about it. If that fails, the file is as it was."""
+        session = self._session
+        session.require_idle("/config NAME VALUE")
+        change = settings_changes.plan_setting_change(session.load_settings(), arguments)
+        file = settings_changes.write_change(change)
+        try:
+            await session.reconfigure()
+        except TreadleError as error:
+            settings_changes.revert_change(change)
+            raise ConfigError(f"{change.name} is not changed: {error}") from error
+        return settings_changes.describe_change(change, file, session.load_settings)
+
+    def save(self, name: str, value: bool | str) -> str:
+        """Write a setting of the user, which needs no other session; a message about it."""
+        from treadle.apps.settings.writer import write_setting
+
+        file = write_setting(name, value)
+        settings = load_settings(self._session.folder)
+        overridden = f", but {settings.origin(name)} sets {settings.format(name)}"
+        return f"saved in {file}{'' if getattr(settings, name) == value else overridden}"
+
+
+class SessionServers:
+    def __init__(self, session: SessionLifecycle) -> None:
+        self._session = session
+
+    def list_servers(self) -> tuple[McpServer, ...]:
+        return self._session.agent_session.servers if self._session.is_open else ()
+
+    def list_starting(self) -> tuple[str, ...]:
+        """The names of those whose tools are not there yet."""
+        return tuple(one.name for one in self.list_servers() if one.status.state == "starting")
+
+    def find(self, name: str) -> McpServer:
+        for server in self.list_servers():
+            if server.name == name:
+                return server
+        names = ", ".join(one.name for one in self.list_servers()) or "none"
+        raise ConfigError(f"there is no MCP server {name!r} (there are: {names})")
+
+    async def wait(self) -> None:
+        """Until each is up, or has failed for now."""
+        await asyncio.gather(*(server.wait_ready() for server in self.list_servers()))
+
+    def list_prompts(self) -> list[tuple[str, str, str]]:
+        """The prompts of the servers as commands, `server:prompt`: name, summary, arguments."""
+        if not self.list_servers():
+            return []
+        from treadle.apps.conversation.commands.mcp_prompts import list_prompt_commands
+
+        return list_prompt_commands(self.list_servers())
+
+    async def expand_prompt(self, command: str, arguments: str) -> UserItem | None:
+        """The message of a prompt of a server; None if there is none of this name."""
+        if not self.list_servers():
+            return None
+        from treadle.apps.conversation.commands.mcp_prompts import expand_prompt
+
+        wait = self._session.load_settings().server_wait
+        return await expand_prompt(self.list_servers(), command, arguments, wait)
+
+    def list_resources(self) -> list[str]:
+        """The resources of the servers, as they are mentioned: `server:uri`."""
+        if not self.list_servers():
+            return []
+        from treadle.apps.conversation.commands.mcp_prompts import list_resource_mentions
+
+        return list_resource_mentions(self.list_servers())
