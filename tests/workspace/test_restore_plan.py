@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from treadle.workspace.checkpoints.checkpoints import Checkpoints, Span
-from treadle.workspace.checkpoints.line_merge import merge_lines
-from treadle.workspace.checkpoints.restore_plan import RestoreChange, RestorePlan
+from treadle.workspace.checkpoints.restore_plan import RestoreChange, RestorePlan, merge_lines
 
 NAMES = ["a", "b", "c", "d/e", "d/f", "g", "g/h"]
 State = dict[str, str]

@@ -12,9 +12,8 @@ import pytest
 
 from treadle.core.errors import WorkspaceError
 from treadle.workspace.worktrees import worktrees
-from treadle.workspace.worktrees.worktree_end import describe_end
-from treadle.workspace.worktrees.worktree_files import RECORD_FILE
-from treadle.workspace.worktrees.worktree_git import Repository
+from treadle.workspace.worktrees.merge import describe_end
+from treadle.workspace.worktrees.worktree_git import RECORD_FILE, Repository
 from treadle.workspace.worktrees.worktrees import Worktrees
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -112,7 +112,7 @@ class ChildSetup:
 
     async def merge(self, worktree: Worktree, *, succeeded: bool, name: str) -> str:
         """End a worktree, and tell what became of the changes."""
-        from treadle.workspace.worktrees.worktree_end import describe_end
+        from treadle.workspace.worktrees.merge import describe_end
 
         try:
             find = partial(self._find_unwritable, worktree.repository.top)

@@ -5,7 +5,6 @@
     safe_tree     access to the folder by descriptors: no symlink is followed
     scanner       the current files as a tree; unchanged files are not read again
     flat_tree     a tree as a map of paths, and back; what differs between two trees
-    line_merge    two changes of one text in one, if they concern different lines
     restore       writes and removes files
     restore_plan  what an undo or rewind would do to each file, and whose changes it has
     recorder      a checkpoint before and after each call that may change files

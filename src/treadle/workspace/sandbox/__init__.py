@@ -5,11 +5,10 @@
     file_denials     the deny rules about files, and what they match
     tree_scan        finds these paths (found_entry); mounts: how bubblewrap covers them
     stand_ins        what commands see in the place of a file that may not be read
-    created_paths    which new ones are not trusted
     run_record       what the next session has to know if this one is killed
     folder_permissions  folders that a command made unreadable
     git_folders      git folders outside the workspace, harmless settings of git
-    repositories     what a checkout or a clone brings
+    repositories     which new files are trusted: what a checkout or a clone brings
     system_view      what is visible of the system and of home; sockets of the host are hidden
     line_kinds       lines that only remove or only read
     seccomp          system calls that are refused inside

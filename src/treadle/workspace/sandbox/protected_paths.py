@@ -2,8 +2,8 @@
 
 What exists is mounted over itself read-only, or hidden. Nothing can be mounted where nothing is, so
 what a command creates at a protected path is found when it ends and moved into a folder of the
-agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, created_paths, git_folders,
-git_control_files and protected_symlinks.
+agent; the result names it. Used by `bubblewrap.py`; uses tree_scan, repositories, git_folders
+and protected_symlinks.
 """
 
 # ruff: noqa: PTH116 - pathlib would slow down every command
@@ -24,12 +24,11 @@ from treadle.lib.files.protected_paths import (
 )
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.sandbox.changed_files import ProtectedFileChanges
-from treadle.workspace.sandbox.created_paths import list_untrusted
 from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKinds, is_secret
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
-from treadle.workspace.sandbox.git_control_files import GitControlFiles
 from treadle.workspace.sandbox.git_folders import (
+    GitControlFiles,
     find_configured_paths,
     find_submodules,
     list_git_folders,
@@ -37,7 +36,7 @@ from treadle.workspace.sandbox.git_folders import (
 )
 from treadle.workspace.sandbox.mounts import MAX_DENIED, MOUNT_ORDER, choose_mounts
 from treadle.workspace.sandbox.protected_symlinks import ProtectedSymlinks
-from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories
+from treadle.workspace.sandbox.repositories import IsOutOfReach, Repositories, list_untrusted
 from treadle.workspace.sandbox.tree_scan import (
     GIT,
     HIDDEN,

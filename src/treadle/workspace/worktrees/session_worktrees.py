@@ -19,14 +19,15 @@ import msgspec
 
 from treadle.core.errors import WorkspaceError
 from treadle.lib.text.text import plural, shorten_home
-from treadle.workspace.worktrees.worktree_end import WorktreeEnd
-from treadle.workspace.worktrees.worktree_files import (
+from treadle.workspace.worktrees.merge import WorktreeEnd
+from treadle.workspace.worktrees.worktree_git import (
     RECORD_FILE,
+    Repository,
     WorktreeRecord,
     find_git_dir,
+    open_repository,
     read_record,
 )
-from treadle.workspace.worktrees.worktree_git import Repository, open_repository
 from treadle.workspace.worktrees.worktrees import (
     BRANCH_FOLDER,
     Worktree,

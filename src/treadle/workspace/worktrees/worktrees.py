@@ -7,7 +7,7 @@ A worktree begins with the last commit, or with the uncommitted changes too. Whe
 its changes are written into the folder if that touches nothing that the user changed; otherwise
 they become the branch `treadle/NAME` of the worktree's name. Only then it is removed. A worktree
 whose process was killed is found by the next one that opens a worktree here, and becomes a branch,
-too; opened again by its name, it continues from there. Uses git.py, merge.py, worktree_files.py.
+too; opened again by its name, it continues from there. Uses merge.py, worktree_git.py.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from treadle.lib.files.flock import try_lock, wait_for_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.index import count_entries
 from treadle.workspace.worktrees import merge
-from treadle.workspace.worktrees.merge import WorktreeChange
-from treadle.workspace.worktrees.worktree_end import WorktreeEnd, advise, describe_end
-from treadle.workspace.worktrees.worktree_files import (
+from treadle.workspace.worktrees.merge import WorktreeChange, WorktreeEnd, advise, describe_end
+from treadle.workspace.worktrees.worktree_git import (
     RECORD_FILE,
     SCRATCH_PREFIX,
+    Repository,
     WorktreeRecord,
     find_existing,
     find_git_dir,
+    open_repository,
     read_record,
     remove_old_scratch,
     remove_tree,
 )
-from treadle.workspace.worktrees.worktree_git import Repository, open_repository
 
 BRANCH_FOLDER = "treadle"
 BASE_TRAILER = "Treadle-Base"
