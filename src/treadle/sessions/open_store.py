@@ -139,7 +139,7 @@ def find_session_place(location: StoreLocation | None) -> SessionPlace | None:
         return None
     path = find_place(location)
     if path.suffix in DATABASE_SUFFIXES:
-        from treadle.sessions.sqlite_place import SqlitePlace
+        from treadle.sessions.sqlite_store import SqlitePlace
 
         return SqlitePlace(path)
     from treadle.sessions.session_place import FolderPlace

@@ -1,6 +1,6 @@
 """The sessions of one folder or database, which may be open elsewhere: list, read, remove.
 
-Nothing is opened for writing. The databases have theirs in sqlite_place.py and postgres_place.py;
+Nothing is opened for writing. The databases have theirs in sqlite_store.py and postgres_place.py;
 open_store.py finds the place of a location. Used by agents/agent_sessions.py and child_agents.py.
 """
 

@@ -1,4 +1,5 @@
-"""The log of one session in a SQLite database: an implementation of the Store contract.
+"""The log of one session in a SQLite database, an implementation of the Store contract; and all
+sessions of one (session_place.py).
 
 One file holds any number of sessions. Each flush is one transaction that is synced to the disk.
 A session has one writer: a lock on a byte of the file DATABASE-lock, which the kernel releases
@@ -16,9 +17,12 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from treadle.core.argument_checks import PATH, TEXT, check
 from treadle.core.errors import SessionBusy, SessionTooNew, StoreError, StoreFull, StoreRefused
@@ -27,6 +31,13 @@ from treadle.core.transcript.entry_json import decode_entries
 from treadle.lib.files.locks import is_file_locked
 from treadle.lib.files.sqlite import SqliteFile, open_sqlite
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
+from treadle.sessions.session_place import (
+    FIRST_ENTRIES,
+    SUMMARY_KINDS,
+    SessionPlace,
+    SessionQuery,
+)
+from treadle.sessions.summaries import SessionSummary, summarize_entries
 
 BUSY_SECONDS = 30.0  # to wait for the transaction of another process
 FORMAT_VERSION = 1
@@ -246,3 +257,74 @@ def to_store_error(error: OSError | sqlite3.Error, path: Path) -> StoreError:
     if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError)):
         return StoreRefused(f"{path}: {error}")
     return StoreError(f"{path}: {error}")
+
+
+_LIST_PAGE = """
+SELECT number, id, created, updated FROM (
+    SELECT number, id, created, (
+        SELECT time FROM entries WHERE session = number ORDER BY seq DESC LIMIT 1
+    ) AS updated FROM sessions
+    WHERE substr(id, 1, length(:prefix)) = :prefix AND :name IN ('', id)
+) WHERE updated >= :since AND (updated, id) < (:until, :before)
+ORDER BY updated DESC, id DESC LIMIT :limit
+"""
+_READ_SUMMARY = f"""
+SELECT CAST(entry AS BLOB) FROM entries WHERE session = ?
+AND (seq <= {FIRST_ENTRIES} OR CAST(substr(entry, 10, 4) AS TEXT) IN {SUMMARY_KINDS}) ORDER BY seq
+"""
+
+_T = TypeVar("_T")
+
+
+class SqlitePlace(SessionPlace):
+    """All sessions of a database file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def list_page(self, query: SessionQuery) -> list[SessionSummary]:
+        return await self._in_thread(lambda: self._list_page(query), [])
+
+    async def is_open(self, session_id: str) -> bool:
+        return await self._in_thread(lambda: self._is_open(session_id), False)
+
+    async def read(self, session_id: str) -> Sequence[Entry]:
+        return await self._in_thread(lambda: read_entries(self._path, session_id), [])
+
+    async def remove(self, session_id: str) -> None:
+        await self._in_thread(lambda: self._remove(session_id), None)
+
+    async def _in_thread(self, work: Callable[[], _T], without: _T) -> _T:
+        return await asyncio.to_thread(work) if self._path.exists() else without
+
+    def _list_page(self, query: SessionQuery) -> list[SessionSummary]:
+        with use_database(self._path) as database:
+            found = database.execute(_LIST_PAGE, msgspec.structs.asdict(query)).fetchall()
+            return [
+                summarize_entries(
+                    SessionSummary(name, "", created=created, updated=updated),
+                    (row[0] for row in database.execute(_READ_SUMMARY, (number,))),
+                )
+                for number, name, created, updated in found
+            ]
+
+    def _is_open(self, session_id: str) -> bool:
+        number = self._find_number(session_id)
+        return number is not None and is_session_locked(self._path, number)
+
+    def _remove(self, session_id: str) -> None:
+        number = self._find_number(session_id)
+        if number is None:
+            return
+        lock = lock_session(self._path, number, session_id)
+        try:
+            with use_database(self._path) as database, database:
+                database.execute(DELETE_SESSIONS[0].format("?"), (session_id,))
+        finally:
+            os.close(lock)
+
+    def _find_number(self, session_id: str) -> int | None:
+        with use_database(self._path) as database:
+            query = "SELECT number FROM sessions WHERE id = ?"
+            row = database.execute(query, (session_id,)).fetchone()
+        return None if row is None else int(row[0])

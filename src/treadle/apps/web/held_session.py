@@ -24,8 +24,8 @@ from treadle.core.errors import SessionBusy
 from treadle.core.transcript.entries import Rewound, Uncompacted, ViewRewritten
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.lib.text.text import shorten_home
-from treadle.sessions.log.follower import JournalFollower
 from treadle.sessions.log.lock import is_locked, read_lock_holder
+from treadle.sessions.log.state_loader import JournalFollower
 from treadle.sessions.summaries import SessionSummary
 
 POLL_SECONDS = 1.0
