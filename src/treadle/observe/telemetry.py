@@ -6,12 +6,13 @@
 
 An observer. It needs the extra `otel`, imported when an instance is made; the program chooses
 where they go (the exporters of the SDK). Spans hold names, counts, times and errors; the content of
-the conversation only with `content`. The metrics are in telemetry_metrics.py.
+the conversation only with `content`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from treadle.core.events import Event, TurnResult
 from treadle.core.extras import require_extra
 from treadle.core.transcript.items import AssistantItem, UserItem
 from treadle.core.transcript.usage import REPLY_PURPOSES, UNKNOWN_USAGE, Usage
-from treadle.observe.telemetry_metrics import TelemetryMetrics
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -292,3 +292,42 @@ def _label_model(model: str) -> dict[str, str]:
         "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
         "gen_ai.request.model": name,
     }
+
+
+# Those that the conventions recommend.
+TOKEN_BUCKETS = [4.0**power for power in range(14)]
+SECOND_BUCKETS = [0.01 * 2.0**power for power in range(14)]
+
+
+class TelemetryMetrics:
+    """The instruments; without `provider` those of the global one."""
+
+    def __init__(self, provider: MeterProvider | None) -> None:
+        from opentelemetry import metrics
+
+        meter = metrics.get_meter("treadle", meter_provider=provider)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
+        )
+        self._seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=SECOND_BUCKETS,
+        )
+        self._cost = meter.create_counter("treadle.cost", "USD", "What model calls cost.")
+
+    def add_usage(self, attributes: Mapping[str, str], usage: Usage) -> None:
+        """What a model call used. An unknown cost is left out."""
+        for kind, count in (("input", usage.total_input), ("output", usage.output)):
+            self._tokens.record(count, {**attributes, "gen_ai.token.type": kind})
+        if usage.cost:
+            self._cost.add(usage.cost, dict(attributes))
+
+    def add_duration(self, attributes: Mapping[str, str], seconds: float, error: str) -> None:
+        """How long an operation took; `error` is the type of its error, if it failed."""
+        failed = {"error.type": error} if error else {}
+        self._seconds.record(seconds, {**attributes, **failed})

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from treadle.lib.shell.analysis.awk import analyze_awk
-from treadle.lib.shell.analysis.file_transfer import FILE_TRANSFER_PROGRAMS
+from treadle.lib.shell.analysis.file_transfer import FILE_TRANSFER_PROGRAMS, analyze_tar
 from treadle.lib.shell.analysis.find import analyze_find
 from treadle.lib.shell.analysis.git import analyze_git
 from treadle.lib.shell.analysis.options import (
@@ -29,7 +29,6 @@ from treadle.lib.shell.analysis.program_table import (
     VERSION_OPTIONS,
 )
 from treadle.lib.shell.analysis.sed import analyze_sed
-from treadle.lib.shell.analysis.tar import analyze_tar
 from treadle.lib.shell.ast import (
     SHELLS,
     Effects,
