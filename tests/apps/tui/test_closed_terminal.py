@@ -7,7 +7,7 @@ import pytest
 
 from tests.apps.tui.closed_terminal import ClosableTerminal, is_running, make_replies
 from tests.patience import until
-from treadle.apps.tui.input.inline_driver import InlineDriver
+from treadle.apps.tui.inline import InlineDriver
 from treadle.testing.provider.server import ProviderServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -18,8 +18,12 @@ from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.input.keyboard import PasteParser
 from treadle.apps.tui.render.palette import THEMES
 from treadle.apps.tui.terminal.background import BackgroundReport, BackgroundReported
-from treadle.apps.tui.terminal.sequences import detect_terminal, format_notification, format_title
-from treadle.apps.tui.terminal.status import TerminalStatus
+from treadle.apps.tui.terminal.status import (
+    TerminalStatus,
+    detect_terminal,
+    format_notification,
+    format_title,
+)
 from treadle.apps.tui.terminal.terminal_screen import wants_reduced_motion
 from treadle.core.transcript.items import to_user_item
 from treadle.models.scripted import Say

@@ -13,8 +13,16 @@ from tests.patience import PATIENCE
 from treadle.apps.tui import frontend
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.tour import main
-from treadle.apps.tui.tour.app import TourApp, make_tour_session
-from treadle.apps.tui.tour.steps import BROKEN, FILE, FIXED, STEPS, Tour, TourFacts
+from treadle.apps.tui.tour.app import (
+    BROKEN,
+    FILE,
+    FIXED,
+    STEPS,
+    Tour,
+    TourApp,
+    TourFacts,
+    make_tour_session,
+)
 
 
 @asynccontextmanager

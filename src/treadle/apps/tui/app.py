@@ -25,7 +25,7 @@ from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.lib.text.text import plural
 
 MODE_KEY = "shift+tab"
-GUARDED_KEYS = ("enter", "up", "down", "escape", "backspace")  # besides text: key_guard.py
+GUARDED_KEYS = ("enter", "up", "down", "escape", "backspace")  # besides text: footer.py
 QUIT_HINT = "press ctrl+c again to quit"
 DETACHED_HINT = "it continues in the background: /tasks lists it, the agent is told when it ends"
 MAX_SEARCH_CHARS = 1_000

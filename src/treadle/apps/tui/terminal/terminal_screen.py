@@ -1,7 +1,7 @@
 """The base of the full screen: a Textual app that tells the terminal around it what happens, and
 takes its theme and its motion from it.
 
-Draws nothing; screen.py does. The sequences are in sequences.py.
+Draws nothing; screen.py does. The sequences are in status.py.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class DialogHost(Protocol):
 
     async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
         """Show the widgets above the prompt. The last one gets the keys: at once if the user opened
-        it, else when key_guard.py says so. `is_touched`: enter counts at once."""
+        it, else when footer.py says so. `is_touched`: enter counts at once."""
 
     async def hide_dialog(self, *widgets: Widget) -> None: ...
 
