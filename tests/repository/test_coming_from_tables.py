@@ -15,7 +15,7 @@ from treadle.apps.cli.main import COMMANDS as PROGRAMS
 from treadle.apps.cli.main import SESSION_COMMANDS
 from treadle.apps.cli.options import OPTIONS_BY_LETTER, OPTIONS_BY_NAME
 from treadle.apps.conversation.approval_text import list_approval_options
-from treadle.apps.conversation.commands.custom import describe_unknown_command
+from treadle.apps.conversation.commands.expansion import describe_unknown_command
 from treadle.apps.conversation.commands.peer_names import (
     PEER_COMMANDS,
     PEER_OPTIONS,

@@ -10,7 +10,7 @@ from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredComm
 from treadle.apps.acp.questions import EditorQuestions
 from treadle.apps.conversation.commands import table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ask_questions, catch_errors
-from treadle.apps.conversation.commands.custom import begins_with_path
+from treadle.apps.conversation.commands.expansion import begins_with_path
 from treadle.apps.conversation.session.hosted_session import HostedSession
 
 NOTHING_CHANGED = CommandAnswer("nothing was changed")

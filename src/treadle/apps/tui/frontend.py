@@ -23,7 +23,7 @@ from treadle.apps.conversation.commands.answers import (
     ask_questions,
     catch_errors,
 )
-from treadle.apps.conversation.commands.custom import begins_with_path
+from treadle.apps.conversation.commands.expansion import begins_with_path
 from treadle.apps.conversation.commands.shell import ShellCommands
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.first_screen import FirstScreen, build_first_screen

@@ -1,4 +1,5 @@
-"""A custom command becomes a message: its commands are run, its files attached, its tools allowed.
+"""The custom commands of a session, and how one becomes a message: its commands are run, its files
+attached, its tools allowed.
 
 A command in a file runs as one of the agent does: the rules decide, and where they would ask, it
 runs in the sandbox or not at all. Deny rules always hold. Files of a project's command stay inside
@@ -8,19 +9,21 @@ the project, and deny and ask rules hold for them. Used by the hosts.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
 from treadle.apps.assembly.assemble import AgentSession
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.conversation.attachments import attach_mention, find_mentions
+from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.command_files import SHELL_COMMAND, CustomCommand
 from treadle.apps.settings.extensions import is_command_approved
 from treadle.core.contracts.policy import Allow, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.core.errors import TreadleError
 from treadle.core.transcript import Text, UserContent, UserItem
+from treadle.lib.text.text import suggest
 
 MAX_OUTPUT_CHARS = 20_000
 TIMEOUT_SECONDS = 60.0
@@ -102,3 +105,34 @@ async def run_prepared(session: AgentSession, line: str) -> str:
     if len(output) > MAX_OUTPUT_CHARS:
         output = f"{output[:MAX_OUTPUT_CHARS]}\n... [truncated, {len(output)} chars total]"
     return output if result.exit_code == 0 else f"{output}\n(exit code {result.exit_code})".strip()
+
+
+async def expand_custom(session: HostedSession, name: str, arguments: str) -> UserItem | None:
+    """The message of the command with this name; None if there is none."""
+    from treadle.apps.conversation.commands.expansion import expand_command
+
+    for command in session.custom_commands:
+        if command.name == name:
+            added = session.list_added_folders()
+            return await expand_command(session.agent_session, command, arguments, added)
+    return None
+
+
+def begins_with_path(line: str, commands: Container[str]) -> bool:
+    """Whether a line that begins with `/` is a message: `//`, `/ ` or a path comes first."""
+    name = line[1:].split(maxsplit=1)[0] if line[1:].strip() else ""
+    if line.startswith(("//", "/ ")) or "/" in name:
+        return True
+    return name not in commands and Path("/", name).exists()
+
+
+def describe_unknown_command(name: str, known: Iterable[str]) -> str:
+    """With what the command of Claude Code or Codex is here, else the nearest known name."""
+    from treadle.apps.conversation.commands.peer_names import PEER_COMMANDS
+
+    known = set(known)
+    if name in PEER_COMMANDS:
+        return f"unknown command /{name}; {PEER_COMMANDS[name].describe(known)}"
+    suggestion = suggest(name, known)
+    hint = f"did you mean /{suggestion}?" if suggestion else "/help lists the commands"
+    return f"unknown command /{name}; {hint}"

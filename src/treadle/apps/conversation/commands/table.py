@@ -1,7 +1,8 @@
 """Every slash command once: name, what it does, arguments, when it is available, how it runs.
 
 Hosts call `run_command` and show the answer (answers.py). A command that a host does not have is in
-EXCEPTIONS with its reason. Commands of the user are custom.py, prompts of servers mcp_prompts.py.
+EXCEPTIONS with its reason. Commands of the user are expansion.py, prompts of servers
+mcp_prompts.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from treadle.apps.conversation.commands.answers import (
     ScreenChange,
     catch_errors,
 )
-from treadle.apps.conversation.commands.custom import describe_unknown_command, expand_custom
+from treadle.apps.conversation.commands.expansion import describe_unknown_command, expand_custom
 from treadle.apps.conversation.session.callbacks import HostKind
 from treadle.apps.conversation.session.hosted_session import HostedSession
 
