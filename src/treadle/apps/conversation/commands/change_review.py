@@ -1,7 +1,7 @@
 """The changes of a turn, of the session, or against git, as files with their diffs.
 
 One value for all hosts (`/diff`): the terminal (tui/widgets/review_view.py) and the page
-(web/render/review.py) draw it, others show its text. `drop_hunk` takes one hunk back. What an undo
+(web/panes.py) draw it, others show its text. `drop_hunk` takes one hunk back. What an undo
 would do is undo.py.
 """
 
