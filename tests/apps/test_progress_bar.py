@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from treadle.apps.console.progress_bar import ProgressBar
+from treadle.apps.console.embedded_setup import ProgressBar
 from treadle.models.embedded import DownloadProgress
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from treadle.apps.console.permission_history import run_backtest
 from treadle.core.checkpoint_limits import MAX_FILE_BYTES
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest
 from treadle.core.contracts.tool import Access, ToolSpec
 from treadle.lib.files.file_view import MAX_DIR_ENTRIES
-from treadle.permissions.backtest import run_backtest
 from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.policy import RulePolicy, build_policy_context
 from treadle.permissions.ruleset.rules import RuleSet, parse_rule

@@ -15,7 +15,6 @@ import msgspec
 from treadle.apps.assembly.children import add_children
 from treadle.apps.assembly.hooks import add_hooks, add_judge, add_observers, add_session_hooks
 from treadle.apps.assembly.lazy import Containers, LazyPolicy, LazyWorkspace, PolicyOptions
-from treadle.apps.assembly.limit_gates import add_limits
 from treadle.apps.assembly.model_choice import (
     choose_model_now,
     create_small_model,
@@ -24,7 +23,7 @@ from treadle.apps.assembly.model_choice import (
 )
 from treadle.apps.assembly.parts import AgentParts, CodingAgent
 from treadle.apps.assembly.redaction import redact, redact_hooks
-from treadle.apps.assembly.sessions import make_head_log, make_output_saver
+from treadle.apps.assembly.sessions import load_earlier_usage, make_head_log, make_output_saver
 from treadle.apps.assembly.system_prompt import add_reminders, write_prompt
 from treadle.apps.assembly.toolset import (
     PROVIDER_SEARCH,
@@ -40,11 +39,14 @@ from treadle.apps.settings.extensions import (
 )
 from treadle.apps.settings.folder_rules import make_file_denials, make_rule_saver
 from treadle.apps.settings.settings import find_missing_folders
+from treadle.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
+from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.policy import Policy
 from treadle.core.errors import ConfigError
 from treadle.core.extras import describe_missing, is_installed
 from treadle.core.loop.driver import Driver
+from treadle.core.transcript.pending import last_reply
 from treadle.lib.logger import logger
 from treadle.lib.text.text import plural
 from treadle.tools.federation import Federation
@@ -124,6 +126,63 @@ def make_policy(parts: AgentParts) -> None:
         parts.policy_options,
         make_rule_saver(parts.folder, parts.trust.open_store),
     )
+
+
+def add_limits(parts: AgentParts) -> None:
+    settings, model, limits = parts.settings, parts.model, list[Gate]()
+    session_id = parts.store.session_id if parts.store is not None else ""
+    earlier = load_earlier_usage(parts.store, parts.state)
+    reply = last_reply(parts.state.transcript) if parts.state is not None else None
+    if settings.max_tokens is not None:
+        tokens = TokenBudget(settings.max_tokens)
+        tokens.add_earlier(earlier)
+        if reply is not None:
+            tokens.expect_closing(session_id, reply.usage.total_input)
+        limits.append(tokens)
+    if settings.max_time is not None:
+        limits.append(TimeLimit(settings.max_time))
+    cost = _make_cost_budget(parts)
+    if cost is not None:
+        cost.add_earlier(earlier, model.card)
+        if reply is not None:
+            cost.expect_closing(session_id, reply.usage.total_input, model.card)
+        limits.append(cost)
+    if parts.suspend:
+        from treadle.apps.assembly.suspend import SuspendOnBudget
+
+        limits = [SuspendOnBudget(limit, session_id) for limit in limits]
+    parts.gates += [RepetitionGuard(), *limits]
+
+
+def _make_cost_budget(parts: AgentParts) -> CostBudget | None:
+    """The default limit is for one run of `treadle -p`, with a model that has a price."""
+    settings, model = parts.settings, parts.model
+    is_default = settings.origin("max_cost") == "default"
+    is_one_run = parts.host is not None and not parts.is_interactive
+    max_cost = settings.max_cost
+    if is_default and not is_one_run:
+        limit = parts.managed_policy.limits.get("max_cost")
+        max_cost, is_default = (limit.value, False) if limit is not None else (None, True)
+    if max_cost is None:
+        return None
+    assumed_price = None
+    if model.card.input_price is None or model.card.output_price is None:
+        assumed_price = _find_list_price(model.name)
+        if assumed_price is None and is_default:
+            unknown = f"no cost limit: the price of {model.name} is unknown"
+            parts.warnings.append(f"{unknown}; use --max-tokens to limit the session")
+            return None
+    return CostBudget(max_cost, assumed_price)
+
+
+def _find_list_price(name: str) -> tuple[float, float] | None:
+    """The maker's price of a model that is used through an address without a price."""
+    from treadle.models.catalog import card_for
+
+    card = card_for(name)
+    if card.input_price is None or card.output_price is None:
+        return None
+    return max(card.input_price, card.cache_write_price or 0.0), card.output_price
 
 
 def add_servers(parts: AgentParts) -> None:

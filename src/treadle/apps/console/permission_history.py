@@ -1,16 +1,16 @@
 """Past calls and decisions, read from the sessions, for back-testing rules and for their last use.
 
-Uses permissions/backtest and treadle.sessions. Used by `treadle permissions backtest` and the page.
+Uses treadle.sessions. Used by `treadle permissions backtest` and the page.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,8 +19,7 @@ from treadle.core.transcript import AssistantItem, ToolCall, UserItem
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import ApprovalDecision, ItemAdded
 from treadle.lib.text.text import plural
-from treadle.permissions.backtest import BacktestResult, PastDecision, run_backtest
-from treadle.permissions.findings import PolicyCall
+from treadle.permissions.findings import PolicyCall, PolicyContext
 from treadle.permissions.policy import build_policy_context
 from treadle.permissions.ruleset.rules import Rule, RuleSet
 from treadle.permissions.ruleset.rules_file import parse_rules
@@ -228,3 +227,54 @@ def _merge(left: BacktestResult, right: BacktestResult) -> BacktestResult:
         (*left.examples, *right.examples),
         (*left.warnings, *right.warnings),
     )
+
+
+PastDecision = Literal["allowed", "approved", "denied"]  # by a rule, by the user, by either
+_MAX_EXAMPLES = 5
+
+
+class BacktestResult(msgspec.Struct, frozen=True):
+    """Counts and examples."""
+
+    questions: int = 0  # calls about which the user was asked
+    covered: int = 0  # approved calls that the rules would have allowed
+    denied: int = 0  # calls that the user denied
+    denied_covered: int = 0  # denied calls that the rules would have allowed
+    examples: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # the denied calls that they would have allowed
+
+    def __str__(self) -> str:
+        denied = "no denied call"
+        if self.denied_covered:
+            denied = f"{self.denied_covered} of {self.denied} denied calls"
+        return f"would have covered {self.covered} of {self.questions} questions and {denied}"
+
+
+def run_backtest(
+    rules: Iterable[Rule], past: Iterable[tuple[PolicyCall, PastDecision]], context: PolicyContext
+) -> BacktestResult:
+    """Evaluate past questions again with these allow rules added to those in force."""
+    before = PermissionEvaluator(context)
+    after = before.with_rules([*rules])
+    decisions: list[PastDecision] = []
+    covered: dict[PastDecision, list[str]] = {"approved": [], "denied": []}
+    for call, decision in past:
+        if decision == "allowed":
+            continue
+        decisions.append(decision)
+        if before.evaluate(call).outcome != "allow" and after.evaluate(call).outcome == "allow":
+            covered[decision].append(_format_call(call))
+    return BacktestResult(
+        questions=len(decisions),
+        covered=len(covered["approved"]),
+        denied=decisions.count("denied"),
+        denied_covered=len(covered["denied"]),
+        examples=tuple(dict.fromkeys(covered["approved"]))[:_MAX_EXAMPLES],
+        warnings=tuple(dict.fromkeys(covered["denied"]))[:_MAX_EXAMPLES],
+    )
+
+
+def _format_call(call: PolicyCall) -> str:
+    access = call.access
+    touched = access.command or access.url or ", ".join(file.path for file in access.files)
+    return f"{call.tool}: {touched}"[:100]
