@@ -4,6 +4,7 @@
     print_error     a line on stderr; a closed stderr is ignored
     wrap_line       a line for the width of the terminal
     report_errors   runs a command: an error is printed, and becomes the exit code
+    command         the same for a function of the arguments, which also has a help
 
 Names, rules and other foreign text inside a line also need `escape_invisible` (lib/text/sanitize),
 so that they cannot look like a line of ours. JSON needs neither: json.dumps writes ASCII. Used by
@@ -20,11 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from treadle.apps.console.exit_codes import ABORTED, IO_ERROR, exit_code_for
+from treadle.apps.console.exit_codes import ABORTED, IO_ERROR, SUCCESS, exit_code_for
+from treadle.apps.console.help_option import wants_help
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.lib.text.sanitize import strip_escapes
 
 BOLD, DIM = "1", "2"  # styles: ANSI codes
+Command = Callable[[list[str]], int]  # arguments to exit code
 
 
 class UsageError(ConfigError):
@@ -83,6 +86,21 @@ def report_errors(command: str, work: Callable[[], int]) -> int:
         return IO_ERROR
     except KeyboardInterrupt:
         return ABORTED
+
+
+def command(name: str, usage: str) -> Callable[[Command], Command]:
+    """A command of this name that prints its usage if it is asked to, and reports its errors."""
+
+    def wrap(run: Command) -> Command:
+        def call(arguments: list[str]) -> int:
+            if wants_help(arguments):
+                print(usage)
+                return SUCCESS
+            return report_errors(name, lambda: run(arguments))
+
+        return call
+
+    return wrap
 
 
 def _run_in_folder(work: Callable[[], int]) -> int:

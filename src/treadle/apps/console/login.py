@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, print_line, report_errors
-from treadle.apps.console.help_option import wants_help
+from treadle.apps.console.console import UsageError, command, print_line
 from treadle.apps.settings.stored_keys import open_key_store
 from treadle.core.errors import AccessDenied, ModelError, TreadleError
 from treadle.models.registry.providers import KNOWN_PROVIDERS, ProviderEntry, find_key
@@ -32,15 +31,13 @@ CHECK_PROMPT = "Answer with the word yes."
 Asker = Callable[[str], str]
 
 
+@command("treadle login", USAGE)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(USAGE)
-        return exit_codes.SUCCESS
     match arguments:
         case ["--remove", name]:
-            return report_errors("treadle login", lambda: _remove(_find_provider(name)))
+            return _remove(_find_provider(name))
         case [*names] if len(names) <= 1 and not any(name.startswith("-") for name in names):
-            return report_errors("treadle login", lambda: log_in(names[0] if names else ""))
+            return log_in(names[0] if names else "")
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR
 

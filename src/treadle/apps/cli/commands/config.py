@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
-from treadle.apps.console.help_option import wants_help
+from treadle.apps.console.console import UsageError, command, get_current_folder, print_line
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings, project_config_file
 from treadle.apps.settings.settings import (
@@ -35,14 +34,8 @@ Sources, the last one wins: defaults, ~/.treadle/config.toml, .treadle/config.to
 (only in a trusted folder; it may only narrow), TREADLE_* variables, flags."""
 
 
+@command("treadle config", USAGE)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(USAGE)
-        return exit_codes.SUCCESS
-    return report_errors("treadle config", lambda: _print_config(arguments))
-
-
-def _print_config(arguments: list[str]) -> int:
     folder = get_current_folder()
     names = [setting.name for setting in SETTINGS]
     match arguments:  # before the settings are loaded: it may mend what is wrong with them

@@ -14,9 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 from treadle.apps.cli.options import parse_flags
-from treadle.apps.console.console import UsageError, get_current_folder, print_line, report_errors
+from treadle.apps.console.console import UsageError, command, get_current_folder, print_line
 from treadle.apps.console.exit_codes import SUCCESS
-from treadle.apps.console.help_option import wants_help
 from treadle.apps.conversation import costs
 from treadle.lib.text.sanitize import escape_invisible
 
@@ -35,14 +34,8 @@ SECONDS_PER_UNIT = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 DEFAULT_GROUPINGS = ("day", "model", "project", "purpose")
 
 
+@command("treadle cost", HELP)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(HELP)
-        return SUCCESS
-    return report_errors("treadle cost", lambda: _print_cost(arguments))
-
-
-def _print_cost(arguments: list[str]) -> int:
     valued = ("by", "since", "html")
     flags = parse_flags("cost", arguments, switches=("json", "here"), valued=valued)
     is_json, file = "json" in flags, flags.get("html")

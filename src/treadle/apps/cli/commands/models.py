@@ -22,12 +22,11 @@ from treadle.apps.console.console import (
     BOLD,
     DIM,
     add_style,
+    command,
     get_width,
     print_line,
-    report_errors,
     wrap_line,
 )
-from treadle.apps.console.help_option import wants_help
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
@@ -65,10 +64,8 @@ class ModelRow(NamedTuple):
     usable: bool
 
 
+@command("treadle models", USAGE)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(USAGE)
-        return exit_codes.SUCCESS
     match arguments:
         case [] | ["list"]:
             work = _list_models(include_all=False)
@@ -82,7 +79,7 @@ def run(arguments: list[str]) -> int:
             print(f"treadle models: invalid arguments: {' '.join(arguments)}", file=sys.stderr)
             print(USAGE, file=sys.stderr)
             return exit_codes.USAGE_ERROR
-    return report_errors("treadle models", lambda: asyncio.run(work))
+    return asyncio.run(work)
 
 
 def _is_option(word: str) -> bool:

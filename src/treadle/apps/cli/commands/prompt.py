@@ -15,9 +15,8 @@ import msgspec
 
 from treadle.apps.assembly import SessionOptions, build_agent
 from treadle.apps.cli.options import parse_flags
-from treadle.apps.console.console import get_current_folder, print_error, print_line, report_errors
+from treadle.apps.console.console import command, get_current_folder, print_error, print_line
 from treadle.apps.console.exit_codes import SUCCESS
-from treadle.apps.console.help_option import wants_help
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import Settings
@@ -47,14 +46,8 @@ class PromptReport(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
+@command("treadle prompt", HELP)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(HELP)
-        return SUCCESS
-    return report_errors("treadle prompt", lambda: _print_prompt(arguments))
-
-
-def _print_prompt(arguments: list[str]) -> int:
     words = ["--print" if word == "-p" else word for word in arguments]
     valued = (
         *("model", "permission-mode", "system-prompt", "append-system-prompt", "output-style"),

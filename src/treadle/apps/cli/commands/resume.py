@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
-from treadle.apps.console.help_option import wants_help
+from treadle.apps.console.console import UsageError, command, print_error, print_line
 from treadle.lib.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
@@ -36,17 +35,15 @@ usage: treadle resume                         list suspended turns
 NAME = "treadle resume"
 
 
+@command(NAME, USAGE)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(USAGE)
-        return exit_codes.SUCCESS
     match arguments:
         case []:
-            return report_errors(NAME, _list_suspended)
+            return _list_suspended()
         case ["--suspended" | "--parked"]:  # --parked: the name in version 0.1
-            return report_errors(NAME, _resume_all_due)
+            return _resume_all_due()
         case ["--suspended" | "--parked", name, *rest] | [name, *rest] if name[:1] != "-":
-            return report_errors(NAME, lambda: _resume_one(name, rest))
+            return _resume_one(name, rest)
     print(f"{NAME}: unknown option {arguments[0]}", file=sys.stderr)
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR

@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, print_line, report_errors
-from treadle.apps.console.help_option import wants_help
+from treadle.apps.console.console import UsageError, command, print_line
 from treadle.lib.text.sanitize import escape_invisible
 
 USAGE = """\
@@ -24,17 +23,15 @@ usage: treadle trust [FOLDER]             trust a folder (default: this one); sh
        treadle trust --remove [FOLDER]    remove the trust"""
 
 
+@command("treadle trust", USAGE)
 def run(arguments: list[str]) -> int:
-    if wants_help(arguments):
-        print(USAGE)
-        return exit_codes.SUCCESS
     match arguments:
         case ["--remove", *rest] if len(rest) <= 1:
-            return report_errors("treadle trust", lambda: _remove_trust(_get_folder(rest)))
+            return _remove_trust(_get_folder(rest))
         case ["--approve", *rest] if len(rest) <= 1:
-            return report_errors("treadle trust", lambda: _trust(_get_folder(rest), approve=True))
+            return _trust(_get_folder(rest), approve=True)
         case [*rest] if len(rest) <= 1 and not any(word.startswith("-") for word in rest):
-            return report_errors("treadle trust", lambda: _trust(_get_folder(rest)))
+            return _trust(_get_folder(rest))
     print(USAGE, file=sys.stderr)
     return exit_codes.USAGE_ERROR
 
