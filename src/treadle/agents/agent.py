@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_definition import AgentDefinition
     from treadle.agents.agent_settings import AgentArguments, AgentChanges, ToolLike
-    from treadle.agents.child_tools.task_tool import TaskTool
     from treadle.agents.child_agents import ChildAgents
+    from treadle.agents.child_tools.task_tool import TaskTool
     from treadle.agents.run import JsonSchema, UntypedOutput
     from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
     from treadle.core.contracts.gate import Gate
