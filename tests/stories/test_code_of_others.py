@@ -24,7 +24,8 @@ from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
 from treadle.core.contracts.mutator import MutationContext
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, PermissionRequest, Verdict
-from treadle.core.contracts.tool import Access, ProbeResult, ToolOutput
+from treadle.core.contracts.source import BaseSource
+from treadle.core.contracts.tool import Access, ProbeResult, Tool, ToolOutput
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -682,3 +683,35 @@ async def test_a_call_that_no_task_manager_takes_over_is_stopped_by_an_interrupt
     assert isinstance(finished, Finished)
     assert (finished.result.reason, stopped) == ("aborted", [1])
     await driver.aclose()
+
+
+async def test_a_source_that_fails_later_keeps_its_tools_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+):
+    class Flaky(BaseSource):
+        name = "flaky"
+        is_broken = False
+
+        def tools(self) -> Sequence[Tool]:
+            if self.is_broken:
+                raise ValueError("the registry is away")
+            return (tool(look),)
+
+    def look() -> str:
+        """Look around."""
+        source.is_broken = True
+        return "seen"
+
+    source = Flaky()
+    model = Scripted([Say(calls=[("look", {})]), Say(calls=[("look", {})]), "done"])
+    with caplog.at_level("WARNING", "treadle"):
+        result = await Agent(model, [source]).run("go")
+    assert result.text == "done"
+    assert [one.content for one in result.transcript if isinstance(one, ToolResultItem)] == [
+        (Text("seen"),),
+        (Text("seen"),),
+    ]
+    told = [one.getMessage() for one in caplog.records if "flaky" in one.getMessage()]
+    assert told == [
+        "tools() of 'flaky' failed, its last list stays: ValueError('the registry is away')"
+    ]

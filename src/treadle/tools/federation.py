@@ -75,6 +75,7 @@ class Federation:
         self._last_tools: list[Sequence[Tool]] = []
         self._tools: tuple[Tool, ...] = ()
         self._reported: set[tuple[str, str]] = set()  # sources and names that are not offered
+        self._failed: set[int] = set()  # positions of sources
         # By the position of an open source: the event loop that opened it last.
         self._owners: dict[int, asyncio.AbstractEventLoop] = {}
         self._claiming = Lock()
@@ -88,11 +89,27 @@ class Federation:
         return "+".join(source.name for source in self._sources)
 
     def tools(self) -> Sequence[Tool]:
-        current = [source.tools() for source in self._sources]
+        current = [self._read_tools(position) for position in range(len(self._sources))]
         if current != self._last_tools:
             self._tools = self._merge_tools(current)
             self._last_tools = current
         return self._tools
+
+    def _read_tools(self, position: int) -> Sequence[Tool]:
+        """The tools of a source. Once it has had some, a failure does not end the session: it keeps
+        those."""
+        source = self._sources[position]
+        try:
+            tools = source.tools()
+            self._failed.discard(position)
+            return tools
+        except Exception as error:
+            if not self._last_tools:
+                raise
+            if position not in self._failed:
+                self._failed.add(position)
+                logger.warning("tools() of %r failed, its last list stays: %r", source.name, error)
+            return self._last_tools[position]
 
     def bind(self, deps: object) -> Federation:
         """Sources that deps do not matter for stay those of this one, which opens and closes
