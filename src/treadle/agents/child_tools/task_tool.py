@@ -43,7 +43,7 @@ it needs into the prompt. With run_in_background the report comes later.
 {kinds}"""
 
 WORKTREE_DESCRIPTION = (
-    "to edit beside others: a git worktree, merged at the end; from the last commit (head) or with "
+    "to edit beside others: a git worktree, merged at the end; of the last commit (head) or with "
     "uncommitted changes"
 )
 CONTINUE_DESCRIPTION = "an earlier agent gets the prompt; without `name` it is KIND-1, …"
@@ -105,6 +105,7 @@ class TaskTool(ChildTool):
                 "type": "object",
                 "properties": properties,
                 "required": ["description", "prompt"],
+                "additionalProperties": False,
             },
             effect="verifiable",
             concurrent=True,
