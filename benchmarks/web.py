@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.apps.web.server import TabClient, WebServer
 
 MB = 1 << 20
-IDLE_SESSIONS = 100
+IDLE_SESSIONS = 300  # the memory of a process grows by whole arenas
 REPEATS = 3  # of each version
 Figures = dict[str, tuple[float, str]]  # value and unit by label
 

@@ -74,8 +74,9 @@ class Federation:
         self._collision = collision
         self._last_tools: list[Sequence[Tool]] = []
         self._tools: tuple[Tool, ...] = ()
-        self._reported: set[tuple[str, str]] = set()  # sources and names that are not offered
-        self._failed: set[int] = set()  # positions of sources
+        # Many sessions have several of these, mostly empty.
+        self._reported: frozenset[tuple[str, str]] = frozenset()  # sources, names not offered
+        self._failed: frozenset[int] = frozenset()  # positions of sources
         # By the position of an open source: the event loop that opened it last.
         self._owners: dict[int, asyncio.AbstractEventLoop] = {}
         self._claiming = Lock()
@@ -101,13 +102,14 @@ class Federation:
         source = self._sources[position]
         try:
             tools = source.tools()
-            self._failed.discard(position)
+            if self._failed:
+                self._failed -= {position}
             return tools
         except Exception as error:
             if not self._last_tools:
                 raise
             if position not in self._failed:
-                self._failed.add(position)
+                self._failed |= {position}
                 logger.warning("tools() of %r failed, its last list stays: %r", source.name, error)
             return self._last_tools[position]
 
@@ -198,7 +200,7 @@ class Federation:
                     longer = _find_free_name(f"{source.name}_{name}", taken)
                     taken[longer] = RenamedTool(tool, longer)
                 elif (source.name, name) not in self._reported:
-                    self._reported.add((source.name, name))
+                    self._reported |= {(source.name, name)}
                     logger.warning(_NOT_OFFERED, name, source.name)
         # Tools of MCP servers are last: with other servers the tools before them stay cached.
         return tuple(sorted(taken.values(), key=lambda tool: tool.spec.name.startswith("mcp__")))

@@ -16,6 +16,7 @@ from treadle.core.transcript import (
     ToolResultItem,
     Transcript,
     UserItem,
+    integrity,
     to_user_item,
 )
 from treadle.core.transcript.integrity import LAWS, find_violations, repaired
@@ -61,6 +62,10 @@ def test_the_calls_of_the_last_reply_may_be_open():
             "calls_answered_once",
         ),
         ([to_user_item("go"), result(ONE)], "answers_belong"),
+        (
+            [CALLS, result(ONE), result(TWO), AssistantItem((Text("x"),)), result(ONE)],
+            "answers_belong",
+        ),
         ([to_user_item("go"), AssistantItem((ToolCall("", "look", "{}"),))], "call_ids_unique"),
         ([to_user_item("go"), AssistantItem((ONE, ONE))], "call_ids_unique"),
         ([to_user_item("")], "no_empty_items"),
@@ -114,6 +119,13 @@ def test_any_history_can_be_repaired_and_then_every_law_holds(history: list[Item
     mended = repaired(Transcript(history))
     assert [law.name for law in LAWS if law.check(mended)] == []
     assert repaired(mended) is mended
+
+
+@given(items)
+def test_no_violation_is_overlooked_by_the_quick_look(history: list[Item]):
+    each = [violation for law in LAWS for violation in law.check(history)]
+    assert find_violations(history) == each
+    assert integrity._is_lawful(history) is not bool(each)
 
 
 @given(items)
