@@ -215,8 +215,9 @@ class _SummaryBuilder:
     def _add_entry(self, kind: bytes, raw: bytes, decode: Callable[[bytes], Entry | None]) -> None:
         if kind == b"item":
             self._suspended = None
-            self._lacks_reply &= b'"item":{"type":"assistant"' not in raw[:400]
-            if not self._title and b'"item":{"type":"user"' in raw[:400]:
+            if self._lacks_reply:
+                self._lacks_reply = raw.find(b'"item":{"type":"assistant"', 0, 400) < 0
+            if not self._title and raw.find(b'"item":{"type":"user"', 0, 400) >= 0:
                 self._begin(decode(raw))
             return
         if kind == b"turn":

@@ -156,6 +156,8 @@ class ToolResultItem(msgspec.Struct, frozen=True, tag="tool_result", omit_defaul
     @property
     def user_text(self) -> str:
         """The text for a person, who knows about the arguments: only a cut is told."""
+        if not self.notes:
+            return self.text
         return self._join_with([note for note in self.notes if note.kind == "truncated"])
 
     def _join_with(self, notes: Sequence[ResultNote]) -> str:

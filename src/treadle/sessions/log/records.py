@@ -95,7 +95,7 @@ def has_valid_checksum(raw: bytes) -> bool:
         return False
     end = -1 if raw[-1:] == b"\n" else None
     try:
-        return int(raw[6:14], 16) == zlib.crc32(memoryview(raw)[_CHECKSUMMED_FROM:end])
+        return int(raw[6:14], 16) == zlib.crc32(raw[_CHECKSUMMED_FROM:end])
     except ValueError:
         return False
 
