@@ -24,7 +24,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection
 
 from treadle import Agent, Image, RunContext, Text, ToolContext, UserItem, tool
-from treadle.apps.a2a import make_card, make_routes
+from treadle.apps.a2a import TaskRun, make_card, make_routes
 from treadle.contracts import ModelRequest
 from treadle.errors import Overloaded
 from treadle.models import Pause, Say, Scripted
@@ -208,12 +208,44 @@ async def test_the_context_is_the_conversation_and_a_message_is_answered_once(tm
         assert shown == ["Hi", "answer 1", "And now?"]
 
 
-async def test_another_task_of_a_context_that_waits_is_rejected(tmp_path: Path):
-    async with connect(make_agent([Say(calls=[("pay", {"euros": 1})])], tmp_path)) as client:
-        task = await send(client, "Pay")
-        other = await send(client, "And now?", message_id="m2", context_id=task.context_id)
-        assert other.status.state == State.TASK_STATE_REJECTED
-        assert "answer or cancel that task first" in helpers.get_message_text(other.status.message)
+async def test_another_task_of_a_context_that_waits_is_asked_again(tmp_path: Path):
+    paid.clear()
+    agent = make_agent([Say(calls=[("pay", {"euros": 1})]), "Paid."], tmp_path)
+    async with connect(agent) as client:  # as after a restart that lost the first task
+        await send(client, "Pay", context_id="chat-1")
+    async with connect(agent) as client:
+        other = await send(client, "And now?", message_id="m2", context_id="chat-1")
+        assert other.status.state == State.TASK_STATE_INPUT_REQUIRED
+        assert "send your message again" in helpers.get_message_text(other.status.message)
+        assert not paid
+        done = await send(client, "yes", message_id="m3", task_id=other.id)  # without its context
+        assert (get_answer(done), paid) == ("Paid.", [1])
+
+
+async def test_a_task_that_is_canceled_as_soon_as_it_asks_frees_its_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    interrupted, ask, interrupt = asyncio.Event(), TaskRun._require_input, TaskRun.interrupt
+
+    async def ask_and_wait(run: TaskRun, *arguments: Any) -> None:
+        await ask(run, *arguments)
+        await interrupted.wait()  # the run is not over yet when it is canceled
+
+    def note_interrupt(run: TaskRun) -> None:
+        interrupt(run)
+        interrupted.set()
+
+    monkeypatch.setattr(TaskRun, "_require_input", ask_and_wait)
+    monkeypatch.setattr(TaskRun, "interrupt", note_interrupt)
+    paid.clear()
+    agent = make_agent([Say(calls=[("pay", {"euros": 1})]), "Fine."], tmp_path)
+    async with connect(agent) as client:
+        async for event in client.send_message(make_request("Pay", context_id="chat-1")):
+            update = event.status_update
+            if update.status.state == State.TASK_STATE_INPUT_REQUIRED:
+                await client.cancel_task(types.CancelTaskRequest(id=update.task_id))
+        after = await send(client, "And now?", message_id="m2", context_id="chat-1")
+        assert (get_answer(after), paid) == ("Fine.", [])
 
 
 async def test_a_context_of_one_user_is_not_that_of_another(tmp_path: Path):

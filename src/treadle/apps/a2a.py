@@ -60,6 +60,7 @@ MakeDeps = Callable[[RequestContext], DepsT | Awaitable[DepsT]]
 
 ARTIFACT = "answer"  # the id of the one artifact of a task
 CHUNK_CHARS = 80  # of a reply, in an update: each is written to the store of tasks
+AGAIN = "This context waits for an approval. Answer it, then send your message again."
 INPUT_MODES = ["text/plain", "application/json", "image/*", "application/pdf"]
 
 
@@ -153,7 +154,8 @@ class SessionExecutor(AgentExecutor, Generic[DepsT]):
         if run := self._running.get(context.task_id or ""):
             run.interrupt()
             await run.is_over.wait()
-            return
+            if not run.is_waiting:  # it was not over when it was interrupted
+                return
         try:
             async with await self._open_session(context) as session:
                 if session.approvals:
@@ -172,14 +174,20 @@ class SessionExecutor(AgentExecutor, Generic[DepsT]):
 def make_session_id(context: RequestContext) -> str:
     """The context, which a client may choose; with the user who is logged in, if there is one, so
     that it is his."""
-    user = context.call_context.user
+    user, context_id = context.call_context.user, find_context_id(context)
     if not user.is_authenticated:
-        return context.context_id or ""
-    return f"{context.context_id}@{sha256(user.user_name.encode()).hexdigest()[:16]}"
+        return context_id
+    return f"{context_id}@{sha256(user.user_name.encode()).hexdigest()[:16]}"
+
+
+def find_context_id(context: RequestContext) -> str:
+    """That of the task: the SDK makes a new one up for a message that names only its task."""
+    task = context.current_task
+    return (task.context_id if task is not None else context.context_id) or ""
 
 
 def make_updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
-    return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
+    return TaskUpdater(event_queue, context.task_id or "", find_context_id(context))
 
 
 class TaskRun:
@@ -188,6 +196,7 @@ class TaskRun:
     def __init__(self, updater: TaskUpdater) -> None:
         self.updater = updater
         self.is_over = asyncio.Event()
+        self.is_waiting = False  # for answers to approvals
         self._stream: Stream[Any] | None = None
         self._is_interrupted = False
         self._reply = ""  # what the agent said since the last request
@@ -201,10 +210,9 @@ class TaskRun:
     async def answer(
         self, session: Session[Any, Any], message: types.Message, *, is_continued: bool
     ) -> None:
-        if session.approvals and not is_continued:
-            raise LoopError(
-                "a task of this context waits for an approval: answer or cancel that task first"
-            )
+        if session.approvals and not is_continued:  # the task that asked may be lost
+            await self._require_input(session.id, session.approvals, AGAIN)
+            return
         prompt = None
         if session.approvals:
             answer_approvals(session, message)
@@ -258,9 +266,12 @@ class TaskRun:
             [part], ARTIFACT, ARTIFACT, append=not is_first, last_chunk=is_last
         )
 
-    async def _require_input(self, session_id: str, waiting: Sequence[PendingApproval]) -> None:
+    async def _require_input(
+        self, session_id: str, waiting: Sequence[PendingApproval], *before: str
+    ) -> None:
+        self.is_waiting = True
         await self._end_reply()
-        lines = [f"{one.summary}: {one.reason}" for one in waiting]
+        lines = [*before, *(f"{one.summary}: {one.reason}" for one in waiting)]
         asked = [describe_approval(session_id, one) for one in waiting]
         data = {"approvals": asked, "answer": ANSWER_SCHEMA}
         text = "\n".join([*lines, 'Answer "yes", or say why not.'])
