@@ -12,7 +12,9 @@ import pytest
 from treadle import Agent, ConfigError, ToolContext, tool
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.contracts import BaseSource, Tool, ToolSource
+from treadle.events import WarningRaised
 from treadle.models import Say, Scripted
+from treadle.testing import RecordingObserver
 from treadle.tools import StaticSource
 
 events: list[str] = []
@@ -135,3 +137,29 @@ def test_a_source_without_bind_is_refused_with_what_to_do():
     old: Any = Old()
     with pytest.raises(ConfigError, match="derive its class from treadle"):
         Agent(Scripted(["x"]), [old])
+
+
+async def test_a_bound_source_that_cannot_be_closed_costs_no_result():
+    class Sticky(Rooms):
+        def bind(self, deps: str) -> ToolSource[str]:
+            return Sticky(deps)
+
+        async def aclose(self) -> None:
+            raise OSError("it sticks")
+
+    seen = RecordingObserver()
+    agent = Agent(Scripted(["done"]), [Sticky()], deps_type=str, observers=[seen])
+    assert (await agent.run("go", deps="ada")).text == "done"
+    [warning] = seen.events_of(WarningRaised)
+    assert "it sticks" in warning.text
+
+
+async def test_bind_that_returns_no_source_is_an_error_that_names_it():
+    class Listed(Rooms):
+        def bind(self, deps: str) -> ToolSource[str]:
+            return []  # type: ignore[return-value]
+
+    with pytest.raises(
+        ConfigError, match=r"bind\(\) of the tools 'rooms' returned \[\]; return a source"
+    ):
+        await Agent(Scripted(["done"]), [Listed()], deps_type=str).run("go", deps="ada")

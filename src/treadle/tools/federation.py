@@ -116,7 +116,7 @@ class Federation:
     def bind(self, deps: object) -> Federation:
         """Sources that deps do not matter for stay those of this one, which opens and closes
         them."""
-        bound = [source.bind(deps) for source in self._sources]
+        bound = [_bind(source, deps) for source in self._sources]
         if all(new is old for new, old in zip(bound, self._sources, strict=True)):
             return self
         return BoundFederation(self, bound)
@@ -222,6 +222,16 @@ class BoundFederation(Federation):
 
     async def aclose(self) -> None:
         await self.close_sources(self._own)
+
+
+def _bind(source: ToolSource, deps: object) -> ToolSource:
+    bound: object = source.bind(deps)
+    if not hasattr(bound, "tools"):
+        raise ConfigError(
+            f"bind() of the tools {source.name!r} returned {bound!r:.80}; "
+            "return a source, such as StaticSource([...]) of a list"
+        )
+    return bound  # type: ignore[return-value]
 
 
 def _must_be_opened(source: ToolSource) -> bool:

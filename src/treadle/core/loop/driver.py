@@ -20,7 +20,7 @@ from treadle.core.contracts.hook import AddContext
 from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.task_manager import TaskManager
-from treadle.core.errors import LoopError, ModelError
+from treadle.core.errors import LoopError, ModelError, error_text
 from treadle.core.events import RunStarted, TurnResult, WarningRaised
 from treadle.core.loop.calls.background import BackgroundTasks, TaskReports
 from treadle.core.loop.calls.tool_round import ToolRound
@@ -441,7 +441,10 @@ class Driver(HostControls):
                 self._has_ended = True
                 await self._hooks.run("session_end", {})
             if self._source is not self._config.source:
-                await self._source.aclose()
+                try:
+                    await self._source.aclose()
+                except Exception as error:  # noqa: BLE001 - what the run returns stays
+                    self._emitter.emit(WarningRaised, f"tools are not closed: {error_text(error)}")
         finally:
             if self._log.is_writable:
                 await self._log.aclose()
