@@ -40,11 +40,15 @@ def format_price_list(today: date) -> Iterator[str]:
     yield '"providers": {\n'
     providers = sorted(find_providers().values(), key=lambda provider: provider.id)
     for provider in providers:
-        fallbacks = json.dumps(provider.fallback_model_providers or [])
+        fallbacks = to_json(provider.fallback_model_providers or [])
         yield f'"{provider.id}": {{"fallbacks": {fallbacks}, "models": [\n'
-        rows = [json.dumps(to_row(model, today)) for model in provider.models]
+        rows = [to_json(to_row(model, today)) for model in provider.models]
         yield ",\n".join(rows) + "\n]}" + (",\n" if provider is not providers[-1] else "\n")
     yield "}}\n"
+
+
+def to_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))  # each byte is in every installation
 
 
 def find_providers() -> dict[str, Provider]:
@@ -58,7 +62,6 @@ def find_providers() -> dict[str, Provider]:
 
 def to_row(model: ModelInfo, today: date) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "id": model.id,
         "match": to_clause(model.match),
         "prices": list(list_prices(model, today)),
     }
