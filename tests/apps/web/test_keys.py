@@ -152,6 +152,8 @@ async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
         async with site.open_page(session, server=server) as page:
             await page.clock.install()
             await wait_until_shown(page)
+            # Its time stands still, so that the silence is as long as this test makes it.
+            await page.clock.pause_at(await page.evaluate("Date.now()") / 1000 + 1)
             os.kill(server.process.pid, signal.SIGSTOP)
             try:
                 await page.fill("#prompt", "are you there?")
@@ -162,6 +164,7 @@ async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
                 await page.wait_for_selector("#outbox >> text=Waits for the connection")
             finally:
                 os.kill(server.process.pid, signal.SIGCONT)
+                await page.clock.resume()
             await wait_for_connection(page)
             await page.wait_for_selector(".prose >> text=hello")
             assert await page.locator(".you >> text=are you there?").count() == 1
