@@ -139,6 +139,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a worker of xdist: a version of pytest that it does not fit drops the groups silently."""
+    if session.config.getoption("loadgroup", default=False):
+        for item in session.items:
+            if item.get_closest_marker("xdist_group") is not None:
+                assert "@" in item.nodeid, f"xdist has no group for {item.nodeid}"
+
+
 def shuffle(items: list[pytest.Item], dice: random.Random) -> None:
     """Files in any order, and the tests of each: what a file shares is made once all the same."""
     by_file: dict[Path, list[pytest.Item]] = {}
