@@ -270,6 +270,7 @@ class NoLeaks:
 
     def __init__(self) -> None:
         gc.collect()
+        gc.freeze()  # a million objects of earlier tests would be walked before each test
         self._before = self._held()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
