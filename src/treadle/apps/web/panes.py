@@ -44,18 +44,16 @@ async def show_pane(session: LiveSession, name: PaneName, part: str, note: str =
         case "review":
             return await _show_review(opened, part, note)
         case "settings":
-            html = settings_panes.render_settings(
-                opened.settings.list_settings(), opened.settings.list_written()
-            )
+            html = await asyncio.to_thread(_render_settings, opened)
         case "permissions":
-            html = await _render_permissions(opened)
+            html = await asyncio.to_thread(_render_permissions, opened)
         case "context":
             html = settings_panes.render_context(measure_session(opened))
         case "servers":
             tokens = dict(measure_session(opened).parts)
             html = settings_panes.render_servers(opened.servers.list_servers(), tokens)
         case _:
-            html = await _render_memory(opened)
+            html = await asyncio.to_thread(_render_memory, opened)
     return ShowPane(name, part, html, note)
 
 
@@ -83,25 +81,35 @@ async def drop_review_hunk(session: LiveSession, request: DropHunk) -> ShowPane:
     return await show_pane(session, "review", part, note)
 
 
-async def _render_permissions(session: HostedSession) -> str:
+# What reads files is made in a thread: other tabs continue.
+
+
+def _render_settings(session: HostedSession) -> str:
+    settings = session.settings
+    return settings_panes.render_settings(settings.list_settings(), settings.list_written())
+
+
+def _render_permissions(session: HostedSession) -> str:
     from treadle.apps.console.permission_history import find_rule_uses
 
-    options = session.options
-    loaded = await asyncio.to_thread(load_rules, session.folder, options.allow, options.deny)
+    folder, options = session.folder, session.options
+    loaded = load_rules(folder, options.allow, options.deny)
     rules = loaded.get_rules()
-    uses = await asyncio.to_thread(find_rule_uses, rules, session.folder, RULE_USE_SECONDS)
-    own = {str(file) for file in list_scope_files(session.folder).values()}
+    uses = find_rule_uses(rules, folder, RULE_USE_SECONDS)
+    own = {str(file) for file in list_scope_files(folder).values()}
     notes = [*loaded.notes, *loaded.warnings]
     mode = session.permissions.mode
     return settings_panes.render_permissions(mode, rules, uses, own, notes, time.time())
 
 
-async def _render_memory(session: HostedSession) -> str:
-    options, more = session.options, session.load_settings().cursor_gemini_files
-    loaded = await asyncio.to_thread(load_rules, session.folder, options.allow, options.deny)
-    check_read = make_read_check(session.folder, loaded.get_rules)
-    memory = await asyncio.to_thread(
-        load_memory, session.folder, check_read, trusted=session.trust.is_given, more=more
+def _render_memory(session: HostedSession) -> str:
+    folder, options = session.folder, session.options
+    loaded = load_rules(folder, options.allow, options.deny)
+    memory = load_memory(
+        folder,
+        make_read_check(folder, loaded.get_rules),
+        trusted=session.trust.is_given,
+        more=session.load_settings().cursor_gemini_files,
     )
     return settings_panes.render_memory(memory)
 
