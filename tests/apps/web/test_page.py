@@ -46,7 +46,7 @@ async def test_a_task_with_approval_undo_and_fork(site: Site, project: Path):
         assert not (project / "duration.py").exists()
         await page.click("text=Side by side")
         await page.wait_for_selector("table.diff.split")
-        await take_picture(page, "work-dark")
+        await take_picture(page, "work")
         await page.click("[data-answer=once]")
         await page.wait_for_selector("text=parses 1h30m")
         assert (project / "duration.py").exists()
@@ -225,7 +225,7 @@ async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site
         assert await page.locator(".gantt rect.g-call").count() == 3
         for part in ("system", "tools", "user", "assistant", "results"):
             await page.wait_for_selector(f"#sheet .part.{part}")
-        await take_picture(page, "inspect-light")
+        await take_picture(page, "inspect")
         await page.keyboard.press("Home")
         await page.wait_for_selector("text=Step 1 of")
         await page.wait_for_selector("text=Request 1")
@@ -233,7 +233,7 @@ async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site
         await page.wait_for_selector("text=Step 2 of")
         await page.click("nav >> text=Cost")
         await page.wait_for_selector("text=By session")
-        await take_picture(page, "cost-light")
+        await take_picture(page, "cost")
 
 
 PASTE_AND_DROP = """() => {
@@ -386,3 +386,16 @@ async def test_ten_thousand_items_open_at_once_and_scroll(site: Site, tmp_path: 
         assert await page.locator("#blocks .item").count() <= 210
         await page.click("#earlier-button")
         await page.wait_for_selector("text=Paragraph 9700.", state="attached")
+
+
+async def test_a_long_name_of_a_folder_leaves_its_number_of_sessions_in_view(
+    site: Site, tmp_path: Path
+):
+    folder = tmp_path / ("service-" * 12)
+    folder.mkdir()
+    session = await site.create(folder)
+    async with site.open_page(session) as page:
+        await send(page, "hi")
+        head = page.locator(".folder > summary", has_text=folder.name)
+        await expect(head).to_have_count(1)
+        assert await head.evaluate("one => one.scrollWidth <= one.clientWidth")
