@@ -44,5 +44,7 @@ async def check_accessibility(page: Page, part: str = "html") -> None:
 
 
 async def take_picture(page: Page, name: str) -> None:
-    if SCREENSHOTS:
-        await page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
+    """Both themes, if pictures are wanted."""
+    for theme in ("light", "dark") if SCREENSHOTS else ():
+        await page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        await page.screenshot(path=Path(SCREENSHOTS) / f"{name}-{theme}.png")

@@ -44,7 +44,7 @@ async def test_a_click_on_a_bar_shows_why_it_cost_that(site: Site, project: Path
         await page.locator("[data-column='2'] .hit").first.click()
         await page.wait_for_selector("text=The cache broke here")
         await expect(page.locator(".broke")).to_contain_text("12.0k tokens were sent again")
-        await take_picture(page, "why-cost-light")
+        await take_picture(page, "why-cost")
         await check_accessibility(page)
         await page.reload()  # the address is a link to this step
         await page.wait_for_selector("text=The cache broke here")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.apps.web.browser import wait_until_shown
+from tests.apps.web.browser import PHONE, take_picture, wait_until_shown
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import TabClient, needs_chromium, open_tab, script, web_server
 from tests.patience import PATIENCE
@@ -191,6 +191,13 @@ async def test_the_inbox_has_the_questions_of_all_sessions_and_counts_them_after
                 await page.click("#inbox-button")
                 await page.wait_for_selector(f"[data-of='{sessions[1]}'] .ask")
                 assert await page.locator("[data-inbox] .ask").count() == 2
+                await take_picture(page, "inbox")
+                size = page.viewport_size
+                assert size is not None
+                await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+                assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+                await take_picture(page, "inbox-phone")
+                await page.set_viewport_size(size)
                 await page.focus(f"[data-of='{sessions[1]}'] .ask")
                 await page.clock.run_for(1_000)  # it has to be in view for a moment
                 await page.keyboard.press("n")

@@ -61,7 +61,7 @@ async def test_hunks_are_looked_at_kept_reverted_and_brought_back(site: Site, pr
         await page.click("#pane >> text=Session")
         await expect(page.locator(".hunk-card")).to_have_count(4)
         await page.wait_for_selector(".hunk-card ins >> text=limit(300")
-        await take_picture(page, "review-dark")
+        await take_picture(page, "review")
 
         await page.click(".hunk-card >> nth=0 >> [data-keep]")
         await page.wait_for_selector(".hunk-card.folded >> text=kept")
@@ -125,7 +125,7 @@ async def test_comments_on_lines_become_part_of_the_next_message(site: Site, pro
         await page.fill(".comment textarea", "it was right")
         await page.click("text=Add comment")
         await page.wait_for_selector("#comments >> text=2 comments go")
-        await take_picture(page, "review-light")
+        await take_picture(page, "review-comments")
         await page.reload()
         await page.wait_for_selector(".comment >> text=why 300?")
         await page.press("#prompt", "Enter")

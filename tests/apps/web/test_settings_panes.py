@@ -42,7 +42,7 @@ async def test_a_setting_is_found_changed_and_reset(site: Site, project: Path):
         await expect(page.locator("[data-setting=max_turns]")).to_have_value("77")
         await page.fill("#pane [data-search]", "")
         await page.click("#pane [data-rows=changed]")
-        await take_picture(page, "settings-light")
+        await take_picture(page, "settings")
         await page.click("[data-reset=max_turns]")
         await page.wait_for_selector("[data-reset=max_turns]", state="detached")
         await expect(page.locator("[data-setting=max_turns]")).to_have_value("200")
@@ -62,16 +62,16 @@ async def test_a_rule_shows_its_last_use_and_is_revoked(site: Site, project: Pat
         await page.wait_for_selector(".prose >> text=it ran")
         await send(page, "/permissions")
         await page.wait_for_selector(f".rules a[href='/session/{session}']")
-        await take_picture(page, "permissions-dark")
+        await take_picture(page, "permissions")
         await page.click("[data-revoke]")
         await page.wait_for_selector("#pane >> text=there are no rules")
     assert "Bash(touch:*)" not in (project / ".treadle/settings.local.json").read_text()
 
 
-async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site, project: Path):
+async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site, tmp_path: Path):
     make = FakeReply(calls=(FakeCall("bash", {"command": "touch made"}),))
     replies = (make, FakeReply(text="one"), make, FakeReply(text="two"))
-    session = await site.create(project, *replies)
+    session = await site.create(tmp_path, *replies)
     async with site.open_page(session) as page:
         await wait_until_shown(page)
         await send(page, "first")
@@ -88,7 +88,7 @@ async def test_always_says_what_it_would_have_covered_and_asks_again(site: Site,
         await page.click("[data-answer=always]")
         await page.click("dialog >> text=Yes, save it")
         await page.wait_for_selector(".prose >> text=two")
-        await until((project / ".treadle/settings.local.json").exists)
+        await until((tmp_path / ".treadle/settings.local.json").exists)
         await page.wait_for_selector("#now:empty", state="attached")
         await send(page, "/permissions add Bash(make:*)")
         await page.wait_for_selector("#toast >> text=it would have covered 0 of")
@@ -107,7 +107,7 @@ async def test_a_line_is_remembered_and_the_context_is_shown(site: Site, project
         assert "Run pytest -q" in (project / "AGENTS.md").read_text()
         await page.click("#pane >> text=Context")
         await page.wait_for_selector("#pane >> text=system prompt")
-        await take_picture(page, "context-light")
+        await take_picture(page, "context")
 
 
 async def test_the_panes_fit_a_phone_and_are_accessible(site: Site, project: Path):
