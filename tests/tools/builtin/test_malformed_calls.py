@@ -281,3 +281,32 @@ async def test_what_is_shown_is_the_call_that_is_meant_and_it_runs_once(folder: 
     assert [(call.name, call.arguments) for call in requested] == [("read", {"file_path": "a.txt"})]
     started = [event for event in witness.events if isinstance(event, ToolStarted)]
     assert [(event.name, event.summary) for event in started] == [("read", "[read: a.txt]")]
+
+
+async def test_calls_in_one_call_of_a_wrapper_are_calls_of_their_own(folder: Path) -> None:
+    (folder / "a.py").write_text("x = 1\n")
+    uses = [
+        {"recipient_name": "functions.read", "parameters": {"path": "a.py"}},
+        {"recipient_name": "functions.glob", "parameters": {"pattern": "*.py"}},
+    ]
+    call = ToolCall("c", "multi_tool_use.parallel", json.dumps({"tool_uses": uses}))
+    async with hands(folder) as place:
+        agent = Agent(Scripted([Say(calls=[call]), "done"]), [place.tools])
+        result = await agent.run("go")
+    reply = next(item for item in result.transcript if isinstance(item, AssistantItem))
+    results = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert [(one.id, one.name) for one in reply.calls] == [("c-1", "read"), ("c-2", "glob")]
+    assert [one.call_id for one in results] == ["c-1", "c-2"]
+    assert ["x = 1" in results[0].text, "a.py" in results[1].text] == [True, True]
+    assert all("it was in `multi_tool_use.parallel`" in one.model_text for one in results)
+
+
+async def test_a_search_for_a_sentence_says_how_to_search(folder: Path) -> None:
+    (folder / "a.py").write_text("def parse(): ...\n")
+    async with hands(folder) as place:
+        found = await place.one("grep", pattern="where is the text parsed?")
+        names = await place.one("glob", pattern="the parser of the config")
+        plain = await place.one("grep", pattern="compile")
+    assert "search for one word" in found.text
+    assert "search for one word" in names.text
+    assert plain.text == "No matches."

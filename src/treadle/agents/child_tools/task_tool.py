@@ -22,7 +22,9 @@ from treadle.agents.agent_files import MODES
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.child_tools.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
+from treadle.core.arguments.fit_names import NameTable, fit_arguments
 from treadle.core.contracts.tool import (
+    RepairedArguments,
     ToolContext,
     ToolOutput,
     ToolSpec,
@@ -47,6 +49,17 @@ WORKTREE_DESCRIPTION = (
     "uncommitted changes"
 )
 CONTINUE_DESCRIPTION = "an earlier agent gets the prompt; without `name` it is KIND-1, …"
+
+
+# Other names that models use for the arguments.
+_NAMES = NameTable(
+    {
+        "agent": "subagent_type", "agent_type": "subagent_type", "agent_name": "subagent_type",
+        "type": "subagent_type", "task": "prompt", "message": "prompt", "instructions": "prompt",
+        "title": "description", "summary": "description", "background": "run_in_background",
+    }
+)  # fmt: skip
+MAX_DESCRIPTION_WORDS = 8
 
 
 class _TaskArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,6 +132,17 @@ class TaskTool(ChildTool):
     @property
     def spec(self) -> ToolSpec:
         return self._spec
+
+    def repair(self, arguments: Arguments) -> RepairedArguments:
+        """Under its own names. A call without a description has the first words of its prompt."""
+        notes: list[str] = []
+        meant = fit_arguments(arguments, self._spec.schema, _NAMES, notes.append)
+        prompt = meant.get("prompt")
+        if "description" not in meant and isinstance(prompt, str) and prompt.strip():
+            words = prompt.split()[:MAX_DESCRIPTION_WORDS]
+            meant = {"description": " ".join(words), **meant}
+            notes.append("`description` is the beginning of the prompt")
+        return RepairedArguments(meant if notes else arguments, tuple(notes))
 
     def check(self, arguments: Arguments) -> str | None:
         try:

@@ -40,13 +40,13 @@ from treadle.core.errors import (
     error_message,
     error_text,
 )
-from treadle.core.loop.calls.call_repair import CallRepairer
+from treadle.core.loop.calls.call_repair import CallRepairer, split_parallel
 from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
 from treadle.core.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
-from treadle.core.transcript.content import Text, ToolCall
+from treadle.core.transcript.content import AssistantContent, Text, ToolCall
 from treadle.core.transcript.entries import ItemAdded
 from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
@@ -319,10 +319,10 @@ class ModelCaller:
             emit(events.ToolCallBegan, event.id, event.name)  # type: ignore[union-attr]
         elif kind is ModelToolCallRequested:
             self._has_streamed = True
-            call = announced.add(event.call)  # type: ignore[union-attr]
-            emit(events.ToolCallRequested, call)
-            if self._eager is not None:
-                self._eager.schedule(call)
+            for call in announced.add(event.call):  # type: ignore[union-attr]
+                emit(events.ToolCallRequested, call)
+                if self._eager is not None:
+                    self._eager.schedule(call)
         elif isinstance(event, ModelUsageUpdated):
             self._attempt_usage = add_cost(event.usage, self.model.card)
         elif isinstance(event, PartQuarantined):
@@ -365,8 +365,8 @@ def _with_cost(reply: AssistantItem, card: ModelCard) -> AssistantItem:
 
 
 class _AnnouncedCalls:
-    """The calls announced so far, each with what it is in the transcript: with a unique id, and
-    repaired."""
+    """The calls announced so far, each with what it is in the transcript: with a unique id,
+    repaired, and as several if it wraps several."""
 
     def __init__(
         self,
@@ -376,35 +376,34 @@ class _AnnouncedCalls:
         self._is_in_session = is_in_session
         self._repair = repair
         self._ids: set[str] = set()
-        self._given: list[ToolCall] = []
-        self._final: list[ToolCall] = []
+        self._added: list[tuple[ToolCall, list[ToolCall]]] = []
 
-    def add(self, call: ToolCall) -> ToolCall:
-        final = with_unique_id(call, self._is_taken)
-        if self._repair is not None:
-            final = self._repair(final)
-        self._ids.add(final.id)
-        self._given.append(call)
-        self._final.append(final)
-        return final
+    def add(self, call: ToolCall) -> list[ToolCall]:
+        finals: list[ToolCall] = []
+        for one in (call,) if self._repair is None else split_parallel(call):
+            final = with_unique_id(one, self._is_taken)
+            if self._repair is not None:
+                final = self._repair(final)
+            self._ids.add(final.id)
+            finals.append(final)
+        self._added.append((call, finals))
+        return finals
 
     def complete(self, reply: AssistantItem) -> AssistantItem:
         """The reply with the calls as they were announced; those that were not are added now."""
-        if self._given == self._final and self._given == list(reply.calls):
-            return reply
-        left = list(zip(self._given, self._final, strict=True))
-        content = []
-        changed = False
+        left = list(self._added)
+        content: list[AssistantContent] = []
         for part in reply.content:
             if type(part) is ToolCall:
                 announced = next((pair for pair in left if pair[0] == part), None)
                 if announced is not None:
                     left.remove(announced)
-                fresh = announced[1] if announced is not None else self.add(part)
-                changed = changed or fresh is not part
-                part = fresh
-            content.append(part)
-        return msgspec.structs.replace(reply, content=tuple(content)) if changed else reply
+                content += announced[1] if announced is not None else self.add(part)
+            else:
+                content.append(part)
+        if content == list(reply.content):
+            return reply
+        return msgspec.structs.replace(reply, content=tuple(content))
 
     def _is_taken(self, call_id: str) -> bool:
         return call_id in self._ids or self._is_in_session(call_id)

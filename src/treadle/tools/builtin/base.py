@@ -46,7 +46,8 @@ FILE_ALIASES: Mapping[str, str] = dict.fromkeys(
     "file_path",
 )  # fmt: skip
 FOLDER_ALIASES: Mapping[str, str] = dict.fromkeys(
-    ("directory", "dir", "dir_path", "folder", "root", "target_directory", "file_path", "cwd"),
+    ("directory", "dir", "dir_path", "folder", "root", "target_directory", "file_path", "cwd",
+     "relative_workspace_path"),
     "path",
 )  # fmt: skip
 

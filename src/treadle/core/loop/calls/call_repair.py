@@ -29,6 +29,7 @@ _NAME_PARTS = compile_lazily(
     re.DOTALL,
 )
 MAX_NOTES = 4
+_PARALLEL = ("multi_tool_use.parallel", "multi_tool_use_parallel")
 
 
 class CallRepairer:
@@ -79,6 +80,26 @@ class CallRepairer:
         return self._toolbox.find(aliased[0]) if len(aliased) == 1 else None
 
 
+def split_parallel(call: ToolCall) -> tuple[ToolCall, ...]:
+    """The calls that a call of OpenAI's `multi_tool_use.parallel` wraps; else the call itself."""
+    if call.name not in _PARALLEL:
+        return (call,)
+    parts: list[ToolCall] = []
+    match call.arguments:
+        case {"tool_uses": [_, *_] as uses, **rest} if not rest:
+            for number, use in enumerate(uses, 1):
+                match use:
+                    case {"recipient_name": str(name), "parameters": dict(arguments), **more}:
+                        if more:
+                            return (call,)
+                        part_id = f"{call.id}-{number}"
+                        note = f"it was in `{call.name}`"
+                        parts.append(ToolCall(part_id, name, _encode(arguments), note, call.by))
+                    case _:
+                        return (call,)
+    return tuple(parts) or (call,)
+
+
 def _strip_name(name: str) -> str:
     plain = name.strip()
     while (parts := _NAME_PARTS.fullmatch(plain)) is not None:
@@ -119,6 +140,7 @@ def _repair_arguments(tool: Tool, arguments: Arguments) -> RepairedArguments:
 
 
 def _replace(call: ToolCall, tool: Tool, raw: str, note: str) -> ToolCall:
+    note = "; ".join(filter(None, (call.repaired, note)))
     return msgspec.structs.replace(call, name=tool.spec.name, raw=raw, repaired=note)
 
 

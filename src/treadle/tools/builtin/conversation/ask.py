@@ -65,14 +65,19 @@ class AskTool(BuiltinTool[AskArguments]):
     argument_aliases: ClassVar = {"choices": "options", "prompt": "question", "text": "question"}
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
-        """Also for a list `questions` with one entry, as other programs have it."""
+        """Also for a list `questions` with one entry, and for a `header`, as other programs have
+        them."""
+        note = ""
         match arguments:
             case {"questions": [{"question": str()} as only]} if len(arguments) == 1:
-                known = {name: value for name, value in only.items() if name != "header"}
-                meant = super().repair(known)
-                notes = ("`questions` is one question", *meant.notes)
-                return msgspec.structs.replace(meant, notes=notes)
-        return super().repair(arguments)
+                arguments, note = only, "`questions` is one question"
+            case {"header": str()}:
+                note = "`header` is left out"
+        if not note:
+            return super().repair(arguments)
+        known = {name: value for name, value in arguments.items() if name != "header"}
+        meant = super().repair(known)
+        return msgspec.structs.replace(meant, notes=(note, *meant.notes))
 
     def validate(self, args: AskArguments) -> str | None:
         return None if args.question.strip() else "the question is empty"

@@ -33,7 +33,7 @@ class TodoTool(BuiltinTool[TodoArguments]):
     concurrent = False
     aliases = (
         "todo_write", "todo_read", "write_todos", "update_plan", "todo_list", "update_todos",
-        "plan",
+        "plan", "task_create", "task_update", "task_list",
     )  # fmt: skip
     argument_aliases: ClassVar = {
         "plan": "todos", "items": "todos", "tasks": "todos", "steps": "todos", "list": "todos",

@@ -14,7 +14,7 @@ from treadle.core.contracts.tool import RepairedArguments, ToolOutput
 from treadle.core.contracts.workspace import FileContent, OutsideReader
 from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
 from treadle.core.shrink_image import UnreadableImage, shrink_image
-from treadle.core.transcript.content import Arguments, Document, Image, Text
+from treadle.core.transcript.content import Arguments, Document, Image, Text, parse_arguments
 from treadle.lib.files.media_types import detect_media_type
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
@@ -39,8 +39,8 @@ _WHOLE_FILE = "should_read_entire_file"
 
 def read_range(lines: Any) -> dict[str, int]:
     """The arguments of `read` for the first and the last line; -1 is the end of the file."""
-    match lines:
-        case [int(first), int(last)]:
+    match parse_arguments(f'{{"lines":{lines}}}') if isinstance(lines, str) else {"lines": lines}:
+        case {"lines": [int(first), int(last)]}:
             return {"offset": first, "limit": max(last - first + 1, 1) if last != -1 else 0}
     return {}
 

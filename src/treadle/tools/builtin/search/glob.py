@@ -10,7 +10,12 @@ from treadle.core.contracts.tool import ToolOutput
 from treadle.core.errors import ToolError
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FOLDER_ALIASES, BuiltinTool
-from treadle.tools.builtin.search.ripgrep import incomplete_warning, make_formatter, run_with_glob
+from treadle.tools.builtin.search.ripgrep import (
+    explain_sentence,
+    incomplete_warning,
+    make_formatter,
+    run_with_glob,
+)
 from treadle.tools.builtin.session_memory import CallSite
 
 MAX_RESULTS = 200
@@ -48,7 +53,9 @@ class GlobTool(BuiltinTool[GlobArguments]):
         paths = [path for path in done.stdout.split(b"\0")[:-1] if path in listed]
         warning = incomplete_warning(done)
         if not paths:
-            return ToolOutput(f"No files match {args.pattern}.{warning}", "No files")
+            advice = explain_sentence(args.pattern, "the name of a file")
+            text = f"No files match {args.pattern}.{advice}{warning}"
+            return ToolOutput(text, "No files")
         format_path = make_formatter(top, site)
         names = [format_path(path) for path in nsmallest(MAX_RESULTS, paths)]
         more = len(paths) - len(names)

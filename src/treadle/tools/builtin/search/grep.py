@@ -20,6 +20,7 @@ from treadle.core.errors import ToolError
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import (
+    explain_sentence,
     find_left_out,
     incomplete_warning,
     make_formatter,
@@ -104,7 +105,8 @@ class GrepTool(BuiltinTool[GrepArguments]):
         note = incomplete_warning(done) + left_out_note + reading
         total, matches = _select_first(output, args.output_mode, args.offset + limit)
         if not total:
-            return ToolOutput(f"No matches.{note}", display="No matches")
+            advice = explain_sentence(args.pattern, "one text")
+            return ToolOutput(f"No matches.{advice}{note}", display="No matches")
         format_path = make_formatter(top, site)
         shown = matches[args.offset :]
         lines = [_format_line(format_path(name), rest, args) for name, rest in shown]

@@ -26,6 +26,18 @@ MAX_OUTPUT_BYTES = 16 << 20
 DEFAULT_OPTIONS = ("--no-config", "--color=never", "--hidden")
 LAST_OPTIONS = ("--glob=!.git", "--glob=!.jj", "--glob=!.hg")
 
+_SENTENCE = re.compile(r"[\w'’-]+(?:[ ,]+[\w'’-]+){2,}[.?!]?")
+
+
+def explain_sentence(pattern: str, kind: str) -> str:
+    """What to do after a search for a sentence that found nothing; "" for other patterns."""
+    if not _SENTENCE.fullmatch(pattern.strip()):
+        return ""
+    return (
+        f" The words are searched as {kind}, not by what they mean: search for one word that must "
+        "be there, such as a name in the code, or several as `one|two`."
+    )
+
 
 async def run_ripgrep(
     site: CallSite, options: Sequence[str], given_path: str

@@ -91,6 +91,7 @@ class BashTool(BuiltinTool[BashArguments]):
     aliases = (
         "shell", "shell_command", "local_shell", "exec", "exec_command", "execute_command",
         "run_command", "run_shell_command", "run_terminal_cmd", "terminal", "execute_bash", "sh",
+        "container.exec",
     )  # fmt: skip
     argument_aliases: ClassVar = {
         "cmd": "command", "script": "command", "code": "command", "commands": "command",
