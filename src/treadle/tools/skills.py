@@ -30,8 +30,8 @@ from treadle.lib.text.frontmatter import FrontmatterError, parse_frontmatter
 from treadle.lib.text.text import plural
 from treadle.tools.federation import StaticSource
 
-PROJECT_DIRS = (".treadle/skills", ".claude/skills")
 HOME_DIRS = (".treadle/skills", ".claude/skills")
+PROJECT_DIRS = (*HOME_DIRS, ".agents/skills", ".codex/skills", ".cursor/skills")
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 256 * 1024
 MAX_SKILLS = 200
@@ -58,9 +58,9 @@ class Skill(msgspec.Struct, frozen=True):
 def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
     """The skills of a folder and of the user, and a line for each one that is not used.
 
-    Of two with one name the project's is used.
+    Of two with one name the project's is used, and of its folders the first.
     """
-    found: dict[str, Skill] = {}
+    found: dict[str, tuple[Skill, str]] = {}
     notes: list[str] = []
     parents: list[tuple[Path, Path | None]] = [(home / name, None) for name in HOME_DIRS]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
@@ -73,12 +73,14 @@ def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list
     for parent, within in parents:
         for skill_folder in _list_folders(parent):
             try:
-                skill = read_skill(skill_folder, within)[0]
+                skill, body = read_skill(skill_folder, within)
             except ConfigError as error:
                 notes.append(str(error))
-            else:
-                found.setdefault(skill.name, skill)
-    return sorted(found.values(), key=lambda skill: skill.name), notes
+                continue
+            used, text = found.setdefault(skill.name, (skill, body))
+            if used is not skill and (used.description, text) != (skill.description, body):
+                notes.append(f"{skill_folder}: not used, {used.folder} has the same name")
+    return sorted((skill for skill, _ in found.values()), key=lambda skill: skill.name), notes
 
 
 def _list_folders(parent: Path) -> Iterator[Path]:

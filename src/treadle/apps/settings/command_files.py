@@ -1,7 +1,8 @@
 """Custom slash commands: Markdown files whose text is sent as the message.
 
     .treadle/commands/NAME.md, .claude/commands/NAME.md     in the folder (if trusted) and in $HOME
-    .treadle/skills, .claude/skills                         /NAME loads the skill
+    .cursor/commands/NAME.md                                in the folder
+    .treadle/skills, .claude/skills, …                      /NAME loads the skill
     ~/.codex/prompts/NAME.md                                /prompts:NAME
 
     ---
@@ -31,9 +32,10 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.text import frontmatter
+from treadle.tools.skills import HOME_DIRS, PROJECT_DIRS
 
 COMMAND_FOLDERS = (".treadle/commands", ".claude/commands")
-SKILL_FOLDERS = (".treadle/skills", ".claude/skills")
+PROJECT_COMMAND_FOLDERS = (*COMMAND_FOLDERS, ".cursor/commands")
 CODEX_PROMPTS = ".codex/prompts"
 MAX_BYTES = 256 * 1024
 _PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\[(\d)\]|(ARGUMENTS)\b|(\d)(?!\d))")
@@ -115,7 +117,9 @@ def _list_files(
     folder: Path, within: Path | None, problems: list[str]
 ) -> Iterator[tuple[Path, Path, str]]:
     """The files with commands below a folder: their base folder, the file, the command's name."""
-    for base in (folder / name for name in (*COMMAND_FOLDERS, *SKILL_FOLDERS)):
+    in_home = (*COMMAND_FOLDERS, *HOME_DIRS)
+    in_project = (*PROJECT_COMMAND_FOLDERS, *PROJECT_DIRS)
+    for base in (folder / name for name in (in_home if within is None else in_project)):
         if within is not None and not _is_inside(base, within):
             problems.append(f"{base}: skipped, it is a symlink that leaves {within}")
         elif base.name == "skills":

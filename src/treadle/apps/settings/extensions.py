@@ -1,11 +1,11 @@
 """Hooks, MCP servers and skills of the user and of a trusted folder.
 
     ~/.treadle/settings.json, .treadle/settings.json, .treadle/settings.local.json
-        "hooks" and "mcpServers"                .mcp.json    "mcpServers"
+        "hooks" and "mcpServers"        .mcp.json, .cursor/mcp.json, .codex/config.toml    servers
     .treadle/config.toml    hosts in "network"
     ~/.claude/settings.json, .claude/settings.json, .claude/settings.local.json
         "hooks"; of a project also "env", "additionalDirectories" and "statusLine"
-    ~/.treadle/skills, ~/.claude/skills, .treadle/skills, .claude/skills
+    ~/.treadle/skills, ~/.claude/skills, and `skills` in .treadle, .claude, .agents, .codex, .cursor
 
 Those of the user are always used. Hooks, servers, environment and folders of a project are used if
 its folder is trusted and they are unchanged since their approval; its skills if it is trusted. Used
@@ -14,7 +14,7 @@ by the stages of the assembly and by the hosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,17 +23,18 @@ import msgspec
 
 from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
 from treadle.apps.settings.command_files import (
-    COMMAND_FOLDERS,
-    SKILL_FOLDERS,
+    PROJECT_COMMAND_FOLDERS,
     CustomCommand,
     find_custom_commands,
 )
 from treadle.apps.settings.folder_rules import list_rules_files, open_trust_store
+from treadle.apps.settings.foreign_servers import CODEX_FILE, CURSOR_FILE, read_foreign_servers
 from treadle.apps.settings.load import project_config_file, read_config_file, symlink_boundary
 from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
+from treadle.tools.skills import HOME_DIRS, PROJECT_DIRS
 
 if TYPE_CHECKING:
     from treadle.hooks.approval import UnapprovedExtension
@@ -48,7 +49,13 @@ EXTENSION_FILES = (
     *(".claude/settings.json", ".claude/settings.local.json", ".treadle/commands"),
     *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
     *(".treadle/output-styles", ".claude/output-styles"),
-    *(".claude/skills", ".cursor/rules", ".cursorrules", "GEMINI.md"),
+    *(".claude/skills", ".agents/skills", ".codex/skills", ".cursor/skills"),
+    *(".cursor/commands", CURSOR_FILE, CODEX_FILE, ".cursor/rules", ".cursorrules", "GEMINI.md"),
+)
+# Files of other programs that mean nothing here.
+UNREAD_FILES = (
+    *(".claude-plugin", ".cursor/hooks.json", ".cursor/agents", ".codex/hooks.json"),
+    *(".codex/agents", ".codex/rules", ".codex/prompts", ".agents/plugins"),
 )
 CHANGED_SINCE_APPROVAL = (
     "it changed since you approved it: review the changes in the folder, then run "
@@ -103,6 +110,7 @@ def discover_extensions(
         project_servers = {}
         problems.append(f"no MCP server of this folder is started: {error}")
     notes = tuple(problems)
+    unsupported += _list_unread(folder)
     if not any((project_hooks, project_servers, project_settings, project_commands)):
         return Extensions(
             tuple(user_hooks),
@@ -285,8 +293,8 @@ def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _read_project_commands(folder: Path) -> dict[str, dict[str, Any]]:
     """What the custom commands of the project run and allow, by name."""
-    places = (*COMMAND_FOLDERS, *SKILL_FOLDERS)
-    if symlink_boundary(folder) is None or not any((folder / name).is_dir() for name in places):
+    places = (*PROJECT_COMMAND_FOLDERS, *PROJECT_DIRS)
+    if symlink_boundary(folder) is None or not _has_any(folder, places):
         return {}
     commands, _ = find_custom_commands([folder])
     return {f"/{one.name}": one.definition for one in commands if one.definition}
@@ -304,7 +312,20 @@ def _read_servers(
 
         within = None if from_user else symlink_boundary(folder)
         servers = {**load_servers(file, within, problems), **servers}
-    return servers
+    within = symlink_boundary(folder)
+    if from_user or within is None or not _has_any(folder, (CURSOR_FILE, CODEX_FILE)):
+        return servers
+    return {**read_foreign_servers(folder, within, problems), **servers}
+
+
+def _list_unread(folder: Path) -> list[str]:
+    """A line about the folder's files for other programs that are not read here."""
+    unread = [name for name in UNREAD_FILES if _has_any(folder, (name,))]
+    return [f"{folder}: not read here: {', '.join(unread)}"] if unread else []
+
+
+def _has_any(folder: Path, names: Iterable[str]) -> bool:
+    return any((folder / name).exists() for name in names)
 
 
 def _check_mcp_file(folder: Path) -> list[str]:
@@ -341,12 +362,12 @@ def _find_files_with_key(folder: Path, key: str, *more: Path, from_user: bool) -
 
 def list_user_skill_folders() -> list[Path]:
     """The folders with the user's own skills."""
-    return [treadle_home() / "skills", Path.home() / ".claude" / "skills"]
+    return [treadle_home() / "skills", *(Path.home() / name for name in HOME_DIRS[1:])]
 
 
 def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
     """The skills in use, and notes on those that are not."""
-    folders = [*list_user_skill_folders(), *(folder / name for name in SKILL_FOLDERS)]
+    folders = [*list_user_skill_folders(), *(folder / name for name in PROJECT_DIRS)]
     if not any(path.is_dir() for path in folders):
         return [], []
     from treadle.tools.skills import find_skills
