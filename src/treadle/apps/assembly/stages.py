@@ -26,11 +26,11 @@ from treadle.apps.assembly.redaction import redact, redact_hooks
 from treadle.apps.assembly.sessions import load_earlier_usage, make_head_log, make_output_saver
 from treadle.apps.assembly.system_prompt import add_reminders, write_prompt
 from treadle.apps.assembly.toolset import (
-    PROVIDER_SEARCH,
     add_builtin_tools,
     add_compaction,
     add_skills,
     make_workspace_options,
+    may_provider_search,
 )
 from treadle.apps.settings.extensions import (
     add_project_settings,
@@ -261,7 +261,7 @@ def _make_agent(parts: AgentParts) -> CodingAgent:
         workspace=parts.tool_workspace,
         options=ModelOptions(
             thinking=int(effort) if effort.isdecimal() else effort,
-            web_search=settings.web_search == PROVIDER_SEARCH,
+            web_search=may_provider_search(parts),
         ),
         retry=given.retry,
         store=given.store,

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from treadle.tools.language_servers.code_servers import CodeServers
     from treadle.workspace.options import WorkspaceOptions
 
-PROVIDER_SEARCH = "provider"  # the value of the setting web_search for the provider's own
+# Values of the setting web_search: the provider's own, the same where it is known, and none.
+PROVIDER_SEARCH, AUTO_SEARCH, NO_SEARCH = "provider", "auto", "off"
+_SEARCH_RULE = "websearch"  # as rules name the tool
 MAX_BYTES = 4 * MAX_FILE_CHARS  # of a file that is shown again
 
 
@@ -61,11 +63,12 @@ def make_builtin_tools(
     from treadle.tools.builtin import SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
     abilities, web_search = parts.model.card.abilities, parts.settings.web_search
+    has_address = web_search not in ("", PROVIDER_SEARCH, AUTO_SEARCH, NO_SEARCH)
     names = list(SMALL_TOOLS if parts.is_small else STANDARD_TOOLS)
     if "patch" in abilities:
         names[names.index("edit")] = "apply_patch"
-    search_address = "" if web_search == PROVIDER_SEARCH else web_search
-    if search_address:
+    search_address = web_search if has_address else ""
+    if has_address:
         names.append("web_search")
     if parts.settings.memory and not parts.is_small:
         names.append("remember")
@@ -81,6 +84,18 @@ def make_builtin_tools(
         propose_memory=partial(_propose_memory, parts.folder),
         unlisted=() if parts.is_small else ("edit", "apply_patch"),  # the one that it has not
     )
+
+
+def may_provider_search(parts: AgentParts) -> bool:
+    """Whether the provider of the model may search the web by itself.
+
+    Nobody is asked about a single search, so a deny or ask rule for the tool switches it off.
+    `auto` is for models whose price is known: at an address of the user's choice it is not.
+    """
+    setting, card = parts.settings.web_search, parts.model.card
+    is_known = "search" in card.abilities and card.input_price is not None
+    is_wished = setting == PROVIDER_SEARCH or (setting == AUTO_SEARCH and is_known)
+    return is_wished and not parts.loaded_rules.forbids(_SEARCH_RULE)
 
 
 def _propose_memory(folder: Path, text: str, scope: MemoryScope, source: str) -> tuple[int, str]:

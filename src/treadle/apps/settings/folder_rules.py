@@ -114,6 +114,13 @@ class LoadedRules(NamedTuple):
     notes: list[str]
     warnings: list[str]
 
+    def forbids(self, tool: str) -> bool:
+        """Whether a rule denies calls of this tool or asks about them; `tool` as rules name it."""
+        if self.get_rules is _make_empty_rules:
+            return False  # without the modules of rules
+        rules = self.get_rules()
+        return any(rule.matches_tool(tool) for rule in (*rules.deny, *rules.ask))
+
 
 def load_rules(
     folder: Path,

@@ -118,7 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     total_timeout: Annotated[float | None, Setting(
         "longest time of one reply (default: 1h)", kind="seconds")] = None
     web_search: Annotated[str, Setting(
-        "web search: `provider` for the provider's own, or the address of a SearXNG server")] = ""
+        "web search: `auto` or `provider` for the provider's own, `off`, or the address of a "
+        "SearXNG server")] = "auto"
     telemetry: Annotated[bool, Setting("send spans to an OpenTelemetry collector", "off")] = False
     server_wait: Annotated[float, Setting(
         "how long -p waits for MCP servers to start", kind="seconds")] = 10.0
