@@ -6,17 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import treadle
+from treadle.core.contracts.model import ModelCard
 from treadle.models import Scripted
-from treadle.models.catalog import card_for
-
-CLAUDE = card_for("anthropic/claude-sonnet-5-5")
+from treadle.models.registry.create import create_models
 
 
-async def may_search(folder: Path, card: Any = CLAUDE, **settings: str) -> bool:
+def make_card(**environ: str) -> ModelCard:
+    """The card of a model as the coding agent makes it."""
+    given = {"ANTHROPIC_API_KEY": "k", **environ}
+    return create_models("anthropic/claude-sonnet-5-5", environ=given)[0].card
+
+
+async def may_search(folder: Path, card: ModelCard, **settings: str) -> bool:
     model = Scripted(["done"])
     model.card = card
     more: dict[str, Any] = {"sandbox": "off", "settings": settings}
@@ -25,14 +29,12 @@ async def may_search(folder: Path, card: Any = CLAUDE, **settings: str) -> bool:
     return model.requests[0].options.web_search
 
 
-async def test_a_model_with_a_known_price_searches_by_default(own_place: Path) -> None:
-    unknown = msgspec.structs.replace(CLAUDE, input_price=None, output_price=None)
-    without = msgspec.structs.replace(CLAUDE, abilities=CLAUDE.abilities - {"search"})
-    assert await may_search(own_place)
-    assert not await may_search(own_place, web_search="off")
-    assert not await may_search(own_place, unknown), "a server of the user's choice"
-    assert await may_search(own_place, unknown, web_search="provider")
-    assert not await may_search(own_place, without)
+async def test_a_model_at_its_makers_address_searches_by_default(own_place: Path) -> None:
+    card, other = make_card(), make_card(ANTHROPIC_BASE_URL="https://gateway.example")
+    assert await may_search(own_place, card)
+    assert not await may_search(own_place, card, web_search="off")
+    assert not await may_search(own_place, other)
+    assert await may_search(own_place, other, web_search="provider")
 
 
 @pytest.mark.parametrize("kind", ["deny", "ask"])
@@ -40,5 +42,5 @@ async def test_a_rule_against_searches_switches_it_off(own_place: Path, kind: st
     folder = own_place / "cwd" / ".claude"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.json").write_text(json.dumps({"permissions": {kind: ["WebSearch"]}}))
-    assert not await may_search(folder.parent)
-    assert not await may_search(folder.parent, web_search="provider")
+    assert not await may_search(folder.parent, make_card())
+    assert not await may_search(folder.parent, make_card(), web_search="provider")

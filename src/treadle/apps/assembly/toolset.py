@@ -90,11 +90,11 @@ def may_provider_search(parts: AgentParts) -> bool:
     """Whether the provider of the model may search the web by itself.
 
     Nobody is asked about a single search, so a deny or ask rule for the tool switches it off.
-    `auto` is for models whose price is known: at an address of the user's choice it is not.
+    `auto` is for the maker's own address: what another server makes of the tool is not known.
     """
-    setting, card = parts.settings.web_search, parts.model.card
-    is_known = "search" in card.abilities and card.input_price is not None
-    is_wished = setting == PROVIDER_SEARCH or (setting == AUTO_SEARCH and is_known)
+    setting, abilities = parts.settings.web_search, parts.model.card.abilities
+    is_default = setting == AUTO_SEARCH and "default_search" in abilities
+    is_wished = setting == PROVIDER_SEARCH or is_default
     return is_wished and not parts.loaded_rules.forbids(_SEARCH_RULE)
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from treadle.models.provider_base.http_model import HTTPModel
 
 _ANTHROPIC_HOST = "api.anthropic.com"
+# Their models search the web by themselves, at their own addresses.
+_SEARCHING = ("anthropic", "openai", "gemini", "google")
 
 
 def create_models(
@@ -184,6 +186,8 @@ def _build_card(
     card = card_for(f"{provider.name}/{model_name}", prices=prices)
     if own_address is not None:
         card = without_tool_search(card)
+    elif provider.name in _SEARCHING and "search" in card.abilities:
+        card = msgspec.structs.replace(card, abilities=card.abilities | {"default_search"})
     if alias is None:
         return card
     return msgspec.structs.replace(
