@@ -55,7 +55,7 @@ INTRODUCTION = """\
 The whole first request of the coding agent for one model of each family: a trusted git repository
 with two files, no memory files, skills or MCP servers, and this prompt: "{prompt}"
 The tests write this page (`UPDATE_REQUESTS=1`) and fail when it is out of date.
-Their own addresses also get a web search of at most 65 bytes ([tools.md](tools.md#web-search)).
+The makers' own addresses get a web search, at most 65 bytes ([tools.md](tools.md#web-search)).
 [context.md](context.md) explains the parts; `treadle prompt --tools` prints those of your folder.
 
 | first request | model | system prompt | tools | all |

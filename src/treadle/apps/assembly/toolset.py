@@ -89,7 +89,7 @@ def make_builtin_tools(
 def may_provider_search(parts: AgentParts) -> bool:
     """Whether the provider of the model may search the web by itself.
 
-    Nobody is asked about a single search, so a deny or ask rule for the tool switches it off.
+    The user is not asked about a single search, so a deny or ask rule for the tool switches it off.
     `auto` is for the maker's own address: what another server makes of the tool is not known.
     """
     setting, abilities = parts.settings.web_search, parts.model.card.abilities
