@@ -159,7 +159,5 @@ async def test_bind_that_returns_no_source_is_an_error_that_names_it():
         def bind(self, deps: str) -> ToolSource[str]:
             return []  # type: ignore[return-value]
 
-    with pytest.raises(
-        ConfigError, match=r"bind\(\) of the tools 'rooms' returned \[\]; return a source"
-    ):
+    with pytest.raises(ConfigError, match=r"bind\(\) of 'rooms' returned \[\]; return a source"):
         await Agent(Scripted(["done"]), [Listed()], deps_type=str).run("go", deps="ada")

@@ -65,6 +65,9 @@ class FilteredSource(WrappedSource):
             self._filtered = tuple(tool for tool in tools if tool.spec.name in names)
         return self._filtered
 
+    def instructions(self) -> str:
+        return super().instructions() if self.tools() else ""
+
     def bind(self, deps: object) -> ToolSource:
         bound = super().bind(deps)
         if isinstance(bound, FilteredSource):

@@ -13,6 +13,7 @@ belongs to the loop that opened it: another loop gets an error, and does not clo
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Container, Iterable, Sequence
 from itertools import count
 from threading import Lock
@@ -102,6 +103,8 @@ class Federation:
         source = self._sources[position]
         try:
             tools = source.tools()
+            if not self._last_tools or tools is not self._last_tools[position]:
+                _check_tools(source, tools)
             if self._failed:
                 self._failed -= {position}
             return tools
@@ -122,7 +125,11 @@ class Federation:
         return BoundFederation(self, bound)
 
     def instructions(self) -> str:
-        return "\n\n".join(text for source in self._sources if (text := source.instructions()))
+        texts = [(source, source.instructions()) for source in self._sources]
+        for source, text in texts:
+            if not isinstance(text, str):
+                raise _make_source_error(source, "instructions", text, "return a text")
+        return "\n\n".join(text for _, text in texts if text)
 
     async def open(self) -> None:
         """Open every source once; concurrent calls wait. A source that failed is tried again."""
@@ -183,7 +190,9 @@ class Federation:
         """Raise ConfigError for two tools of one name that are known already."""
         owners: dict[str, str] = {}
         for source in self._sources:
-            for tool in source.tools():
+            tools = source.tools()
+            _check_tools(source, tools)
+            for tool in tools:
                 name = tool.spec.name
                 if name in owners:
                     raise _make_collision_error(name, owners[name], source.name)
@@ -227,11 +236,24 @@ class BoundFederation(Federation):
 def _bind(source: ToolSource, deps: object) -> ToolSource:
     bound: object = source.bind(deps)
     if not hasattr(bound, "tools"):
-        raise ConfigError(
-            f"bind() of the tools {source.name!r} returned {bound!r:.80}; "
-            "return a source, such as StaticSource([...]) of a list"
-        )
+        expected = "return a source, such as StaticSource([...]) of a list"
+        raise _make_source_error(source, "bind", bound, expected)
     return bound  # type: ignore[return-value]
+
+
+def _check_tools(source: ToolSource, tools: object) -> None:
+    if inspect.iscoroutine(tools):
+        tools.close()
+        raise ConfigError(f"tools() of {source.name!r} is `async`; what takes time is for open()")
+    if not isinstance(tools, Sequence) or not all(hasattr(one, "spec") for one in tools):
+        expected = "return a list of tools, as tool(function) makes them"
+        raise _make_source_error(source, "tools", tools, expected)
+
+
+def _make_source_error(
+    source: ToolSource, method: str, returned: object, expected: str
+) -> ConfigError:
+    return ConfigError(f"{method}() of {source.name!r} returned {returned!r:.80}; {expected}")
 
 
 def _must_be_opened(source: ToolSource) -> bool:

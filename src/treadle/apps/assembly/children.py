@@ -25,6 +25,7 @@ from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWork
 from treadle.apps.assembly.parts import WORKTREES_DIR, AgentParts
 from treadle.apps.assembly.redaction import redact_source
 from treadle.apps.assembly.toolset import (
+    DescribedSource,
     make_builtin_tools,
     make_code_servers,
     make_workspace_options,
@@ -178,7 +179,8 @@ class ChildSetup:
 
     def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
         """The tools of the parent, the built-in ones for the files of the worktree."""
-        own = FilteredSource(place.builtin, [tool.spec.name for tool in source.tools()])
+        names = [tool.spec.name for tool in source.tools()]
+        own = DescribedSource(FilteredSource(place.builtin, names))
         builtin = (*place.builtin.tools(), *self._parts.builtin.tools())
         rest = FilteredSource(source, None, [tool.spec.name for tool in builtin])
         return Federation([redact_source(own, self._parts.secrets), rest])

@@ -83,7 +83,7 @@ class Driver(HostControls):
             self._hooks,
             self.tasks,
             self._interruption,
-            Instructions(config, emitter, session),
+            Instructions(config, emitter, session, self._source),
         )
         self._tool_round = ToolRound(parts, self._child_approvals.ask)
         self.detach = self._tool_round.detach  # running calls continue in the background
@@ -178,8 +178,7 @@ class Driver(HostControls):
                 await self._mutators.run("before_model")
             if self._log.must_flush:
                 await self._log.flush()
-            given = config.instructions
-            system = given if isinstance(given, str) else await self._parts.instructions.read()
+            system = await self._parts.instructions.read()
             cache, closing = self._next_cache or config.cache, session.closing_stop
             reply = await gateway.call_turn(build_request(self._parts, system, cache, closing))
             if isinstance(reply, Stop):

@@ -10,6 +10,7 @@ import inspect
 
 import msgspec
 
+from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.task_manager import TaskManager
 from treadle.core.errors import ConfigError
 from treadle.core.loop.calls.toolbox import Toolbox
@@ -22,21 +23,28 @@ from treadle.core.loop.loop_session import LoopSession
 
 
 class Instructions:
-    """Reads the instructions when a turn needs them first. A function is called once a turn: its
-    requests begin with the same text, and the provider's cache holds."""
+    """Reads the instructions, and those of the sources of tools, when a turn needs them first. A
+    function is called once a turn: its requests begin with the same text, and the provider's cache
+    holds."""
 
-    def __init__(self, config: DriverConfig, emitter: Emitter, session: LoopSession) -> None:
+    def __init__(
+        self, config: DriverConfig, emitter: Emitter, session: LoopSession, source: ToolSource
+    ) -> None:
         self._given = config.instructions
         self._deps = config.deps
         self._emitter = emitter
         self._session = session
+        self._source = source
         self._turn_id: str | None = None
-        self._text = self._given if isinstance(self._given, str) else ""
+        self._text = ""
 
     async def read(self) -> str:
         turn_id = self._emitter.turn_id
-        if not isinstance(self._given, str) and self._turn_id != turn_id:
-            self._text = await self._call(self._given, turn_id)
+        if self._turn_id != turn_id:
+            given = self._given
+            text = given if isinstance(given, str) else await self._call(given, turn_id)
+            about_tools = self._source.instructions()
+            self._text = f"{text}\n\n{about_tools}".strip() if about_tools else text
             self._turn_id = turn_id
         return self._text
 
