@@ -21,6 +21,7 @@ from treadle.core.contracts.hook import (
     HookPoint,
     Permit,
 )
+from treadle.core.contracts.hook_data import UserPromptSubmitData
 from treadle.core.contracts.policy import Ask, PermissionRequest, Verdict
 from treadle.core.contracts.tool import Access, FileAccess
 from treadle.core.errors import ConfigError
@@ -580,3 +581,13 @@ async def test_a_yes_of_a_project_hook_is_ignored(own_place: Path):
     async with hooked(own_place, own, theirs, no) as hooks:
         answers = [await one.run(hook_input) for one in hooks]
     assert answers == [Permit("a hook approved it"), None, Block("never")]
+
+
+async def test_a_function_that_fails_as_a_hook_is_named(caplog: pytest.LogCaptureFixture):
+    @hook("user_prompt_submit")
+    def look_at_prompt(_: HookInput[UserPromptSubmitData]) -> None:
+        raise ValueError("no table")
+
+    with caplog.at_level("WARNING", "treadle"):
+        await Agent(Scripted(["Yes."]), hooks=[look_at_prompt]).run("Is it there?")
+    assert "look_at_prompt failed at user_prompt_submit: ValueError: no table" in caplog.text

@@ -54,7 +54,7 @@ class Hooks:
         answers: list[HookAnswer] = []
         emitter = self._emitter
         for hook in self._by_point.get(point, ()):
-            name = type(hook).__name__
+            name = _get_name(hook)
             try:
                 ids = (emitter.session_id, emitter.turn_id)
                 hook_input = HookInput(point, *ids, data, self._caller, self.call_model, self._deps)
@@ -86,8 +86,14 @@ class Hooks:
         limit = get_hook_timeout(hook)
         if hook_input.point == "session_end":
             limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
-        who = f"hook {type(hook).__name__}"
+        who = f"hook {_get_name(hook)}"
         return await self._emitter.await_contained(hook.run(hook_input), who, limit)
+
+
+def _get_name(hook: Hook) -> str:
+    """That of its function, if it has one."""
+    name: str = getattr(getattr(hook, "function", hook), "__qualname__", type(hook).__name__)
+    return name
 
 
 def _failure_text(name: str, point: HookPoint, error: Exception) -> str:
