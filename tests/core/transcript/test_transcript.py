@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 from treadle.core.transcript import (
     AssistantItem,
     Item,
+    NoticeItem,
     Text,
     ToolCall,
+    ToolResultItem,
     Transcript,
     Usage,
+    UserItem,
     to_user_item,
 )
-from treadle.core.transcript.content import parse_arguments
+from treadle.core.transcript.content import Image, Thinking, parse_arguments
 from treadle.core.transcript.entries import ViewRewritten
+from treadle.core.transcript.items import SummaryItem
 from treadle.core.transcript.state import SessionState, apply, diff_views
 
 
@@ -94,3 +98,26 @@ def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
 
 def test_text_of_an_item_joins_its_parts():
     assert AssistantItem((Text("a"), ToolCall("c", "x", "{}"), Text("b"))).text == "ab"
+
+
+def test_a_transcript_as_json_is_the_same_again():
+    call = ToolCall("c1", "look", '{"word": "\\ud83d"}')
+    transcript = Transcript(
+        [
+            UserItem(
+                (Text("Hi, \ud83d"), Image("image/png", b"\x00\xff")), metadata={"user": "u7"}
+            ),
+            AssistantItem((Thinking("so", "sig"), call), "tool_use", "m", Usage(input=3)),
+            ToolResultItem("c1", "look", (Text("seen"),), data={"n": [1, None]}),
+            NoticeItem("Half is spent."),
+            SummaryItem("It was said.", 2),
+        ]
+    )
+    data = transcript.to_json()
+    assert Transcript.from_json(data) == Transcript.from_json(data.decode()) == transcript
+
+
+@pytest.mark.parametrize("data", [b"{}", "nothing", b'[{"type": "later"}]', b"\xff[", b'["\\ud8"]'])
+def test_what_is_no_transcript_is_an_error(data: bytes | str):
+    with pytest.raises(ValueError, match="not a transcript as JSON"):
+        Transcript.from_json(data)

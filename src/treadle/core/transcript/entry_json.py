@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 
 from treadle.core.transcript.entries import Entry
+
+T = TypeVar("T")
 
 ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 _encoder = msgspec.json.Encoder()
@@ -32,15 +34,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(data: bytes) -> Entry:
     """The entry; a msgspec.DecodeError if this version does not know its kind."""
-    try:
-        return _entry_decoder.decode(data)
-    except msgspec.DecodeError:
-        if b"\\ud" not in data:
-            raise
-        import json  # rarely needed
-
-        # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
-        return msgspec.convert(json.loads(data), Entry)  # type: ignore[no-any-return]
+    return decode_json(data, _entry_decoder)
 
 
 class DecodedEntries(msgspec.Struct, frozen=True):
@@ -80,6 +74,18 @@ def find_unknown_kind(body: bytes) -> str:
     except msgspec.DecodeError:
         return ""
     return "" if kind in ENTRY_KINDS else kind
+
+
+def decode_json(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError:
+        if b"\\ud" not in data:
+            raise
+        import json  # rarely needed
+
+        # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
+        return cast(T, msgspec.convert(json.loads(data), decoder.type))
 
 
 def to_json(value: Any) -> bytes:

@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, overload
 
+import msgspec
+
+from treadle.core.transcript.entry_json import decode_json, to_json
 from treadle.core.transcript.items import AssistantItem, Item
+
+_decoder: msgspec.json.Decoder[list[Item]] = msgspec.json.Decoder(list[Item])
 
 
 class _SharedItems:
@@ -39,6 +44,19 @@ class Transcript(Sequence[Item]):
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._shared = _SharedItems(list(items))
         self._length = len(self._shared.items)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Transcript:
+        """The transcript that `to_json` wrote; a ValueError if it is none."""
+        encoded = data.encode() if isinstance(data, str) else data
+        try:
+            return cls(decode_json(encoded, _decoder))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ValueError(f"this is not a transcript as JSON: {error}") from error
+
+    def to_json(self) -> bytes:
+        """A list of items, as the log has them, to keep it elsewhere."""
+        return to_json(list(self))
 
     def append(self, item: Item) -> Transcript:
         longer = Transcript.__new__(Transcript)
