@@ -293,7 +293,7 @@ async def test_a_running_driver_uses_another_model_from_the_next_request_on():
     assert finished.result.text == "Done."
     assert len(first.requests) == len(second.requests) == 1
     (changed,) = [event for event in seen.events if isinstance(event, ModelChanged)]
-    assert (changed.old, changed.new) == ("first", "second")
+    assert (changed.old, changed.new, changed.is_choice) == ("first", "second", True)
     started = [event.model for event in seen.events if isinstance(event, RequestStarted)]
     assert started == ["first", "second"]
 

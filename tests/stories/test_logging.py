@@ -17,6 +17,7 @@ from treadle.core.errors import AccessDenied, Overloaded
 from treadle.core.events import Event, RunStarted, TurnStarted
 from treadle.core.transcript.entries import Entry, TurnBegan
 from treadle.models import Fallback, Say, Scripted
+from treadle.observe import Totals
 from treadle.testing.clock import ManualClock
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
@@ -117,3 +118,15 @@ async def test_the_name_of_an_agent_is_in_its_events_and_in_its_session():
     assert [event.agent for event in witness.events_of(TurnStarted)] == ["booking"]
     entries: list[Entry] = store.durable
     assert [entry.agent for entry in entries if isinstance(entry, TurnBegan)] == ["booking"]
+
+
+async def test_a_model_that_the_run_chose_is_no_warning_and_no_failed_request(
+    caplog: pytest.LogCaptureFixture,
+):
+    totals, other = Totals(), Scripted(["Yes."], name="other")
+    with caplog.at_level("INFO", "treadle"):
+        await Agent(Scripted([], name="usual"), observers=[totals]).run("Go", model=other)
+    [(level, text)] = lines(caplog)
+    assert level == "INFO"
+    assert "other is used instead of usual" in text
+    assert totals.failed_requests == 0

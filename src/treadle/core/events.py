@@ -214,11 +214,13 @@ class ReplyDiscarded(Event, frozen=True, tag="reply_discarded", gc=False):
 
 
 class ModelChanged(Event, frozen=True, tag="model_changed", gc=False):
-    """Another model is used from now on: a fallback, or the one that the host chose."""
+    """Another model is used from now on: a fallback, or (`is_choice`) the one that the host or a
+    run chose."""
 
     old: str
     new: str
     reason: str
+    is_choice: bool = False
 
 
 class UsageUpdated(Event, frozen=True, tag="usage_updated", gc=False):

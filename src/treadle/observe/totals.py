@@ -62,7 +62,7 @@ class Totals(BaseObserver):
                 self.by_model[model] = self.by_model.get(model, Usage()) + last
             case events.RequestStarted():
                 self.requests += 1
-            case events.RetryScheduled() | events.ModelChanged():
+            case events.RetryScheduled() | events.ModelChanged(is_choice=False):
                 self.failed_requests += 1
             case events.ToolFinished(name=name, is_error=is_error):
                 self.calls_by_tool[name] += 1

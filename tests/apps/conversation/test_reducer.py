@@ -327,6 +327,11 @@ def test_what_the_engine_says_is_a_note():
     assert view.model == "y"
 
 
+def test_a_model_that_was_chosen_is_no_failure_of_the_other():
+    view = after((ModelChanged, "x", "y", "chosen for the next request", True))
+    assert (blocks(view), view.model) == ([], "y")
+
+
 def test_the_result_of_an_unknown_call_changes_nothing():
     view = after((TextDelta, "x"))
     assert list(

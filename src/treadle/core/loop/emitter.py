@@ -76,7 +76,9 @@ class Emitter:
         self.seq = seq = self.seq + 1
         logged = LOGGED_EVENTS.get(kind)
         if logged is not None and logger.isEnabledFor(logged[0]):
-            self._log(*logged, details)
+            level, text = logged
+            is_choice = kind is events.ModelChanged and details[-1] is True
+            self._log(logging.INFO if is_choice else level, text, details)
         listeners = self._listeners.get(kind)
         if listeners is None:
             listeners = self._find_listeners(kind)

@@ -112,7 +112,8 @@ class ModelCaller:
         model, self._chosen_model = self._chosen_model, None
         self._choice_made.clear()
         if model is not None and model is not self.model:
-            self._emitter.emit(events.ModelChanged, self.model.name, model.name, CHOSEN_REASON)
+            names = self.model.name, model.name
+            self._emitter.emit(events.ModelChanged, *names, CHOSEN_REASON, True)
             self.model = model
             self._forget_failures()
 

@@ -311,6 +311,8 @@ def _reply_discarded(view: ViewState, event: events.ReplyDiscarded) -> ViewState
 
 
 def _model_changed(view: ViewState, event: events.ModelChanged) -> ViewState:
+    if event.is_choice:  # who chose it was told
+        return _replace(view, model=event.new)
     text = f"{event.old} failed ({event.reason}); continuing with {event.new}"
     return _replace(add_block(view, NoteBlock(text, "warning")), model=event.new)
 
