@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest, Reply
+from treadle.core.errors import ConfigError
 from treadle.core.transcript import Transcript, to_user_item
 from treadle.models import Fallback, Scripted
 
@@ -60,3 +63,8 @@ def test_a_string_names_a_model_or_several_by_commas():
         "three",
         "groq/four",
     ]
+
+
+def test_a_list_of_models_is_an_error_that_says_how_to_write_it():
+    with pytest.raises(ConfigError, match=r"Fallback got \[.*; expected one name or model after"):
+        Fallback([named("one"), named("two")])  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.wrapped import WrappedModel
+from treadle.core.errors import ConfigError
 
 
 class Fallback(WrappedModel):
@@ -40,6 +41,9 @@ class Fallback(WrappedModel):
 
 def _resolve_models(model: Model | str) -> list[Model]:
     if not isinstance(model, str):
+        if not hasattr(model, "stream"):
+            expected = 'one name or model after the other: Fallback("sonnet", "openai/gpt-5")'
+            raise ConfigError(f"Fallback got {model!r:.80}; expected {expected}")
         return [model]
     from treadle.models.registry.create import create_models
 
