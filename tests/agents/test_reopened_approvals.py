@@ -259,7 +259,7 @@ async def test_a_suspended_stream_ends_with_the_request_and_another_process_cont
     assert sum(isinstance(event, ApprovalRequired) for event in seen) == 2
     assert isinstance(seen[-1], ApprovalRequired)
     assert [one.call.arguments for one in events.waiting] == [{"hotel": "Post"}, {"hotel": "Adler"}]
-    with pytest.raises(LoopError, match="2 calls"):
+    with pytest.raises(LoopError, match="2 waiting calls"):
         events.result  # noqa: B018
     [stored] = await first.sessions.list()
     assert stored.state == "suspended (approval)"

@@ -144,9 +144,10 @@ class Stream(BaseObserver, Generic[OutputT]):
         if self._run is None or self._run_task is None or not self._run_task.done():
             raise LoopError("the run is not over: read all events first")
         if self.waiting:
+            waiting = plural(len(self.waiting), "waiting call")
             raise LoopError(
-                f"the run is suspended, because {plural(len(self.waiting), 'call')} waits for a "
-                "decision: open the session, answer, and run it without a prompt"
+                f"the run is suspended with {waiting}: open the session, decide, and run it "
+                "without a prompt"
             )
         return self._run.make_result(self._run_task.result())
 
