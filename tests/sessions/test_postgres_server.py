@@ -39,20 +39,21 @@ async def count_connections(url: str) -> int:
         await pool.aclose()
 
 
-async def test_150_sessions_at_once_share_one_pool(postgres_url: str) -> None:
+@pytest.mark.parametrize("count", [150, pytest.param(1_000, marks=pytest.mark.slow)])
+async def test_all_sessions_at_once_share_one_pool(postgres_url: str, count: int) -> None:
     all_open, counted = asyncio.Event(), asyncio.Event()
     asked = 0
 
     async def answer(_: object) -> str:
         nonlocal asked
         asked += 1
-        if asked == 150:
+        if asked == count:
             all_open.set()
         await counted.wait()
         return "ok"
 
     async with Agent(Scripted(answer), store=postgres_url) as agent:
-        runs = [asyncio.create_task(agent.run("hi", session=f"load-{n}")) for n in range(150)]
+        runs = [asyncio.create_task(agent.run("hi", session=f"load-{n}")) for n in range(count)]
         await all_open.wait()
         connections = await count_connections(postgres_url)
         counted.set()
