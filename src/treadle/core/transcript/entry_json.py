@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -85,7 +85,7 @@ def decode_json(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         import json  # rarely needed
 
         # Half of a surrogate pair: Python's decoder accepts it, msgspec's does not.
-        return cast(T, msgspec.convert(json.loads(data), decoder.type))
+        return msgspec.convert(json.loads(data), decoder.type)
 
 
 def to_json(value: Any) -> bytes:

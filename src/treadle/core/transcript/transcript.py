@@ -50,9 +50,10 @@ class Transcript(Sequence[Item]):
         """The transcript that `to_json` wrote; a ValueError if it is none."""
         encoded = data.encode() if isinstance(data, str) else data
         try:
-            return cls(decode_json(encoded, _decoder))
+            items = decode_json(encoded, _decoder)
         except (msgspec.DecodeError, ValueError) as error:
             raise ValueError(f"this is not a transcript as JSON: {error}") from error
+        return cls(items)
 
     def to_json(self) -> bytes:
         """A list of items, as the log has them, to keep it elsewhere."""
