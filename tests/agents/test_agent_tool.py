@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -85,6 +86,24 @@ async def test_an_answer_has_the_output_type_of_the_agent():
     outer = Agent(Scripted([ask("which"), "done"]), [inner.as_tool("helper", "Knows cities.")])
     result = await outer.run("x")
     assert msgspec.json.decode(read_result(result.transcript), type=City).people == 300_000
+
+
+async def test_what_an_output_function_returns_is_the_result_of_the_call():
+    @dataclass
+    class Weather:
+        degrees: int
+
+    def measure(city: str) -> Weather:
+        """Measure."""
+        return Weather(len(city))
+
+    measuring = Agent(Scripted(['{"city": "Graz"}']), output_type=measure)
+    call = Say(calls=[("measure", {"prompt": "How warm is it in Graz?"})])
+    asking = Agent(
+        Scripted([call, lambda request: read_result(request.transcript)]),
+        [measuring.as_tool("measure", "Measures.")],
+    )
+    assert (await asking.run("How warm is it?")).text == '{"degrees":4}'
 
 
 async def test_the_person_who_is_asked_is_that_of_the_caller():

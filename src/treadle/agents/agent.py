@@ -81,6 +81,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
     start children. docs/library.md describes each setting.
     """
 
+    _is_tool = False  # see ChildAgent
+
     if TYPE_CHECKING:
 
         @overload
@@ -332,7 +334,10 @@ class Agent(AgentRuns[DepsT, OutputT]):
         run = self._make_run(driver, None, RunSettings())
         run.configure()
         answer = await run.answer(decide)
-        return answer.turn, answer.text or answer.turn.text
+        text = answer.text or answer.turn.text
+        if run.output is not None and answer.text is not None and self._is_tool:
+            text = run.output.write(answer.value, text)
+        return answer.turn, text
 
     async def _aclose_owned_model(self) -> None:
         """Close a child's model unless it is its parent's; its tools are the parent's."""

@@ -40,7 +40,9 @@ MAX_KEPT = 64
 
 
 class ChildAgent(Protocol):
-    """What the runner needs of a child."""
+    """What the runner needs of a child. `_is_tool`: the model of the caller reads its answer."""
+
+    _is_tool: bool
 
     def start(
         self,

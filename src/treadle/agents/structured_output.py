@@ -20,11 +20,11 @@ from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.events import TurnResult
 from treadle.core.loop.config import TurnSettings
-from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.content import Arguments, Text
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem
 from treadle.lib.json.schema import Mismatch
 from treadle.models.output_schema import OutputType, get_output_type
-from treadle.tools.function import FunctionTool
+from treadle.tools.function import FunctionTool, as_output
 
 TOOL_NAME = "final_answer"
 DESCRIPTION = "Give the final answer. Call this once, when the work is done."
@@ -176,6 +176,15 @@ class StructuredOutput:
         return (
             value if self._function is None else await self._function.call_function(value, context)
         )
+
+    def write(self, value: Any, text: str) -> str:
+        """What the model of a caller reads: what the function made of the answer, or the answer."""
+        if self._function is None:
+            return text
+        content = as_output(value).content
+        if isinstance(content, str):
+            return content
+        return "".join(part.text for part in content if isinstance(part, Text))
 
     @property
     def has_attempts(self) -> bool:

@@ -132,4 +132,6 @@ class AgentTool(ChildTool):
             "hooks": join_once(own.hooks, make_child_hooks(inherited.hooks)),
             "parent_ids": (start.parent_id, *inherited.parent_ids),
         }
-        return self._agent.replace(**changed)
+        child = self._agent.replace(**changed)
+        child._is_tool = not getattr(self, "takes_over", False)
+        return child
