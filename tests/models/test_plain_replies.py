@@ -91,6 +91,15 @@ async def test_a_reply_in_one_piece_is_read_like_a_stream(wire: str):
     assert reply.item.usage.output > 0
 
 
+async def test_an_empty_delta_beside_the_message_of_a_whole_reply_does_not_hide_it():
+    message, delta = {"role": "assistant", "content": "Paris"}, {"role": "assistant", "content": ""}
+    choice = {"index": 0, "message": message, "delta": delta, "finish_reason": "stop"}
+    body = {"object": "chat.completion", "choices": [choice], "citations": ["https://a.test"]}
+    *_, last = await ask("chat", body, "application/json")
+    assert isinstance(last, Reply)
+    assert last.item.text == "Paris"
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_an_error_in_one_piece_with_status_200_is_an_error(wire: str):
     body = {"error": {"message": "not today", "type": "server_error", "code": 503}}

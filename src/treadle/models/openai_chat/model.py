@@ -6,6 +6,8 @@ of what differs between the servers.
 
 from __future__ import annotations
 
+import msgspec
+
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import BadRequest
 from treadle.lib.http.timeouts import Timeouts
@@ -14,7 +16,7 @@ from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import locate_block
-from treadle.models.provider_base.error_map import has_field
+from treadle.models.provider_base.error_map import UNREADABLE, has_field
 from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.openai_common import (
     OpenAIAccount,
@@ -44,7 +46,9 @@ class ChatCodec(OpenAICodec):
         return ChatDecoder(request, self.card, self.provider, self.origin)
 
     def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
-        return [(b"", body), (b"", b"[DONE]")] if has_field(body, "choices") else []
+        if not has_field(body, "choices"):
+            return []
+        return [(b"", _drop_deltas(body)), (b"", b"[DONE]")]
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         reference = find_part_reference(error)
@@ -55,6 +59,21 @@ class ChatCodec(OpenAICodec):
         if part is None:
             return None
         return part[0], find_part_number(request.transcript[part[0]], reference)
+
+
+def _drop_deltas(body: bytes) -> bytes:
+    """A whole reply of Perplexity has an empty delta beside each message."""
+    if b'"delta"' not in body:
+        return body
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        choices = msgspec.json.decode(fields["choices"], type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return body  # the decoder names what does not fit
+    for choice in choices:
+        if "message" in choice:
+            choice.pop("delta", None)
+    return msgspec.json.encode(fields | {"choices": choices})
 
 
 class OpenAIChat(HTTPModel):
