@@ -5,12 +5,13 @@ official library.
         --with openai --with msgspec --with httptools tests/models/replay_recordings.py CLONE…
 
 A CLONE is a clone of a project with cassettes (pydantic/pydantic-ai, traceloop/openllmetry,
-DataDog/dd-trace-py, crewAIInc/crewAI, langchain-ai/langchain, …), also a bare one: they are not
+DataDog/dd-trace-py, crewAIInc/crewAI, crmne/ruby_llm, …), also a bare one: they are not
 copied here. It prints the share of replies that agree, and each difference. Not a test by itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import importlib
 import json
@@ -27,7 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from tests.models import library_readers as library  # noqa: E402 - see sys.path
 from tests.models.library_readers import Reading, Recorded  # noqa: E402
 from tests.models.wires import connect  # noqa: E402
-from treadle.core.contracts.model import ModelRequest  # noqa: E402
+from treadle.core.contracts.model import ModelRequest, Reply  # noqa: E402
 from treadle.core.errors import ModelError  # noqa: E402
 from treadle.core.transcript import (  # noqa: E402
     AssistantItem,
@@ -38,9 +39,7 @@ from treadle.core.transcript import (  # noqa: E402
     Transcript,
     to_user_item,
 )
-from treadle.lib.http.sse import SSEReader  # noqa: E402
-from treadle.models.provider_base.aws_eventstream import AWSFrameReader  # noqa: E402
-from treadle.models.provider_base.codec import DecodeFailed, Decoder  # noqa: E402
+from treadle.models.provider_base.aws_eventstream import MEDIA_TYPE  # noqa: E402
 
 REQUEST = ModelRequest(Transcript([to_user_item("hi")]))
 READERS: dict[str, Callable[[Recorded], Reading]] = {
@@ -73,7 +72,7 @@ STARTS = {
 def find_wire(recorded: Recorded) -> str:
     """The format of a reply; "" for any other one."""
     path = recorded.url.partition("?")[0]
-    if "/threads/" in path:  # assistants of OpenAI
+    if "/threads/" in path or path.endswith(":batchGenerateContent"):  # assistants, batches
         return ""
     if "REDACTED" not in path:
         return next((wire for end, wire in ENDINGS.items() if path.endswith(end)), "")
@@ -107,7 +106,8 @@ def load_exchanges(text: bytes) -> list[dict[str, Any]]:
     if isinstance(loaded.get("requests"), list):  # the form of langchain-tests
         pairs = zip(loaded["requests"], loaded["responses"], strict=True)
         return [{"request": request, "response": response} for request, response in pairs]
-    return [one for one in (*loaded.get("interactions", ()), loaded) if "request" in one]
+    several = (*loaded.get("interactions", ()), *loaded.get("http_interactions", ()))  # Ruby's VCR
+    return [one for one in (*several, loaded) if "request" in one]
 
 
 def read_body(answer: dict[str, Any]) -> bytes:
@@ -123,9 +123,7 @@ def read_body(answer: dict[str, Any]) -> bytes:
     return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
 
-def read_by_us(decoder: Decoder, events: list[tuple[bytes, bytes]]) -> Reading:
-    decoder.feed(events)
-    reply: AssistantItem = decoder.finish()
+def read_by_us(reply: AssistantItem) -> Reading:
     texts = [part.text for part in reply.content if isinstance(part, Text)]
     if reply.stop == "refusal" and texts and "declined" in texts[-1]:
         texts.pop()  # our own words
@@ -151,24 +149,46 @@ def read_by_us(decoder: Decoder, events: list[tuple[bytes, bytes]]) -> Reading:
 # ------------------------------------------------------------------ the comparison
 
 
-def split_events(wire: str, recorded: Recorded) -> list[tuple[bytes, bytes]]:
-    if wire == "gemini":
-        return [(b"", chunk) for chunk in library.split_chunks(recorded)]
-    if recorded.url.endswith("-stream"):
-        return SSEReader().feed(AWSFrameReader().feed(recorded.body))
-    if recorded.is_stream:
-        return SSEReader().feed(recorded.body + b"\n\n")
-    return connect(wire, "http://127.0.0.1").codec.split_reply(recorded.body)
+class Server:
+    """A provider on loopback that answers every request with the reply that is set."""
+
+    def __init__(self) -> None:
+        self.reply = Recorded("", "", b"")
+        self.url = ""
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Server:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(line for line in head.lower().split(b"\r\n") if b"content-length" in line)
+        await reader.readexactly(int(length.split(b":")[1]))
+        kind = "text/event-stream" if self.reply.is_stream else "application/json"
+        if self.reply.url.endswith("-stream"):
+            kind = MEDIA_TYPE
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n".encode())
+        writer.write(b"content-length: %d\r\n\r\n%b" % (len(self.reply.body), self.reply.body))
+        await writer.drain()
+        writer.close()
 
 
-def compare(wire: str, recorded: Recorded) -> tuple[object, object]:
+async def compare(server: Server, wire: str, recorded: Recorded) -> tuple[object, object]:
     """Our reading, and theirs; an error is a reading, too."""
-    ours: object
+    ours: object = None
     theirs: object
-    decoder: Decoder = connect(wire, "http://127.0.0.1").codec.create_decoder(REQUEST)
+    server.reply = recorded
     try:
-        ours = read_by_us(decoder, split_events(wire, recorded))
-    except (ModelError, DecodeFailed) as error:
+        async for event in connect(wire, server.url).stream(REQUEST):
+            if isinstance(event, Reply):
+                ours = read_by_us(event.item)
+    except ModelError as error:
         ours = error
     try:
         theirs = READERS[wire](recorded)
@@ -195,7 +215,12 @@ def describe_difference(ours: object, theirs: object) -> str:
     return "".join(lines)
 
 
-def main(clones: list[str]) -> None:
+async def main(clones: list[str]) -> None:
+    async with Server() as server:
+        await compare_all(server, clones)
+
+
+async def compare_all(server: Server, clones: list[str]) -> None:
     agreed: Counter[str] = Counter()
     refused: Counter[str] = Counter()  # neither can read it
     total: Counter[str] = Counter()
@@ -203,14 +228,15 @@ def main(clones: list[str]) -> None:
         counts: Counter[str] = Counter()
         for recorded in list_recordings(clone):
             wire = find_wire(recorded)
-            ours, theirs = compare(wire, recorded)
+            ours, theirs = await compare(server, wire, recorded)
             counts[wire] += 1
             agreed[wire] += ours == theirs
-            if isinstance(ours, Exception) and isinstance(theirs, Exception):
-                refused[wire] += 1
-            elif ours != theirs:
+            are_errors = isinstance(ours, Exception) and isinstance(theirs, Exception)
+            refused[wire] += are_errors
+            if ours != theirs:
+                both = " (an error for both)" if are_errors else ""
                 difference = describe_difference(ours, theirs)
-                sys.stdout.write(f"{wire}: {recorded.name}\n{difference}")
+                sys.stdout.write(f"{wire}: {recorded.name}{both}\n{difference}")
         total += counts
         sys.stdout.write(f"{clone}: {dict(counts)}\n")
     for wire, count in total.items():
@@ -222,4 +248,4 @@ def main(clones: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    asyncio.run(main(sys.argv[1:]))
