@@ -24,6 +24,17 @@ from treadle.tools.mcp import McpServer
 SDK = str(Path(__file__).with_name("sdk_server.py"))
 
 
+TOOLS = ("hello", "big", "deep", "half", "flood")
+
+
+def answer_with(number: int, text: str) -> bytes:
+    """The response to a call, with this JSON text between the quotes."""
+    head = (
+        b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "' % number
+    )
+    return head + text.encode() + b'"}]}}'
+
+
 class Web:
     """An HTTP server that speaks just enough of the protocol, and misbehaves on demand."""
 
@@ -50,11 +61,12 @@ class Web:
             self.seen.append(headers)
             status, answer = self._answer(head[0], headers, body)
             data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            kind = "text/event-stream" if data.startswith(b"data:") else "application/json"
             more = 'WWW-Authenticate: Bearer realm="here"\r\n' if status.startswith("401") else ""
             if b'"initialize"' in body:
                 more += f"Mcp-Session-Id: {self.session}\r\n"
             writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n"
                 f"{more}Content-Length: {len(data)}\r\n\r\n".encode()
             )
             writer.write(data)
@@ -82,9 +94,18 @@ class Web:
                                "capabilities": {"tools": {}}}  # fmt: skip
             case "tools/list":
                 tool = {"inputSchema": {"type": "object"}}
-                result = {"tools": [{**tool, "name": name} for name in ("hello", "big", "deep")]}
+                result = {"tools": [{**tool, "name": name} for name in TOOLS]}
             case "tools/call" if message["params"]["name"] == "big":
                 return "200 OK", b'{"x": "' + b"x" * 20_000_000 + b'"}'
+            case "tools/call" if message["params"]["name"] == "half":
+                return "200 OK", answer_with(number, message["params"]["arguments"]["json"])
+            case "tools/call" if message["params"]["name"] == "flood":
+                log = {"level": "info", "data": "line"}
+                line = json.dumps(
+                    {"jsonrpc": "2.0", "method": "notifications/message", "params": log}
+                )
+                last = answer_with(number, "after \\ud83d")
+                return "200 OK", b"data: %b\n\n" % line.encode() * 50_000 + b"data: %b\n\n" % last
             case "tools/call" if message["params"]["name"] == "deep":
                 levels = message["params"]["arguments"]["levels"]
                 inner = b'"structuredContent": {"a": ' + b"[" * levels + b"]" * levels + b"}"
@@ -206,6 +227,27 @@ async def test_an_answer_that_is_nested_too_deep_fails_its_call_at_once():
         for levels in (400, 900, 5_000, 100_000):
             with pytest.raises(ToolError, match="recursion limit"):
                 await call(server, "deep", levels=levels)
+        assert (await call(server, "hello")).content == "hello from afar"
+
+
+@pytest.mark.parametrize(
+    ("json_text", "seen"),
+    [
+        (r"a \ud83d b", "a \ufffd b"),
+        (r"a \uDE00", "a \ufffd"),
+        (r"\ud83d\ude00 \\ud83d", "\U0001f600 \\ud83d"),
+        (r"\ud83d\ud83d\ude00\\\ud83d", "\ufffd\U0001f600\\\ufffd"),
+    ],
+)
+async def test_half_an_emoji_in_an_answer_is_replaced(json_text: str, seen: str):
+    async with Web().open() as url, far(url) as (server, _):
+        assert (await call(server, "half", json=json_text)).content == seen
+
+
+async def test_of_a_flood_of_log_lines_only_a_part_is_read():
+    async with Web().open() as url, far(url) as (server, _):
+        assert (await call(server, "flood")).content == "after \ufffd"
+        assert len(server.logs) <= 500
         assert (await call(server, "hello")).content == "hello from afar"
 
 

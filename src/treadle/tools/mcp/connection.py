@@ -384,7 +384,8 @@ def _open_transport(
         )
         headers = {**config.headers, **options.headers()}
         auth = _make_auth(connection, config, options, headers)
-        return connection.reader.mend_all(open_http_transport(config, headers, auth, reports))
+        reader = connection.reader
+        return reader.mend_all(open_http_transport(config, headers, auth, reports, reader))
     assert start is not None, "checked by McpServer"
     root = options.roots[0] if options.roots else None
     connection._stdio = StdioTransport(

@@ -1,5 +1,6 @@
-"""A server at a URL: the SDK's HTTP transports, with a limit on responses and reports of what
-happens to requests: 401, an ended session, an address without a server, a stream that broke.
+"""A server at a URL: the SDK's HTTP transports, with a limit on responses, lines that are mended,
+and reports of what happens to requests: 401, an ended session, an address without a server, a
+stream that broke.
 
 The login is oauth.py. Used by connection.py.
 """
@@ -16,6 +17,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from treadle.tools.mcp.lenient import LenientReader
 from treadle.tools.mcp.server_config import McpServerConfig
 from treadle.tools.mcp.stdio_transport import MAX_MESSAGE_BYTES
 
@@ -41,6 +43,7 @@ async def open_http_transport(
     base_headers: Mapping[str, str],
     auth: httpx2.Auth | None,
     reports: HttpReports,
+    reader: LenientReader,
 ) -> AsyncIterator[TransportStreams]:
     """The SDK's two streams to a URL."""
     url = httpx2.URL(config.url)
@@ -55,6 +58,8 @@ async def open_http_transport(
             reports.on_session_ended()
         elif response.is_success and is_ours:
             reports.on_authorized()
+        if "content-encoding" not in response.headers:
+            response.stream = _MendedStream(response.stream, reader)
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _LimitedStream(response.stream)
         elif request.method == "GET":
@@ -76,7 +81,7 @@ async def open_http_transport(
     ) -> httpx2.AsyncClient:
         # No read timeout: the call has its own limit.
         return Client(
-            headers={**base_headers, **(headers or {})},
+            headers={"accept-encoding": "identity", **base_headers, **(headers or {})},
             timeout=httpx2.Timeout(30.0, read=None),
             auth=auth,
             event_hooks={"response": [watch]},
@@ -103,6 +108,30 @@ def _find_call(request: httpx2.Request) -> tuple[str, Any] | None:
     except (ValueError, KeyError, TypeError, httpx2.RequestNotRead):
         pass
     return None
+
+
+class _MendedStream(httpx2.AsyncByteStream):
+    """A body that a LenientReader mends, by the line."""
+
+    def __init__(self, stream: Any, reader: LenientReader) -> None:
+        self._stream = stream
+        self._reader = reader
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        parts: list[bytes] = []
+        size = 0
+        async for piece in self._stream:
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+            if end or size > MAX_MESSAGE_BYTES:  # what is too long is refused by its reader
+                yield self._reader.mend_lines(b"".join([*parts, piece[:end]]))
+                parts, size = [], 0
+            parts.append(piece[end:])
+            size += len(piece) - end
+        if size:
+            yield self._reader.mend_lines(b"".join(parts))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class _LimitedStream(httpx2.AsyncByteStream):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -29,6 +30,12 @@ MAX_LEVELS = 200  # of nested lists and objects: more than pydantic reads from J
 _HEAD_BYTES = 120  # of a message, in which its method is
 _LOG_METHOD = b'"notifications/message"'
 _BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+# An escape in JSON; the group is half of a pair.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F]"
+    rb"[0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 _PLAIN_FIELDS = ("name", "description", "inputSchema")  # of a tool, enough to call it
 
 
@@ -53,6 +60,21 @@ class LenientReader:
         self._logs += 1
         self._unread_logs += self._logs > MAX_LOGS_PER_SECOND
         return self._logs > MAX_LOGS_PER_SECOND
+
+    def mend_lines(self, data: bytes) -> bytes:
+        """Whole lines of a response over HTTP, without halves of surrogate pairs, which the SDK
+        refuses, and without the log lines of a flood, which it reads slowly."""
+        if _LOG_METHOD in data:
+            lines = data.splitlines(keepends=True)
+            data = b"".join([line for line in lines if not self._is_excess_event(line)])
+        if b"\\ud" in data or b"\\uD" in data:
+            return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
+        return data
+
+    def _is_excess_event(self, line: bytes) -> bool:
+        text = line.strip()
+        is_whole = text.startswith((b"data: {", b"data:{")) and text.endswith(b"}")
+        return is_whole and self.is_excess_log(text)
 
     def parse(self, text: bytes) -> types.JSONRPCMessage:
         """The message of a line; ValueError if there is none."""
