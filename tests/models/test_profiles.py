@@ -15,6 +15,7 @@ from treadle.models import Anthropic, OpenAIResponses
 from treadle.models.profiles import PROFILES
 from treadle.models.provider_base.codec import Codec
 from treadle.models.provider_base.http_model import HTTPModel
+from treadle.models.provider_base.refused_effort import find_accepted_effort
 from treadle.testing.provider import FakeReply, ProviderServer
 from treadle.testing.provider.dialects.request_checks import RequestViolation
 
@@ -111,6 +112,13 @@ async def test_an_effort_that_is_refused_is_lowered_and_told_once(
         f"the model refuses the effort {high!r}: {low!r} is used instead"
         for high, low in pairwise(steps)
     ]
+
+
+@pytest.mark.parametrize(("wish", "next_effort"), [("xhigh", "high"), ("max", "medium")])
+def test_the_efforts_that_anthropic_lists_are_known(wish: str, next_effort: str):
+    others = {"xhigh": "high, low, max, medium", "max": "low, medium"}[wish]
+    text = f"This model does not support effort level {wish!r}. Supported levels: {others}."
+    assert find_accepted_effort(wish, BadRequest("refused", provider_message=text)) == next_effort
 
 
 async def test_a_refusal_that_no_effort_mends_is_raised():

@@ -230,6 +230,8 @@ OUT_OF_CREDIT: list[tuple[str, int, object]] = [
 OTHERS: list[tuple[type[ModelError], int, object]] = [
     (AccessDenied, 400, {"code": "Client specified an invalid argument", "error":
         "Incorrect API key provided: xa***3. You can obtain one from https://console.x.ai."}),
+    (AccessDenied, 400, {"code": "invalid-argument", "error":
+        "Incorrect API key provided. You can obtain an API key from https://console.x.ai."}),
     (UnknownModel, 400, {"message": "The provided model identifier is invalid."}),
     (AccessDenied, 400, google(400, "API key not valid. Please pass a valid API key.",
                                "INVALID_ARGUMENT")),

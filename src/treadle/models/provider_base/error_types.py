@@ -132,7 +132,7 @@ _OUT_OF_CREDIT = (
     ("xai", r"Your newly created teams? doesn't have any credits yet\."),
 )
 _WRONG_KEY = (
-    ("xai", r"Incorrect API key provided: "),
+    ("xai", r"Incorrect API key provided[:.] "),
     ("gemini", r"API key not valid\. Please pass a valid "),
 )
 _NO_MODEL = (("bedrock", r"The provided model identifier is invalid\."),)

@@ -8,6 +8,8 @@ from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.profiles import EFFORTS, resolve_thinking
 
 _QUOTED_EFFORT = compile_lazily(rf"['\"`]({'|'.join(EFFORTS)})['\"`]")
+# Anthropic lists them without quotes.
+_SUPPORTED = compile_lazily(r"Supported levels: ([a-z, ]+)")
 
 
 def get_effort(options: ModelOptions, card: ModelCard) -> str:
@@ -22,7 +24,9 @@ def find_accepted_effort(effort: str, refusal: BadRequest) -> str:
     text = f"{refusal.param} {refusal.provider_message}"
     if not effort or "effort" not in text.lower():
         return ""
-    listed = set(_QUOTED_EFFORT.findall(text)) - {effort}
+    supported = _SUPPORTED.search(text)
+    names = supported[1].split(", ") if supported else _QUOTED_EFFORT.findall(text)
+    listed = {*names} & {*EFFORTS} - {effort}
     place, least = EFFORTS.index(effort), EFFORTS.index("low")
     if not listed:
         return EFFORTS[place - 1] if place > least else ""
