@@ -1082,6 +1082,11 @@ async def test_a_protected_file_that_changes_while_several_commands_run_is_named
         ("includeIf.gitdir:/.path", "../sub/more.cfg", "sub/more.cfg"),
         ("core.fsmonitor", "./tools/watch.sh --fast", "tools/watch.sh"),
         ("core.hooksPath", "our hooks", "our hooks/pre-commit"),
+        ("core.sshCommand", "tools/ssh.sh -v", "tools/ssh.sh"),
+        ("filter.lfs2.clean", "./tools/clean.sh %f", "tools/clean.sh"),
+        ("diff.pdf.textconv", "tools/text.sh", "tools/text.sh"),
+        ("alias.deploy", "!sh tools/deploy.sh", "tools/deploy.sh"),
+        ("credential.helper", "!'tools/login.sh'", "tools/login.sh"),
     ],
 )
 async def test_what_the_configuration_of_git_reads_or_runs_in_the_folder_is_protected(

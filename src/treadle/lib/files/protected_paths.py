@@ -21,7 +21,8 @@ PROTECTED_FOLDERS = word_set(
     .windsurf .kiro .amazonq .hg .jj .mise .mvn .vim .nvim .emacs.d .roo .cline .junie .trae
     .helix .qwen .factory .run .bsp .theia .circleci .buildkite .woodpecker .externaltoolbuilders
     .semaphore .teamcity .tekton .azure-pipelines .builds .openhands .kilocode .codesandbox .idx
-    _darcs .pijul .sl
+    _darcs .pijul .sl .vs .vim-lsp-settings .augment .goose .copilot .joyride .calva .lsp .gitpod
+    .ona .envrc.d .pi .kimi .rovodev .droid .agent .clinerules
     """
 )
 _MISE_ENVIRONMENTS = word_set("dev development test testing staging ci prod production")
@@ -47,15 +48,28 @@ PROTECTED_FILES = word_set(
     .bazelversion .ycm_extra_conf.py .luarc.json .luarc.jsonc .pylintrc.toml .gitpod.yml .replit
     azure-pipelines.yaml .azure-pipelines.yml .appveyor.yml .woodpecker.yml .woodpecker.yaml
     .cirrus.star .build.yml buildspec.yml cloudbuild.yaml codefresh.yml bitrise.yml .vimrc.local
+    .gvimrc _vimrc _exrc _gvimrc .local.vimrc .lite_project.lua .kateproject .neoconf.json
+    .vimspector.json .project .pdbrc.py .ghcid pnpmfile.js .arcconfig .arclint .continuerc.json
+    .opencode.json .envrc.private .xcode.env .xcode.env.local .rvmrc .rbenv-vars .powrc .powenv
+    .erlang ipython_config.py .buckconfig .buckconfig.local .plzconfig .pants.rc .lefthookrc
+    .huskyrc .lintstagedrc .lintstagedrc.json .lintstagedrc.yaml .lintstagedrc.yml .lintstagedrc.js
+    .lintstagedrc.cjs .lintstagedrc.mjs lint-staged.config.js lint-staged.config.cjs
+    lint-staged.config.mjs .simple-git-hooks.js .simple-git-hooks.cjs .simple-git-hooks.json
+    simple-git-hooks.js simple-git-hooks.cjs simple-git-hooks.json .lazygit.yml ansible.cfg
+    .rspec-local .rdbgrc.rb .jrubyrc .proverc .user.ini .yardopts .mill-jvm-opts .mill-version
+    .nrepl.edn .gitpod.dockerfile .stackblitzrc replit.nix netlify.toml vercel.json render.yaml
+    amplify.yml
     """
 ) | {f"{dot}mise.{name}.toml" for dot in ("", ".") for name in _MISE_ENVIRONMENTS}
 PROTECTED_PAIRS = frozenset(
     {
         (".cargo", "config"), (".cargo", "config.toml"), (".config", "git"), (".config", "fish"),
         (".yarn", "plugins"), (".yarn", "releases"), (".local", "bin"), (".config", "mise"),
-        (".config", "mise.toml"), (".bundle", "config"), (".vs", "tasks.vs.json"),
-        (".vs", "launch.vs.json"), ("mise", "config.toml"), (".github", "workflows"),
-        (".github", "actions"), ("tools", "bazel"), (".gitlab", "ci"), (".forgejo", "workflows"),
+        (".config", "mise.toml"), (".bundle", "config"), ("mise", "config.toml"),
+        (".github", "workflows"), (".github", "actions"),
+        (".github", "hooks"), (".github", "instructions"), (".github", "prompts"),
+        (".github", "agents"), (".github", "chatmodes"), (".github", "skills"),
+        ("tools", "bazel"), (".gitlab", "ci"), (".forgejo", "workflows"),
         (".gitea", "workflows"),
     }
 )  # fmt: skip
@@ -66,7 +80,7 @@ GENERATED_FOLDERS = word_set(
 )
 """Folders that tools fill: no program takes its settings from deep inside of them."""
 
-PROTECTED_SUFFIXES = (".code-workspace", ".sublime-project", ".sublime-workspace")
+PROTECTED_SUFFIXES = (".code-workspace", ".sublime-project", ".sublime-workspace", ".run.xml")
 
 PROTECTED_IN_GIT = (
     "config", "hooks", "modules", "config.worktree", "commondir", "info/attributes",
@@ -79,7 +93,8 @@ PROTECTED_IN_WORKTREE = ("config.worktree", "modules")
 MEMORY_FILES = word_set(
     """
     agents.md agents.local.md agents.override.md claude.md claude.local.md gemini.md
-    copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .goosehints
+    copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .goosehints agent.md
+    qwen.md crush.md warp.md replit.md .rules .augment-guidelines .openhands_instructions
     """
 )
 """What agents read as instructions. The user is asked; a command in the sandbox may change them,

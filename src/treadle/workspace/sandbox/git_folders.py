@@ -46,6 +46,13 @@ _HARMLESS_KEYS = word_set(
 )
 """Settings that `git init`, `git clone` and `git remote` write, and that run nothing."""
 
+_DATA_KEYS = word_set(
+    "core.worktree core.excludesfile commit.template blame.ignorerevsfile mailmap.file"
+)
+"""Settings that name files with text, not programs."""
+
+_NO_WORD = re.compile(r"[\s!;&|\"'`()$<>=]+")
+
 
 # ------------------------------------------------------------------ outside the workspace
 
@@ -103,21 +110,24 @@ def list_worktree_parts(git: str) -> list[str]:
 
 def find_configured_paths(root: Path) -> list[str]:
     """The paths inside a repository that its configuration makes git run, or read as more
-    configuration: hooks (core.hooksPath), a program (core.fsmonitor), included files."""
-    git, found = root / GIT_FOLDER, list[str]()
+    configuration: hooks (core.hooksPath), included files, and programs of every other setting
+    (core.sshCommand, filters, helpers, aliases) by the words that are files."""
+    git, found = root / GIT_FOLDER, dict[str, None]()
     for key, value in read_config(LOCAL_FILES, f"{git}/config") or ():
         name = drop_subsection(key)
-        if name == "core.fsmonitor" and "/" in value:  # no switch, and no program of the system
-            path = os.path.normpath(root / value.split(" ")[0])
-        elif name == "core.hookspath":
-            path = os.path.normpath(root / value)
+        if name == "core.hookspath":
+            paths = [root / value]
         elif name in ("include.path", "includeif.path"):
-            path = os.path.normpath(git / value)
-        else:
+            paths = [git / value]
+        elif name in _HARMLESS_KEYS or name in _DATA_KEYS:
             continue
-        if value and path.startswith(f"{root}/"):
-            found.append(path[len(str(root)) + 1 :])
-    return found
+        else:
+            words = [root / word for word in _NO_WORD.split(value) if word]
+            is_program = name == "core.fsmonitor" and "/" in value  # it may not be there yet
+            paths = words[:1] if is_program else [path for path in words if path.is_file()]
+        inside = (os.path.normpath(path) for path in paths if value)
+        found |= dict.fromkeys(path for path in inside if path.startswith(f"{root}/"))
+    return [path[len(str(root)) + 1 :] for path in found]
 
 
 def list_git_folders(found: Sequence[FoundEntry]) -> list[str]:
