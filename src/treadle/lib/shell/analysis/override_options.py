@@ -29,7 +29,9 @@ _CONTAINER_OPTIONS = (
     "--storage-opt --runtime --hooks-dir --conmon --secret --ssh --build-context --iidfile "
     "--cidfile --output --metadata-file --project-directory --gpus --authfile --cert-dir --rootfs "
     "--network=host --network=container --net=host --net=container --allow --address --cni-path "
-    "--cgroup-parent --volume-driver --sysctl --group-add --isolation"
+    "--cgroup-parent --volume-driver --sysctl --group-add --isolation --use-api-socket --env-host "
+    "--init-path --log-driver --log-opt --preserve-fds --preserve-fd --conmon-pidfile --pidfile "
+    "--pod-id-file --uidmap --gidmap --module --seccomp-policy"
 )
 _CLUSTER_OPTIONS = (
     "--kubeconfig --context --cluster --server -s --user --token --as --as-group --as-uid "

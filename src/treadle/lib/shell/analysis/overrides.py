@@ -48,6 +48,20 @@ _REMOTE_REQUIREMENT = re.compile(
     r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:"
 )
 
+_TRANSFER_PROGRAMS = word_set("curl wget wget2 curlie")
+# Their options with a value that is no address.
+_TRANSFER_VALUES = word_set(
+    "-H --header -d --data --data-raw --data-ascii --data-binary --data-urlencode --json -F --form "
+    "--form-string -o --output -X --request -A --user-agent -e --referer -u --user -m --max-time "
+    "--connect-timeout --retry --retry-delay --retry-max-time -w --write-out -b --cookie -r "
+    "--range --limit-rate --max-redirs --oauth2-bearer --aws-sigv4 -z -C -y -Y -O "
+    "--output-document -P --timeout -T --tries -t --wait --method --body-data --post-data"
+)
+_SERVER_OPTION = re.compile(
+    r"-\w*[x:]|--(?:proxy|preproxy|socks|connect-to|resolve|doh-url|dns|url|next|interface|"
+    r"haproxy|variable|expand|proto|execute|base|input-file|referer=.*://|use-askpass)"
+)
+
 
 _NOTHING_KNOWN = SafeOptions("")
 # Programs for which a word with `@` names a package, a commit or a person.
@@ -59,6 +73,7 @@ _SAFE_VALUES = {
     ("go", "-ldflags"): re.compile(r"(?:-[sw]|-X [\w./-]+=[\w.+-]*|\s)*"),
     ("go", "-gcflags"): re.compile(r"(?:all=)?(?:-[NlmBS]|\s)*"),
     ("pytest", "-p"): re.compile(r"no:\w+"),
+    **dict.fromkeys((("gh", "-X"), ("gh", "--method")), re.compile("GET|HEAD")),
 }
 
 
@@ -88,7 +103,7 @@ def find_overrides(name: str, words: Sequence[Word]) -> Overrides:
         unknown = ()
     found = Overrides(
         (*overrides, *(check(own) if check is not None else ())),
-        (*projects, *_list_targets(name, own)),
+        (*projects, *_list_targets(name, own), *_list_servers(name, own)),
         unknown,
     )
     if inner is None:
@@ -225,6 +240,20 @@ def _list_targets(name: str, words: Sequence[Word]) -> Iterator[Word]:
         if not is_value and text[:1] not in ("-", "") and not _ASSIGNMENT.fullmatch(text):
             yield word
         is_value = text in TARGET_PROGRAMS[name]
+
+
+def _list_servers(name: str, words: Sequence[Word]) -> Iterator[Word]:
+    """What a program that transfers files connects to beside its first address: a rule that names
+    an address is for that one."""
+    if name not in _TRANSFER_PROGRAMS:
+        return
+    before, has_address = "", False
+    for word in words:
+        text = word.text or ""
+        is_address = text[:1] not in ("-", "") and before not in _TRANSFER_VALUES
+        if (is_address and has_address) or _SERVER_OPTION.match(text):
+            yield word
+        has_address, before = has_address or is_address, text
 
 
 # ---------------------------------------------------------------- programs with their own syntax

@@ -276,6 +276,8 @@ _LINES: dict[str, str] = {
         "--milestone -m= --mention --workflow -w= --branch -b= --user -u= --event -e= --status "
         "--required --watch --interval -i= --fail-fast --order --sort --owner --language "
         "--yaml --ref -r= --compact --all --exclude-drafts --created --commit --verbose -v",
+    "gh api":
+        "--jq -q= --paginate --slurp --cache -H= --header -i --include -p= --preview",
     "ansible-lint":
         "-q -v -p --parseable --profile --strict -x= --skip-list -t= --tags --offline "
         "--nocolor --exclude -w= --warn-list --show-relpath --progressive -L --list-rules -T "
