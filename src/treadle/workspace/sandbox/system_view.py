@@ -133,7 +133,7 @@ def list_copied_options(folder: Path) -> tuple[str, ...]:
                 kept += option
             elif option[0] == "--symlink":
                 entries.append(_Entry(name, link=option[1]))
-            elif count == 3 and (small := _list_small(os.path.realpath(path), name)) is not None:
+            elif count == 3 and (small := _list_small(_follow(path), name)) is not None:
                 entries += small
             else:
                 inside += option
@@ -151,6 +151,11 @@ class _Entry(NamedTuple):
     link: str = ""
     source: str = ""
     version: tuple[int, ...] = ()  # mode, size and time of the file
+
+
+def _follow(path: str) -> str:
+    """What a symlink leads to; for other paths realpath would only cost time."""
+    return os.path.realpath(path) if os.path.islink(path) else path
 
 
 def _list_small(source: str, name: str) -> list[_Entry] | None:
