@@ -6,6 +6,7 @@ import re
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from textual._compositor import ChopsUpdate
 from textual.strip import Strip
 
 from treadle.apps.tui.terminal.inline_painter import InlinePainter, count_rows_above
@@ -107,6 +108,28 @@ def test_any_sequence_of_frames_is_what_the_terminal_shows():
             case _:
                 rows = [make_strip(chosen) for _ in range(HEIGHT)]
         terminal.write(painter.paint(rows, ColorSystem.TRUECOLOR))
+        assert terminal.text() == [row.text.rstrip() for row in rows]
+
+
+def test_parts_of_lines_that_changed_are_painted_like_the_whole_lines():
+    chosen, painter, terminal = random.Random(3), FramePainter(), Emulator()
+    rows = [make_strip(chosen) for _ in range(HEIGHT)]
+    terminal.write(painter.paint(rows, ColorSystem.TRUECOLOR))
+    for _ in range(300):
+        changed = sorted(chosen.sample(range(HEIGHT), chosen.randint(1, 4)))
+        start, end = sorted(chosen.sample(range(1, WIDTH), 2))
+        chops: list[dict[int, Strip | None]] = [{0: None, start: None, end: None}] * HEIGHT
+        for place in changed:
+            drawn = make_strip(chosen).crop(0, end - start).adjust_cell_length(end - start)
+            chops[place] = {0: None, start: drawn, end: None}
+            before, after = rows[place].crop(0, start), rows[place].crop(end)
+            rows[place] = Strip.join([before, drawn, after])
+        changes = ChopsUpdate(
+            chops, [(one, start, end) for one in changed], [[start, end, WIDTH]] * HEIGHT
+        )
+        assert painter.can_paint(changes, HEIGHT)
+        assert not painter.can_paint(changes, HEIGHT + 1)
+        terminal.write(painter.paint_parts(changes, ColorSystem.TRUECOLOR))
         assert terminal.text() == [row.text.rstrip() for row in rows]
 
 

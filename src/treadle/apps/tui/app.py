@@ -20,6 +20,7 @@ from treadle.apps.conversation.commands.answers import Question
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.prompt_screen import PromptScreen
+from treadle.apps.tui.terminal.key_screen import KeyScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.lib.text.text import plural
@@ -102,6 +103,8 @@ class TerminalApp(PromptScreen):
             if known is None:
                 return
             event = known
+            if isinstance(self.screen, KeyScreen):
+                self.screen.expect_key()
             if self.focused is None and self.footer.dialog is None:
                 self.screen.set_focus(self.prompt)  # typed before the screen was there
             await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile

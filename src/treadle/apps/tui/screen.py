@@ -14,9 +14,9 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 from textual import on
-from textual._compositor import CompositorUpdate
+from textual._compositor import ChopsUpdate, CompositorUpdate
 from textual.app import App, ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -39,11 +39,12 @@ from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea
 from treadle.apps.tui.render.status_command import StatusCommand
 from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
+from treadle.apps.tui.terminal.key_screen import KeyScreen
 from treadle.apps.tui.terminal.painter import FramePainter, PaintedFrame
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
 from treadle.apps.tui.widgets.dialogs import Dialogs
-from treadle.apps.tui.widgets.lines import LinesWidget
+from treadle.apps.tui.widgets.lines import LinesWidget, UnscrolledColumn
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
@@ -104,11 +105,14 @@ class FullScreen(TerminalScreen):
 
     # --- widgets -------------------------------------------------------------------------
 
+    def get_default_screen(self) -> KeyScreen:
+        return KeyScreen(id="_default")
+
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history_file)
         yield LinesWidget(id="first-screen")
         yield TranscriptWidget(self.palette, id="transcript")
-        with Vertical(id="footer"):
+        with UnscrolledColumn(id="footer"):
             yield LinesWidget(id="activity")
             yield LinesWidget(id="separator")
             yield LinesWidget(id="completions")
@@ -262,7 +266,8 @@ class FullScreen(TerminalScreen):
         frame: Any = renderable
         is_own = self._driver is not None and not self._driver.is_inline
         if is_own and isinstance(frame, CompositorUpdate) and screen is self.screen:
-            frame = PaintedFrame(self._painter, screen)
+            changes = frame if isinstance(frame, ChopsUpdate) else None
+            frame = PaintedFrame(self._painter, screen, changes)
         super()._display(screen, frame)
 
     def action_redraw(self) -> None:

@@ -15,7 +15,7 @@ from rich.cells import get_character_cell_size
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.style import Style
-from textual._compositor import CompositorUpdate
+from textual._compositor import ChopsUpdate, CompositorUpdate
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -36,12 +36,30 @@ class FramePainter:
 
     def paint(self, strips: Sequence[Strip], color_system: ColorSystem | None) -> str:
         """The bytes that make the screen show these lines."""
-        rows = [to_cells(strip) for strip in strips]
+        return self._paint_rows([to_cells(strip) for strip in strips], color_system)
+
+    def can_paint(self, changes: ChopsUpdate, height: int) -> bool:
+        """Whether the rest of a changed line is known."""
+        return len(self._shown) == height and all(y < height for y, _, _ in changes.spans)
+
+    def paint_parts(self, changes: ChopsUpdate, color_system: ColorSystem | None) -> str:
+        """The bytes for the parts of lines that Textual has drawn again."""
+        rows = list(self._shown)
+        for place in {y for y, _, _ in changes.spans}:
+            parts = zip(changes.chops[place].items(), changes.chop_ends[place], strict=True)
+            cells = list(rows[place])
+            for (start, strip), end in parts:
+                if strip is not None:
+                    _replace(cells, start, end, to_cells(strip))
+            rows[place] = _trim(cells)
+        return self._paint_rows(rows, color_system)
+
+    def _paint_rows(self, rows: list[PaintedRow], color_system: ColorSystem | None) -> str:
         out: list[str] = []
         if len(rows) != len(self._shown):
             out.append(f"{_RESET}\x1b[2J")
             self._shown = [()] * len(rows)
-        else:
+        elif _count_different(rows, self._shown) >= MIN_MOVED_ROWS:
             out += self._scroll(rows)
         for place, (new, old) in enumerate(zip(rows, self._shown, strict=True)):
             if new != old:
@@ -72,15 +90,25 @@ class FramePainter:
         return [f"{_RESET}\x1b[{top + 1};{bottom + 1}r\x1b[{size}{verb}\x1b[r"]
 
 
+def _count_different(rows: Sequence[PaintedRow], others: Sequence[PaintedRow]) -> int:
+    return sum(row != other for row, other in zip(rows, others, strict=True))
+
+
 class PaintedFrame(CompositorUpdate):
     """A frame in place of Textual's own: drawn by the painter when it is written."""
 
-    def __init__(self, painter: FramePainter, screen: Screen[object]) -> None:
+    def __init__(
+        self, painter: FramePainter, screen: Screen[object], changes: ChopsUpdate | None
+    ) -> None:
+        """`changes`: what Textual has drawn, if that is not the whole screen."""
         self._painter = painter
         self._screen = screen
+        self._changes = changes
 
     def render_segments(self, console: Console) -> str:
         size = self._screen.outer_size
+        if self._changes is not None and self._painter.can_paint(self._changes, size.height):
+            return self._painter.paint_parts(self._changes, console._color_system)
         strips = self._screen._compositor.render_strips(size)
         return self._painter.paint(strips[: size.height], console._color_system)
 
@@ -101,6 +129,22 @@ def to_cells(strip: Strip) -> PaintedRow:
                 cells[-1] = cells[-1][0] + character, cells[-1][1]
             elif width:
                 cells += [(character, shown), ("", shown)][:width]
+    return _trim(cells)
+
+
+def _replace(cells: list[Cell], start: int, end: int, new: PaintedRow) -> None:
+    """Of a character of two columns that is cut in half, the other half is blank."""
+    blank: Cell = (" ", None)
+    cells += [blank] * (end - len(cells))
+    if start and not cells[start][0]:
+        cells[start - 1] = blank
+    if end < len(cells) and not cells[end][0]:
+        cells[end] = blank
+    cells[start:end] = [*new, *[blank] * (end - start - len(new))]
+
+
+def _trim(cells: list[Cell]) -> PaintedRow:
+    """Without the blank cells at the end."""
     while cells and cells[-1][0] == " " and _is_plain(cells[-1][1]):
         cells.pop()
     return tuple(cells)

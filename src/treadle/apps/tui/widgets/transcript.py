@@ -15,7 +15,6 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
-from textual.widget import Widget
 
 from treadle.apps.conversation.block_text import plain_text
 from treadle.apps.conversation.state.blocks import (
@@ -27,10 +26,11 @@ from treadle.apps.conversation.state.blocks import (
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.links import find_links
 from treadle.apps.tui.render.palette import Palette
+from treadle.apps.tui.widgets.lines import UnscrolledWidget
 from treadle.apps.tui.widgets.viewport import Viewport
 
 
-class TranscriptWidget(Widget, can_focus=True):
+class TranscriptWidget(UnscrolledWidget, can_focus=True):
     """Shows a ViewState. With focus, blocks can be selected, expanded, copied and searched."""
 
     DEFAULT_CSS = "TranscriptWidget { height: 1fr; }"
@@ -123,9 +123,6 @@ class TranscriptWidget(Widget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self.viewport.scroll_lines(3)
-
-    def on_resize(self) -> None:
-        self.viewport.restyle()
 
     # --- selecting, expanding, copying ---------------------------------------------------
 

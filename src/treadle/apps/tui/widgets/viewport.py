@@ -40,6 +40,7 @@ class Viewport:
         self._strip_cache: OrderedDict[int, list[Strip]] = OrderedDict()
         self.cached_lines = 0
         self._visible_rows: list[tuple[int, int]] | None = None
+        self._rows_size = Size(0, 0)  # that the rows and the strips are for
         self.render_count = 0  # rendered blocks, for the tests
 
     def update_view(self, view: ViewState) -> None:
@@ -62,11 +63,22 @@ class Viewport:
         self.restyle()
 
     def restyle(self, palette: Palette | None = None) -> None:
-        """Render all again: the palette, the width or the text of the search has changed."""
+        """Render all again: the palette or the text of the search has changed."""
         self.palette = palette or self.palette
+        self._forget_strips()
+        self._repaint()
+
+    def _forget_strips(self) -> None:
         self._strip_cache.clear()
         self.cached_lines = 0
-        self._repaint()
+
+    def _follow_size(self) -> None:
+        """At another width all is rendered again, at another height other rows are visible."""
+        size = self._find_size()
+        if size != self._rows_size:
+            if size.width != self._rows_size.width:
+                self._forget_strips()
+            self._rows_size, self._visible_rows = size, None
 
     def _repaint(self) -> None:
         self._visible_rows = None
@@ -79,6 +91,7 @@ class Viewport:
 
     def render_strips(self, index: int) -> list[Strip]:
         """The lines of a block, with the blank line before it."""
+        self._follow_size()
         cached = self._strip_cache.get(index)
         if cached is not None:
             self._strip_cache.move_to_end(index)
@@ -123,6 +136,7 @@ class Viewport:
 
     def list_rows(self) -> list[tuple[int, int]]:
         """The block and the line in it, for each row."""
+        self._follow_size()
         if self._visible_rows is None:
             find_rows = self._rows_from_end if self.is_following else self._rows_from_top
             self._visible_rows = find_rows()

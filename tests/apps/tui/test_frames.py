@@ -1,0 +1,68 @@
+"""When a frame is drawn, and how often the screen is laid out for it."""
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.geometry import Size
+
+from tests.apps.tui.harness import running_app
+from tests.patience import until
+from treadle.apps.conversation.state.blocks import NoteBlock, ViewBlock
+from treadle.apps.conversation.state.persistent_list import PersistentList
+from treadle.apps.conversation.state.view_state import ViewState
+from treadle.apps.tui.render.palette import select_palette
+from treadle.apps.tui.widgets.lines import LinesWidget, UnscrolledColumn
+from treadle.apps.tui.widgets.transcript import TranscriptWidget
+from treadle.apps.tui.widgets.viewport import Viewport
+
+
+async def test_what_a_key_changes_is_drawn_without_the_clock_of_frames(monkeypatch):
+    async with running_app(monkeypatch) as on:
+        drawn: list[str] = []
+        await on.drawn()
+        monkeypatch.setattr(on.app.screen._update_timer, "resume", lambda: None)
+        monkeypatch.setattr(on.app, "post_display_hook", lambda: drawn.append(on.app.prompt.text))
+        for length, letter in enumerate("word", 1):
+            on.app.simulate_key(letter)
+            await on.until(lambda text="word"[:length]: text in drawn, "the letter is drawn")
+
+
+class TwoParts(App[None]):
+    """What is above a list gets smaller when the list grows."""
+
+    def compose(self) -> ComposeResult:
+        yield TranscriptWidget(select_palette("dark"))
+        with UnscrolledColumn():
+            yield LinesWidget()
+
+    CSS = "UnscrolledColumn { height: auto; }"
+
+
+async def test_a_list_that_grows_takes_one_layout():
+    app, heights = TwoParts(), []
+    async with app.run_test(size=(40, 12)) as pilot:
+        await pilot.pause()
+        transcript, lines = app.query_one(TranscriptWidget), app.query_one(LinesWidget)
+        app.screen.screen_layout_refresh_signal.subscribe(
+            app, lambda _: heights.append(transcript.size.height), immediate=True
+        )
+        for rows in (3, 5, 2):
+            lines.set_lines([Text("a line")] * rows)
+            await until(lambda rows=rows: heights[-1:] == [12 - rows], "the layout")
+            await pilot.pause()
+        assert heights == [9, 7, 10]
+
+
+def test_other_rows_are_visible_at_another_height_and_nothing_is_rendered_again():
+    size = Size(40, 6)
+    viewport = Viewport(select_palette("dark"), lambda: size, lambda: None)
+    blocks: PersistentList[ViewBlock] = PersistentList()
+    for number in range(20):
+        blocks = blocks.append(NoteBlock(f"note {number}"))
+    viewport.reset(ViewState(blocks=blocks))
+    tall, rendered = viewport.list_rows(), viewport.render_count
+    size = Size(40, 3)
+    assert viewport.list_rows() == tall[3:]
+    assert viewport.render_count == rendered
+    size = Size(30, 3)
+    assert viewport.list_rows() == tall[3:]
+    assert viewport.render_count > rendered
