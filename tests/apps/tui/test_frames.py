@@ -1,15 +1,21 @@
 """When a frame is drawn, and how often the screen is laid out for it."""
 
+import threading
+from collections.abc import Sequence
+from typing import Any
+
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.geometry import Size
 
-from tests.apps.tui.harness import running_app
+from tests.apps.tui.harness import running_app, write_file
 from tests.patience import until
+from treadle.apps.conversation.completion import Completion, find_completions
 from treadle.apps.conversation.state.blocks import NoteBlock, ViewBlock
 from treadle.apps.conversation.state.persistent_list import PersistentList
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.render.palette import select_palette
+from treadle.apps.tui.widgets import prompt
 from treadle.apps.tui.widgets.lines import LinesWidget, UnscrolledColumn
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.apps.tui.widgets.viewport import Viewport
@@ -24,6 +30,25 @@ async def test_what_a_key_changes_is_drawn_without_the_clock_of_frames(monkeypat
         for length, letter in enumerate("word", 1):
             on.app.simulate_key(letter)
             await on.until(lambda text="word"[:length]: text in drawn, "the letter is drawn")
+
+
+async def test_files_are_never_matched_in_the_thread_that_draws(monkeypatch):
+    write_file("alphabet.py")
+    threads: list[threading.Thread] = []
+
+    def find(line: str, files: Sequence[str], *rest: Any) -> list[Completion]:
+        if files:
+            threads.append(threading.current_thread())
+        return find_completions(line, files, *rest)
+
+    monkeypatch.setattr(prompt, "find_completions", find)
+    async with running_app(monkeypatch) as on:
+        await on.until(lambda: "alphabet.py" in on.app.prompt.project_files, "the list of files")
+        for key in ("@", "a", "l", "tab"):  # the key comes before the list
+            on.app.simulate_key(key)
+        await on.until(lambda: on.app.prompt.text == "@alphabet.py ", "the completion")
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 class TwoParts(App[None]):

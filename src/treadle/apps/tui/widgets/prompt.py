@@ -104,7 +104,7 @@ class PromptWidget(VimTextArea):
             or (has_chord and event.key == "ctrl+e" and self._open_editor())
             or (event.character == "?" and not self.text and self.show_keys())
             or self.handle_vim_key(event)
-            or self._handle_key(event.key)
+            or await self._handle_key(event.key)
         ):
             event.stop()
             event.prevent_default()
@@ -116,7 +116,7 @@ class PromptWidget(VimTextArea):
         self._has_chord = False
         return self._handle_search_key(event) or self.handle_vim_key(event)
 
-    def _handle_key(self, key: str) -> bool:
+    async def _handle_key(self, key: str) -> bool:
         if key == "ctrl+v":
             self.run_worker(self._paste_clipboard())
             return True
@@ -133,9 +133,9 @@ class PromptWidget(VimTextArea):
             self.insert("\n")
             return True
         if key == "enter":
-            return self._handle_enter()
+            return await self._handle_enter()
         if key in ("tab", "up", "down"):
-            self._settle_completions()
+            await self._settle_completions()
         if self.completions and key in ("tab", "up", "down"):
             if key == "tab":
                 self._accept_completion()
@@ -154,13 +154,13 @@ class PromptWidget(VimTextArea):
             return self._show_from_history(self.prompt_history.next())
         return False
 
-    def _handle_enter(self) -> bool:
+    async def _handle_enter(self) -> bool:
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if column and line[column - 1] == "\\" and column == len(line):
             self.replace("\n", (row, column - 1), (row, column))
             return True
-        self._settle_completions()
+        await self._settle_completions()
         selected = self.completions[self.selected_completion].text if self.completions else ""
         if selected and selected.strip() != self.text.strip():
             is_command = self.text.startswith("/")
@@ -308,12 +308,18 @@ class PromptWidget(VimTextArea):
     def _list_files(self) -> list[str]:
         return [*self.list_resources(), *self.project_files]
 
-    def _settle_completions(self) -> None:
-        """Before a key that uses the completions: they may be older than the text."""
+    async def _settle_completions(self) -> None:
+        """Before a key that uses the completions: they may be older than the text. The screen is
+        drawn meanwhile; the next keys wait."""
         before = self._completed_text()
-        if before != self._shown_for and (self.completions or is_mention(before)):
-            files = self._list_files() if is_mention(before) else ()
-            found = find_completions(before, files, self._list_commands())
+        if before == self._shown_for or not (self.completions or is_mention(before)):
+            return
+        self._searched = before  # a search that runs is for this text, or is stale
+        if is_mention(before):
+            found = await asyncio.to_thread(find_completions, before, self._list_files(), ())
+        else:
+            found = find_completions(before, (), self._list_commands())
+        if before == self._completed_text():
             self._show_completions(before, found)
 
     def _show_completions(self, before: str, completions: list[Completion]) -> None:
