@@ -57,6 +57,12 @@ def test_the_risks_of_a_call_are_lines_the_gravest_first():
     assert format_risk_marks(found) == "! recursive delete, sends data"
 
 
+def test_a_target_is_named_once():
+    risks = [Risk("no_network", one) for one in ("origin", "origin main", "origin", "origins")]
+    (line,) = list_risk_lines(approval(*risks))
+    assert line.text.endswith(": origin main, origins")
+
+
 def test_what_the_sandbox_prevents_is_said_before():
     found = approval(Risk("outside", "/x"), Risk("not_kept", "/x"), Risk("no_network", "a.org"))
     written, network, outside = [line.text for line in list_risk_lines(found)]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rich.text import Text
@@ -29,7 +30,7 @@ async def test_what_a_key_changes_is_drawn_without_the_clock_of_frames(monkeypat
         monkeypatch.setattr(on.app, "post_display_hook", lambda: drawn.append(on.app.prompt.text))
         for length, letter in enumerate("word", 1):
             on.app.simulate_key(letter)
-            await on.until(lambda text="word"[:length]: text in drawn, "the letter is drawn")
+            await on.until(partial(drawn.__contains__, "word"[:length]), "the letter is drawn")
 
 
 async def test_files_are_never_matched_in_the_thread_that_draws(monkeypatch):
@@ -63,7 +64,8 @@ class TwoParts(App[None]):
 
 
 async def test_a_list_that_grows_takes_one_layout():
-    app, heights = TwoParts(), []
+    app = TwoParts()
+    heights: list[int] = []
     async with app.run_test(size=(40, 12)) as pilot:
         await pilot.pause()
         transcript, lines = app.query_one(TranscriptWidget), app.query_one(LinesWidget)
@@ -72,7 +74,7 @@ async def test_a_list_that_grows_takes_one_layout():
         )
         for rows in (3, 5, 2):
             lines.set_lines([Text("a line")] * rows)
-            await until(lambda rows=rows: heights[-1:] == [12 - rows], "the layout")
+            await until(partial(heights.__contains__, 12 - rows), "the layout")
             await pilot.pause()
         assert heights == [9, 7, 10]
 

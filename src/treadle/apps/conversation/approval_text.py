@@ -79,11 +79,17 @@ def list_risk_lines(approval: PendingApproval) -> list[RiskLine]:
     """What the call would write, delete and send, a line for each kind; [] if it is harmless."""
     lines: list[RiskLine] = []
     for kind in _list_kinds(approval):
-        targets = [risk.target for risk in approval.risks if risk.kind == kind and risk.target]
+        targets = _list_targets(approval, kind)
         text, mark = _RISK_TEXTS[kind]
         named = f": {escape_invisible(', '.join(targets))}" if targets else ""
         lines.append(RiskLine(f"{text}{named}", bool(mark)))
     return lines
+
+
+def _list_targets(approval: PendingApproval, kind: RiskKind) -> list[str]:
+    """Each once; `origin` is said by `origin main`."""
+    found = dict.fromkeys(risk.target for risk in approval.risks if risk.kind == kind)
+    return [one for one in found if one and not any(o.startswith(f"{one} ") for o in found)]
 
 
 def format_risk_marks(approval: PendingApproval) -> str:
