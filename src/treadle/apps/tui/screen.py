@@ -39,7 +39,6 @@ from treadle.apps.tui.render.render import render_first_screen
 from treadle.apps.tui.render.status_area import StatusArea
 from treadle.apps.tui.render.status_command import StatusCommand
 from treadle.apps.tui.terminal.hang_up import EXIT_TERMINATED, end_with_terminal
-from treadle.apps.tui.terminal.key_screen import KeyScreen
 from treadle.apps.tui.terminal.painter import FramePainter, PaintedFrame
 from treadle.apps.tui.terminal.terminal_screen import TerminalScreen
 from treadle.apps.tui.widgets.choices import Choices
@@ -104,9 +103,6 @@ class FullScreen(TerminalScreen):
         self.theme = f"treadle-{self.palette.name}"
 
     # --- widgets -------------------------------------------------------------------------
-
-    def get_default_screen(self) -> KeyScreen:
-        return KeyScreen(id="_default")
 
     def compose(self) -> ComposeResult:
         history = PromptHistory(self.options.history_file)

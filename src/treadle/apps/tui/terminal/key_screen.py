@@ -1,8 +1,8 @@
 """The screen of the app: what a key has changed is drawn at once, and what is drawn is drawn once.
 
 Textual lets a change wait for the next frame of its clock, if a frame was drawn shortly before, and
-draws an inline screen three times when its height changes. Used by screen.py; app.py tells it about
-keys.
+draws an inline screen three times when its height changes. Used by terminal_screen.py; app.py tells
+it about keys.
 """
 
 from __future__ import annotations

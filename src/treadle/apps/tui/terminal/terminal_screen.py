@@ -18,6 +18,7 @@ from treadle.apps.tui.frontend import Frontend
 from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.render.palette import NONE, THEME_NAMES, Palette, select_palette
 from treadle.apps.tui.terminal import background
+from treadle.apps.tui.terminal.key_screen import KeyScreen
 from treadle.apps.tui.terminal.status import TerminalStatus
 from treadle.apps.tui.widgets.prompt import PromptWidget
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
@@ -51,6 +52,9 @@ class TerminalScreen(Frontend, App[int]):
     """The driver (input/keyboard.py) uses `terminal_status`."""
 
     palette: Palette
+
+    def get_default_screen(self) -> KeyScreen:
+        return KeyScreen(id="_default")
 
     @property
     def prompt(self) -> PromptWidget:
