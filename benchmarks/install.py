@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_PACKAGES = 10
-MAX_MEGABYTES = 28.8  # 27.5 MiB
+MAX_MEGABYTES = 28.83  # 27.5 MiB
 PEERS = ("pydantic-ai-slim", "pydantic-ai-slim[anthropic]", "openai-agents")
 FIRST_AGENTS = {
     "treadle": "from treadle import Agent; Agent('anthropic/claude-sonnet-4-5')",

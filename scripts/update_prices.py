@@ -60,12 +60,9 @@ def find_providers() -> dict[str, Provider]:
     return {name: known[name] for name in names}
 
 
-def to_row(model: ModelInfo, today: date) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "match": to_clause(model.match),
-        "prices": list(list_prices(model, today)),
-    }
-    return {**row, "window": model.context_window} if model.context_window else row
+def to_row(model: ModelInfo, today: date) -> list[Any]:
+    row = [to_clause(model.match), list(list_prices(model, today))]
+    return [*row, model.context_window] if model.context_window else row
 
 
 def to_clause(match: Any) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def test_an_unknown_provider_has_no_prices():
 def test_a_price_holds_from_its_first_day(monkeypatch: pytest.MonkeyPatch):
     rows = [["", 1.0, 2.0, None, None], ["2020-01-01", 3.0, 4.0, 0.5, None]]
     future = ["9999-01-01", 9.0, 9.0, None, None]
-    data = {"match": {"equals": "new"}, "prices": [*rows, future]}
-    listed = {"shop": {"fallbacks": [], "models": [data]}}
+    row = [{"equals": "new"}, [*rows, future]]
+    listed = {"shop": {"fallbacks": [], "models": [row]}}
     prices = msgspec.convert({"providers": listed}, price_list._PriceList)
     monkeypatch.setattr(price_list, "_load_price_list", lambda: prices)
     values = (3.0, 4.0, 0.5, None)

@@ -28,7 +28,7 @@ _TEXT_CLAUSES: Mapping[str, Callable[[str, str], bool]] = {
 }
 
 
-class _ListedModel(msgspec.Struct, frozen=True):
+class _ListedModel(msgspec.Struct, frozen=True, array_like=True):
     """`prices`: rows of the first day ("" for always) and the values of PRICE_FIELDS. `window` in
     tokens; 0 if it is not known."""
 
