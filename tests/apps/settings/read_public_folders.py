@@ -28,7 +28,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -136,7 +136,7 @@ async def start(folder: Path) -> tuple[int, str]:
     treadle = (sys.executable, "-m", "treadle")
     async with ProviderServer([FakeReply("Done.")]) as server:
         environment = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
-        printed = b""
+        printed, exit_code = b"", 0
         for words in (("trust",), ("-p", "hi", "--verbose", "--model", "sonnet")):
             process = await asyncio.create_subprocess_exec(
                 *treadle,
@@ -148,7 +148,8 @@ async def start(folder: Path) -> tuple[int, str]:
                 stderr=asyncio.subprocess.STDOUT,
             )
             printed += (await process.communicate())[0]
-    return process.returncode or 0, printed.decode()
+            exit_code = process.returncode or 0
+    return exit_code, printed.decode()
 
 
 # --- the comparison ----------------------------------------------------------------------------

@@ -46,5 +46,5 @@ async def check_accessibility(page: Page, part: str = "html") -> None:
 async def take_picture(page: Page, name: str) -> None:
     """Both themes, if pictures are wanted."""
     for theme in ("light", "dark") if SCREENSHOTS else ():
-        await page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         await page.screenshot(path=Path(SCREENSHOTS) / f"{name}-{theme}.png")
