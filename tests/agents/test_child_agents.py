@@ -668,7 +668,8 @@ async def test_the_kinds_that_look_cannot_act():
         two=[Say(calls=[("act", {})]), "planned"],
     )
     result = await Agent(model, [act, look], subagents=[]).run("parent")
-    assert answers(result.transcript) == ["found", "planned"]
+    corrected = "[corrected: subagent_type `Explore` is `explore`]"
+    assert answers(result.transcript) == [f"found\n{corrected}", "planned"]
     assert (act.calls, len(look.calls)) == ([], 1)
     child = next(one for one in model.requests if messages(one) == ["one"])
     assert "task" not in [spec.name for spec in child.tools]
