@@ -103,11 +103,11 @@ async def test_an_image_whose_data_is_text_is_refused_with_the_type_that_it_need
     [
         ({"run_in_background": "yes"}, 'run_in_background: expected true or false, got "yes"'),
         (
-            {"background": True},
-            "background: not known, expected only description, prompt, subagent_type, "
+            {"colour": True},
+            "colour: not known, expected only description, prompt, subagent_type, "
             "run_in_background, name, continue_agent",
         ),
-        ({"description": 5}, "description: expected text, got 5"),
+        ({"description": [5]}, "description: expected text, got [5]"),
     ],
 )
 async def test_a_task_with_wrong_arguments_is_not_started(arguments, problem):
