@@ -223,6 +223,7 @@ async def trusting(*files: tuple[str, bytes], links: dict[str, str] | None = Non
         (b"@../secret", "AGENTS.md: @../secret is outside the workspace; it is left out"),
         (b"@nothing.md", "AGENTS.md: @nothing.md does not exist; it is left out"),
     ],
+    ids=["long", "binary", "circular", "outside", "missing"],
 )
 async def test_a_memory_file_with_a_problem_is_named_and_the_work_goes_on(data, words):
     await trusting(("AGENTS.md", data))

@@ -75,3 +75,11 @@ def test_longer_values_go_first_and_json_spells_some_otherwise() -> None:
     secrets = find_secrets({"A_KEY": VALUE, "B_KEY": f"{VALUE}-more", "C_KEY": 'quo"ted\\key'})
     assert redact(secrets, f"{VALUE}-more {VALUE}") == "[redacted] [redacted]"
     assert redact(secrets, 'quo"ted\\key and "quo\\"ted\\\\key"') == '[redacted] and "[redacted]"'
+
+
+def test_a_long_value_is_read_once() -> None:
+    long = "x" * 1_000_000
+    assert find_secrets({"NOTE": f"{long} https://user:correct-horse@host"}) == (
+        "user:correct-horse@host",
+        "correct-horse",
+    )

@@ -33,8 +33,9 @@ _METADATA_SUFFIX = compile_lazily(
     r"|COUNT|LIMIT|TTL|EXPIRY|EXPIRES|TIMEOUT|VERSION|STORE|BACKEND|HELPER|ENABLED|DISABLED)$",
     re.IGNORECASE,
 )
+# The scheme is bounded: in a value of many letters each of them could begin one.
 _URL_WITH_USERINFO = compile_lazily(
-    r"([a-z][a-z0-9+.-]*)://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE
+    r"([a-z][a-z0-9+.-]{0,40})://([^/\s]+)@([^/\s?#,;@]+)", re.IGNORECASE
 )
 _MIN_URL_TOKEN_CHARS = 12  # a longer part before the @ of a URL is not a user name
 

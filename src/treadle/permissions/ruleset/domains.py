@@ -51,7 +51,7 @@ def _find_embedded_hosts(text: str) -> list[str]:
     """The hosts of URLs inside a URL; "?" for one that cannot be read."""
     hosts: list[str] = []
     text = text.replace("\\", "/")  # as browsers read it
-    for match in re.finditer(r"(?:[a-z][a-z0-9+.-]*:)?//([^/?#&\s]*)", text, re.IGNORECASE):
+    for match in re.finditer(r"(?:[a-z][a-z0-9+.-]{0,40}:)?//([^/?#&\s]*)", text, re.IGNORECASE):
         if match.start() == 0:
             continue
         try:
