@@ -19,6 +19,7 @@ from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.policy import Allow, AllowAll, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.errors import ContextTooLong, Overloaded
 from treadle.core.events import Notified
+from treadle.core.retry import Retry
 from treadle.core.steps import ApprovalRequest, Finished
 from treadle.core.transcript import (
     AssistantItem,
@@ -144,7 +145,8 @@ async def test_after_500_turns_and_many_compactions_the_pins_are_there_word_for_
 )
 async def test_a_bad_summary_is_no_loop_and_no_loss(said: str | Exception):
     model, witness = StrictProvider(), RecordingObserver()
-    agent = Agent(model, [work], mutators=[Compactor(note_taker(said))], observers=[witness])
+    notes = Compactor(note_taker(said))
+    agent = Agent(model, [work], mutators=[notes], observers=[witness], retry=Retry(max_wait=0))
     driver = agent.start()
     for turn in range(60):
         driver.submit(FACT if turn == 3 else f"go {turn}")

@@ -378,7 +378,8 @@ async def test_the_terminal_event_is_the_last_even_if_a_background_task_ends_beh
     build = RecordingTool("build", release=gate, detach_after=0, effect="irreversible")
     model = Scripted([Say(calls=[("build", {})]), "Building."])
     witness = RecordingObserver()
-    async with Agent(model, [build], observers=[witness]).stream("go") as events:
+    agent = Agent(model, [build], observers=[witness])
+    async with agent.stream("go", background_wait=0) as events:
         await events.wait()
         gate.set()
         await events.driver.tasks.wait()

@@ -720,7 +720,7 @@ async def test_a_call_detaches_only_if_it_takes_too_long():
         "at once"
     ]
     slow = RecordingTool("slow", release=asyncio.Event(), detach_after=0.01)
-    result = await Agent(calling(("slow", {})), [slow]).run("x")
+    result = await Agent(calling(("slow", {})), [slow]).run("x", background_wait=0)
     assert answers(result.transcript)[0].startswith("Running as task t1.")
     assert slow.cancel_count == 1  # the run is over, and leaves nothing behind
 

@@ -124,7 +124,7 @@ async def test_closing_it_ends_commands_servers_and_the_model(folder: Path, no_l
         settings=PATIENT,
         **OFF,
     ) as agent:
-        await agent.run("go")
+        await agent.run("go", background_wait=0)
         names = [one.spec.name for one in agent.config.source.tools()]
         assert any(name.startswith("mcp__shop__") for name in names)
     assert model.is_closed

@@ -34,7 +34,7 @@ class Hands:
         """Each round one call or several at once; the answers in the order of the calls."""
         replies = [Say(calls=[one] if isinstance(one, tuple) else one) for one in rounds]
         agent = Agent(Scripted([*replies, "done"]), [self.tools], **self._agent)
-        result = await agent.run("go")
+        result = await agent.run("go", background_wait=0)
         assert result.text == "done", "the loop continues whatever a tool does"
         return [item for item in result.transcript if isinstance(item, ToolResultItem)]
 
