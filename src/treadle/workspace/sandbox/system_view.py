@@ -214,8 +214,9 @@ def _find_copy(folder: Path, entries: Sequence[_Entry]) -> str:
 
 def _remove_unused(folder: Path) -> None:
     for old in folder.iterdir():
-        if time.time() - old.lstat().st_mtime > _UNUSED_SECONDS:
-            shutil.rmtree(old, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another agent has just given it its name
+            if time.time() - old.lstat().st_mtime > _UNUSED_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def make_visibility(shown: Iterable[str], network: bool) -> Callable[[str], bool]:
