@@ -47,6 +47,7 @@ class ToolAgent(Protocol):
 class AgentTool(ChildTool):
     """Runs an agent to its end for each call; the answer is the result."""
 
+    takes_over = False  # the other agent answers the user in its place
     prompt_description = "the whole task"
 
     def __init__(self, name: str, description: str, agent: ToolAgent) -> None:
@@ -133,5 +134,5 @@ class AgentTool(ChildTool):
             "parent_ids": (start.parent_id, *inherited.parent_ids),
         }
         child = self._agent.replace(**changed)
-        child._is_tool = not getattr(self, "takes_over", False)
+        child._is_tool = not self.takes_over
         return child
