@@ -192,7 +192,8 @@ def run_state(
 
 def describe(state: str, times: list[KeyTime], plain: list[KeyTime] | None) -> str:
     walls = [one.wall for one in times]
-    line = f"{state:7} median {statistics.median(walls):6.1f} ms   worst {max(walls):6.1f} ms"
+    median, longest = statistics.median(walls), max(walls)
+    line = f"{state:7} shown after {median:6.1f} ms (median), at most {longest:6.1f} ms"
     if plain is None:
         return line
     pairs = list(zip(times, plain, strict=True))
