@@ -179,7 +179,7 @@ def run_state(
         if state == "queue":
             for number in range(200):  # each by itself: together they would be a paste
                 program.write(f"message {number}".encode())
-                program.wait_for(f"message {number}".encode())
+                program.wait_for(str(number)[-1].encode())  # a key is drawn by itself
                 program.write(b"\r")
                 program.wait_for("↳".encode())
         if state == "paste":

@@ -51,6 +51,7 @@ _ETC_NAMES = word_set(
 )
 _ETC_WITH_NETWORK = word_set("pip.conf npmrc wgetrc yum.repos.d")
 _MAX_COPIED_BYTES, _MAX_COPIED_FILES = 1 << 20, 16
+_MAX_LINKS = 40  # as in the kernel
 _UNUSED_SECONDS = 30 * 86_400.0
 _PRIVATE_IN_ETC = ("/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/private")
 _VAR_FOLDERS = "/var/lib/dpkg /var/cache/fontconfig /var/lib/ghc /var/lib/texmf /var/lib/xkb"
@@ -263,13 +264,21 @@ def _find_prefix(folder: Path) -> Path:
 
 def _find_linked(folders: Iterable[Path]) -> Iterator[Path]:
     """Where symlinks in the folders of programs lead below /opt: `/opt/node`."""
-    for folder in folders:
+    find_real = cache(os.path.realpath)  # hundreds of links lead into a few folders
+    for folder in {find_real(folder) for folder in folders}:
         try:
-            entries = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
+            links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
         except OSError:
             continue
-        for path in entries:
-            parts = Path(os.path.realpath(path)).parts
+        for path in links:
+            for _ in range(_MAX_LINKS):
+                try:
+                    target = os.readlink(path).rstrip("/")
+                except OSError:
+                    break  # no further link
+                parent, name = os.path.split(os.path.join(os.path.dirname(path), target))
+                path = f"{find_real(parent)}/{name}"
+            parts = Path(path).parts
             if parts[1:2] == ("opt",) and len(parts) > 3:
                 yield Path(*parts[:3])
 
