@@ -28,6 +28,7 @@ PROJECT_FILES = (
     *(".claude/CLAUDE.md", ".claude/rules"),
 )
 CURSOR_AND_GEMINI_FILES = ("GEMINI.md", ".cursorrules", ".cursor/rules")
+KEPT_LINES = "memory.json"  # below the home of Treadle: see memory_lines.py
 MAX_RULES = 100  # of one folder
 _BRACES = re.compile(r"\{([^{}]*)\}")
 

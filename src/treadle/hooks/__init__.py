@@ -12,6 +12,15 @@ core/contracts/hook.py defines the points and the answers. Used by apps/assembly
 the function that runs a program.
 """
 
-from treadle.hooks.function_hook import hook
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treadle.lib.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from treadle.hooks.function_hook import hook
 
 __all__ = ["hook"]
+
+__getattr__, __dir__ = lazy_exports(__name__, {"hook": "function_hook"})

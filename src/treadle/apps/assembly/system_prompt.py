@@ -14,6 +14,7 @@ programs; then only the branch is told. Stages of stages.py.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,17 +24,16 @@ import msgspec
 from treadle.apps.assembly.lazy import LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.settings.folder_rules import make_read_check
-from treadle.apps.settings.kept_memory import open_memory_lines
 from treadle.apps.settings.output_styles import choose_output_style
-from treadle.apps.settings.settings import SETTINGS_BY_NAME
+from treadle.apps.settings.settings import SETTINGS_BY_NAME, treadle_home
 from treadle.context.compaction.pins import list_changed_files
 from treadle.context.memory_files import (
     CURSOR_AND_GEMINI_FILES,
+    KEPT_LINES,
     PROJECT_FILES,
     find_memory_root,
     find_user_files,
 )
-from treadle.context.memory_lines import format_for_prompt
 from treadle.context.prompt import (
     SystemPrompt,
     build_prompt,
@@ -135,8 +135,11 @@ def _load_memory(parts: AgentParts) -> Memory | None:
 
 def _load_lines(parts: AgentParts) -> str:
     """The lines that the agent keeps and the user accepted."""
-    if not parts.settings.memory:
+    if not parts.settings.memory or not os.path.lexists(treadle_home() / KEPT_LINES):
         return ""
+    from treadle.apps.settings.kept_memory import open_memory_lines
+    from treadle.context.memory_lines import format_for_prompt
+
     try:
         text, problem = format_for_prompt(open_memory_lines(parts.folder).list_lines())
     except (ConfigError, OSError) as error:

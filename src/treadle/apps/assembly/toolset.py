@@ -15,7 +15,6 @@ from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display, redact_source
 from treadle.apps.settings.extensions import load_skills
 from treadle.apps.settings.folder_rules import make_file_denials
-from treadle.apps.settings.kept_memory import open_memory_lines
 from treadle.apps.settings.settings import parse_size, treadle_home
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
@@ -100,6 +99,8 @@ def may_provider_search(parts: AgentParts) -> bool:
 
 
 def _propose_memory(folder: Path, text: str, scope: MemoryScope, source: str) -> tuple[int, str]:
+    from treadle.apps.settings.kept_memory import open_memory_lines
+
     line = open_memory_lines(folder).propose(redact_for_display(text), scope, source)
     return line.id, line.text
 

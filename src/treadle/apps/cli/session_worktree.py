@@ -35,8 +35,6 @@ PATH_OPTIONS = ("file", "add_dir", "output_schema")  # meant as seen from where 
 def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
     """Do the work, whose exit code is returned, in the worktree that the command line names, or
     that its session belongs to. A suspended turn needs its folder: that stays."""
-    if not line.has("worktree") and not line.text("resume"):
-        return work()
     folder = get_current_folder()
     if not line.has("worktree"):
         name = _find_worktree(folder, line.text("resume"))

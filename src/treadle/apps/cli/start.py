@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
 from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
-from treadle.apps.cli.session_worktree import run_in_worktree
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
@@ -51,7 +50,15 @@ def _run(
 
         print(main.format_help(main.COMMANDS))
         return exit_codes.SUCCESS
-    return run_in_worktree(line, lambda: _run_line(line, resume_input, reads_input, has_output))
+
+    def work() -> int:
+        return _run_line(line, resume_input, reads_input, has_output)
+
+    if not line.has("worktree") and not line.text("resume"):
+        return work()
+    from treadle.apps.cli.session_worktree import run_in_worktree
+
+    return run_in_worktree(line, work)
 
 
 def _run_line(

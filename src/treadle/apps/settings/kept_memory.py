@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.apps.settings.settings import treadle_home
-from treadle.context.memory_files import find_memory_root
+from treadle.context.memory_files import KEPT_LINES, find_memory_root
 from treadle.context.memory_lines import MemoryLine, MemoryLines
 from treadle.core.errors import ConfigError
 
@@ -20,7 +20,7 @@ _NEXT = "used from the next session on"
 
 def open_memory_lines(folder: Path) -> MemoryLines:
     """The lines of the user and of the project that the folder is in."""
-    return MemoryLines(treadle_home() / "memory.json", find_memory_root(folder))
+    return MemoryLines(treadle_home() / KEPT_LINES, find_memory_root(folder))
 
 
 def run_memory_action(folder: Path, words: Sequence[str]) -> str:

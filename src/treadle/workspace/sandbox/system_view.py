@@ -276,7 +276,8 @@ def _find_linked(folders: Iterable[Path]) -> Iterator[Path]:
                     target = os.readlink(path).rstrip("/")
                 except OSError:
                     break  # no further link
-                parent, name = os.path.split(os.path.join(os.path.dirname(path), target))
+                at = path[: path.rindex("/")]
+                parent, name = os.path.split(target if target[:1] == "/" else f"{at}/{target}")
                 path = f"{find_real(parent)}/{name}"
             parts = Path(path).parts
             if parts[1:2] == ("opt",) and len(parts) > 3:
