@@ -59,8 +59,7 @@ _RISK_TEXTS: Mapping[RiskKind, tuple[str, str]] = {
     "other_user": ("runs as root or another user", "another user"),
     "no_sandbox": ("runs outside of the sandbox", "no sandbox"),
     "not_kept": (
-        "not written on this machine, since the sandbox discards or refuses it "
-        "(start treadle with --add-dir FOLDER, or run the command yourself with !)",
+        "not kept by the sandbox (start treadle with --add-dir FOLDER, or run it yourself with !)",
         "not kept by the sandbox",
     ),
     "no_network": (
@@ -93,8 +92,11 @@ def _list_targets(approval: PendingApproval, kind: RiskKind) -> list[str]:
 
 
 def format_risk_marks(approval: PendingApproval) -> str:
-    """`! force push, recursive delete`; "" if there is nothing that must not be missed."""
+    """`! force push, recursive delete`, of more than two the gravest and how many others; "" if
+    there is nothing that must not be missed. The lines of the list have them all."""
     marks = [mark for kind in _list_kinds(approval) if (mark := _RISK_TEXTS[kind][1])]
+    if len(marks) > 2:
+        return f"! {marks[0]} and {len(marks) - 1} more"
     return f"! {', '.join(marks)}" if marks else ""
 
 
