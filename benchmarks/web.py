@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MB = 1 << 20
 IDLE_SESSIONS = 300  # the memory of a process grows by whole arenas
-MORE_TABS = 20
+MORE_TABS = 100
 IDLE_SECONDS = 1.0
 REPEATS = 3  # of each version
 Figures = dict[str, tuple[float, str]]  # value and unit by label
