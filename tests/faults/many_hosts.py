@@ -27,7 +27,7 @@ from tests.apps.acp.editor import Connected, connect
 from tests.apps.program import run
 from tests.apps.tui.tmux import Terminal, wait_for_draft
 from tests.apps.web.server import TabClient, WebServer, open_tab, web_server
-from tests.patience import until_in_thread
+from tests.patience import until, until_in_thread
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.apps.settings.settings import treadle_home
 from treadle.sessions import Library
@@ -218,12 +218,14 @@ class ManyHosts:
 
     async def check(self) -> None:
         assert not list((treadle_home() / "drafts").glob("*.json")), "all drafts were sent"
-        assert sorted(read_rules()) == sorted(self.rules)
-        assert Counter(read_lines("effects.txt")) == Counter(self.commands)
+        assert sorted(read_rules()) == sorted(self.rules), "rules"
+        found, wanted = Counter(read_lines("effects.txt")), Counter(self.commands)
+        assert found == wanted, f"lost {wanted - found}, too often {found - wanted}"
         for name in self.logins:
             assert self.tokens.load(name, "http://x") is not None, name
         trust = open_trust_store()
-        assert all(trust.is_trusted(Path.cwd() / name) for name in self.trusted)
+        lost = [name for name in self.trusted if not trust.is_trusted(Path.cwd() / name)]
+        assert not lost, lost
         library, texts = Library(), list[str]()
         store = ObjectStore(library.checkpoint_dir(Path.cwd()) / "objects")
         for session_dir in library.list_session_dirs():
@@ -286,6 +288,8 @@ async def work_together(seed: int, count: int, place: Path) -> None:
             "second": many.use_headless(provider),
         }
         await many.work(hosts, count)
+        # The page answers before a command has run.
+        await until(lambda: len(read_lines("effects.txt")) >= len(many.commands), "each command")
     await many.check()
 
 
