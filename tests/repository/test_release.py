@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,11 +83,13 @@ def test_the_wheel_has_the_package_and_its_license_and_no_more(archives: Archive
     with zipfile.ZipFile(archives.wheel) as wheel:
         names = set(wheel.namelist())
         entry_points = wheel.read(f"{DISTRIBUTION}.dist-info/entry_points.txt").decode()
+        prices = zlib.decompress(wheel.read("treadle/models/price_list.json"))
     about = {name for name in names if name.startswith(f"{DISTRIBUTION}.dist-info/")}
     assert names - about - {COMMIT_FILE} == list_package() - {COMMIT_FILE}
     assert f"{DISTRIBUTION}.dist-info/licenses/LICENSE" in about
     assert entry_points == "[console_scripts]\ntreadle = treadle.__main__:main\n"
-    assert {"treadle/py.typed", "treadle/models/price_list.json"} <= names
+    assert "treadle/py.typed" in names
+    assert prices == (ROOT / "src/treadle/models/price_list.json").read_bytes()
 
 
 def test_the_sdist_has_the_package_and_what_its_build_needs_and_no_more(archives: Archives):

@@ -1,12 +1,13 @@
 """Prices and windows of models that the table of the catalog does not have: price_list.json.
 
 The file is a part of genai-prices, written by scripts/update_prices.py: the package itself would
-bring ten others. Used by catalog.py; nothing here uses the network.
+bring ten others. A wheel has it compressed. Used by catalog.py; nothing here uses the network.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -94,4 +95,6 @@ def _is_match(clause: Mapping[str, Any], name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _load_price_list() -> _PriceList:
-    return msgspec.json.decode(PRICE_LIST_FILE.read_bytes(), type=_PriceList)
+    data = PRICE_LIST_FILE.read_bytes()
+    text = data if data.startswith(b"{") else zlib.decompress(data)
+    return msgspec.json.decode(text, type=_PriceList)
