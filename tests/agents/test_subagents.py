@@ -350,18 +350,20 @@ async def test_the_model_of_a_child_is_closed_with_it(monkeypatch: pytest.Monkey
     assert not model.closed
 
 
-async def test_a_child_that_stops_is_asked_about_as_a_child():
+async def test_hooks_learn_that_a_child_begins_and_stops():
     seen: list[tuple[str, object]] = []
 
-    class Stops:
-        points: frozenset[HookPoint] = frozenset({"stop", "subagent_stop"})
+    class Hears:
+        points: frozenset[HookPoint] = frozenset({"subagent_start", "stop", "subagent_stop"})
 
         async def run(self, hook_input):
             seen.append((hook_input.point, hook_input.data.get("agent_type")))
 
     model = by_prompt(parent=[Say(calls=[task("child")]), "ok"], child=["done"])
-    await Agent(model, subagents=[], hooks=[Stops()]).run("parent")
-    assert seen == [("subagent_stop", "general"), ("stop", None)]
+    await Agent(model, subagents=[], hooks=[Hears()]).run("parent")
+    started, *stopped = seen
+    assert started == ("subagent_start", "general")
+    assert stopped == [("subagent_stop", "general"), ("stop", None)]
 
 
 async def test_an_approval_inside_a_child_is_asked_of_the_parents_approver():

@@ -35,6 +35,7 @@ from treadle.core.transcript import (
 )
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.state import fold_entries
+from treadle.hooks import hook
 from treadle.models import Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.stores import MemoryStore
@@ -205,6 +206,23 @@ async def test_a_hook_may_forbid_it():
     while not isinstance(await driver.next(), Finished):
         pass
     assert await driver.compact() is False
+
+
+async def test_a_hook_hears_of_it_afterwards():
+    heard: list[str] = []
+
+    @hook("post_compact")
+    def note(hook_input):
+        heard.append(hook_input.data["trigger"])
+
+    driver = Agent(
+        StrictProvider(), [work], mutators=[Compactor(note_taker())], hooks=[note]
+    ).start(prompt="go")
+    while not isinstance(await driver.next(), Finished):
+        pass
+    before = len(heard)
+    assert await driver.compact() is True
+    assert heard[before:] == ["manual"]
 
 
 async def test_a_window_too_small_for_the_fixed_part_is_said_at_once():

@@ -22,7 +22,13 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.policy import Allow, Ask, Deny, PermissionRequest, Verdict
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolOutput
-from treadle.core.errors import ApprovalPending, AuthRequired, ConfigError, StreamBroken
+from treadle.core.errors import (
+    ApprovalPending,
+    AuthRequired,
+    ConfigError,
+    StreamBroken,
+    UnknownModel,
+)
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -48,6 +54,7 @@ from treadle.core.transcript import (
 from treadle.core.transcript.entries import EffectClass, Entry, Intent, ItemAdded
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.state import fold_entries
+from treadle.hooks import hook
 from treadle.hooks.function_hook import FunctionHook
 from treadle.models import Pause, Say, Scripted
 from treadle.testing.clock import ManualClock
@@ -648,6 +655,24 @@ async def test_a_hook_may_answer_for_the_person():
     hooks = [At("permission_request", Permit())]
     await Agent(calling(("record", {})), [record], policy=Asking(), hooks=hooks).run("x")
     assert len(record.calls) == 1
+
+
+async def test_a_hook_hears_of_denied_calls_and_of_turns_that_fail():
+    heard: list[tuple[str, str]] = []
+
+    @hook("permission_denied", "stop_failure")
+    def note(hook_input):
+        heard.append((hook_input.point, hook_input.data.get("reason") or hook_input.data["error"]))
+
+    denying = At("permission_request", Block("not on Sundays"))
+    script = calling(("record", {}))
+    await Agent(script, [RecordingTool()], policy=Asking(), hooks=[denying, note]).run("x")
+    with pytest.raises(UnknownModel):
+        await Agent(Scripted([UnknownModel("no such model")]), hooks=[note]).run("x")
+    assert heard == [
+        ("permission_denied", "denied: not on Sundays"),
+        ("stop_failure", "no such model"),
+    ]
 
 
 async def test_a_stop_hook_sends_the_model_back_to_work():

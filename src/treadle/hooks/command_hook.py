@@ -215,7 +215,9 @@ class CommandHook:
         match hook_input.point:
             case "post_tool_use":
                 return HookReply(AddContext(truncate_context(reason)))
-            case "session_start" | "session_end" | "notification":
+            case "session_start" | "subagent_start" | "session_end" | "notification":
+                return HookReply(user_message=reason)
+            case "permission_denied" | "post_compact" | "stop_failure":
                 return HookReply(user_message=reason)
             case _:
                 return HookReply(Block(reason))

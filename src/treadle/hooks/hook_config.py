@@ -30,22 +30,25 @@ from treadle.lib.text.word_set import word_set
 
 HOOK_EVENTS: Mapping[str, HookPoint] = {
     "SessionStart": "session_start",
+    "SubagentStart": "subagent_start",
     "UserPromptSubmit": "user_prompt_submit",
     "PreToolUse": "pre_tool_use",
     "PermissionRequest": "permission_request",
+    "PermissionDenied": "permission_denied",
     "PostToolUseFailure": "post_tool_use",
     "PostToolUse": "post_tool_use",
     "PreCompact": "pre_compact",
+    "PostCompact": "post_compact",
     "SubagentStop": "subagent_stop",
     "Stop": "stop",
+    "StopFailure": "stop_failure",
     "Notification": "notification",
     "SessionEnd": "session_end",
 }
 # Events of Claude Code that have no counterpart here.
 UNSUPPORTED_EVENTS = word_set(
     "ConfigChange CwdChanged Elicitation ElicitationResult FileChanged InstructionsLoaded "
-    "PermissionDenied PostCompact Setup StopFailure SubagentStart TaskCompleted TaskCreated "
-    "TeammateIdle WorktreeCreate WorktreeRemove"
+    "Setup TaskCompleted TaskCreated TeammateIdle WorktreeCreate WorktreeRemove"
 )
 DEFAULT_TIMEOUT = 60.0
 FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code
@@ -76,7 +79,9 @@ _EDITING_TOOLS = frozenset({"edit", "write", "apply_patch", "notebook_edit"})
 # The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
     "session_start": ("source", "startup"),
+    "subagent_start": ("agent_type", "general"),
     "pre_compact": ("trigger", "auto"),
+    "post_compact": ("trigger", "auto"),
     "subagent_stop": ("agent_type", "general"),
     "notification": ("notification_type", ""),
     "session_end": ("reason", "other"),

@@ -30,6 +30,8 @@ from treadle.hooks.hook_config import HOOK_EVENTS, MATCHER_FIELDS, to_hook_tool_
 MAX_CONTEXT_CHARS = 10_000
 _EVENT_BY_POINT = {point: event for event, point in HOOK_EVENTS.items()}
 _NO_REASON = "a hook denied it"
+# Plain text is context at these points, and ignored at the others.
+_TEXT_IS_CONTEXT = frozenset({"user_prompt_submit", "session_start", "subagent_start"})
 # The arguments of NotebookEdit as scripts for Claude Code read them, and as the tool names them.
 _NOTEBOOK_NAMES = {"notebook_path": "file_path", "new_source": "source", "edit_mode": "mode"}
 
@@ -193,8 +195,7 @@ def parse_output(hook_input: HookInput, stdout: str, folder: str = "") -> HookRe
     """
     text = stdout.strip()
     if not text.startswith("{"):
-        # Plain text is context at these two points, and ignored at the others.
-        is_context = hook_input.point in ("user_prompt_submit", "session_start") and text
+        is_context = hook_input.point in _TEXT_IS_CONTEXT and text
         return HookReply(AddContext(truncate_context(text)) if is_context else None)
     try:
         output = msgspec.json.decode(text, type=HookOutput)
@@ -240,6 +241,8 @@ def _parse_answer(
         case "user_prompt_submit" | "pre_compact" | "stop" | "subagent_stop" if output.is_denied:
             return Block(reason), ""
         case "stop" | "subagent_stop" | "notification" | "session_end":
+            return None, ""
+        case "permission_denied" | "post_compact" | "stop_failure":
             return None, ""
     return (AddContext(context) if context else None), ""
 

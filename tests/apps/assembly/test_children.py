@@ -151,7 +151,7 @@ async def test_a_fork_begins_with_the_request_of_its_parent(tmp_path: Path):
 async def test_session_hooks_of_the_settings_run_once_and_not_for_each_child(tmp_path: Path):
     hooks = {
         point: [{"hooks": [{"type": "command", "command": f"echo {point} >> {tmp_path}/log"}]}]
-        for point in ("SessionStart", "UserPromptSubmit", "SubagentStop")
+        for point in ("SessionStart", "UserPromptSubmit", "SubagentStart", "SubagentStop")
     }
     settings = Path.home() / ".treadle" / "settings.json"
     settings.parent.mkdir(parents=True)
@@ -162,7 +162,7 @@ async def test_session_hooks_of_the_settings_run_once_and_not_for_each_child(tmp
     async with treadle.coding_agent(folder, model=model, trust=True, **FREE) as agent:
         await agent.run("parent")
     ran = (tmp_path / "log").read_text().split()
-    assert sorted(ran) == ["SessionStart", "SubagentStop", "UserPromptSubmit"]
+    assert ran == ["SessionStart", "UserPromptSubmit", "SubagentStart", "SubagentStop"]
 
 
 async def test_a_child_of_a_parent_in_plan_mode_is_told_that_it_may_only_look(tmp_path: Path):

@@ -224,7 +224,7 @@ def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
     for words in (
         "alwaysThinkingEnabled",
         "GITHUB_TOKEN",
-        "SubagentStart",
+        "TeammateIdle",
         "'agent'",
     ):
         assert sum(words in note for note in notes) == 1, words

@@ -25,7 +25,9 @@ from treadle.contracts import (
 from treadle.core.contracts.hook import ALLOWED_ANSWERS
 from treadle.core.contracts.hook_data import HOOK_DATA
 from treadle.core.contracts.tool import ToolOutput
+from treadle.core.errors import UnknownModel
 from treadle.core.transcript.content import Text
+from treadle.core.transcript.items import NoticeItem
 from treadle.hooks import hook
 from treadle.models import Say, Scripted
 
@@ -39,14 +41,14 @@ class AskAlways(BasePolicy):
 
 
 class Compacting:
-    """A mutator that asks the pre_compact hooks, as a compactor does."""
+    """A mutator that asks the pre_compact hooks, as a compactor does, and changes the view."""
 
     name = "compacting"
     points: frozenset[MutationPoint] = frozenset({"before_model"})
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         await context.run_pre_compact_hooks()
-        return None
+        return Transcript([*context.transcript, NoticeItem("compacted", kind="compacted")])
 
 
 @tool
@@ -56,7 +58,7 @@ async def work(text: str, context: ToolContext) -> ToolOutput:
 
 
 async def collect_inputs() -> dict[HookPoint, HookInput]:
-    """The input of every point in one run with a child agent."""
+    """The input of every point in a run with a child agent, and in one that is denied and fails."""
     seen: dict[HookPoint, HookInput] = {}
 
     @hook(*POINTS)
@@ -81,6 +83,10 @@ async def collect_inputs() -> dict[HookPoint, HookInput]:
         subagents=[AgentDefinition("helper", "Helps.", "You help.")],
     )
     assert (await agent.run("go")).text == "Done."
+    failing = Scripted([Say(calls=[("work", {"text": "x"})]), UnknownModel("no such model")])
+    denied = Agent(failing, [work], hooks=[record], policy=AskAlways(), approve=lambda _: False)
+    with pytest.raises(UnknownModel):
+        await denied.run("go")
     return seen
 
 

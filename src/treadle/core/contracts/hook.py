@@ -3,13 +3,17 @@
     point                 may answer
     ------------------    -----------------------------------------------------------
     session_start         AddContext
+    subagent_start        AddContext; instead of session_start in a child agent
     user_prompt_submit    Block (the input is dropped), AddContext
     pre_tool_use          Block (the call is denied), Change (arguments), AddContext
     before_effect         nothing; a call that is not pure is about to run, its arguments are final
     permission_request    Permit, Block
+    permission_denied     nothing; the user, a rule or a hook denied a call
     post_tool_use         Change (the text of the result), AddContext
     pre_compact           Block, AddContext (a focus for the summary)
+    post_compact          nothing
     subagent_stop, stop   Block (the turn continues, with the reason as a notice)
+    stop_failure          nothing; the turn ends with an error
     notification          nothing
     session_end           nothing
 
@@ -33,14 +37,18 @@ from treadle.core.type_variables import ContextDepsT, HookDataT, PartDepsT, fill
 
 HookPoint = Literal[
     "session_start",
+    "subagent_start",
     "user_prompt_submit",
     "pre_tool_use",
     "before_effect",
     "permission_request",
+    "permission_denied",
     "post_tool_use",
     "pre_compact",
+    "post_compact",
     "subagent_stop",
     "stop",
+    "stop_failure",
     "notification",
     "session_end",
 ]
@@ -96,14 +104,18 @@ HookAnswer = Block | Permit | Change | AddContext
 
 ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
     "session_start": (AddContext,),
+    "subagent_start": (AddContext,),
     "user_prompt_submit": (Block, AddContext),
     "pre_tool_use": (Block, Change, AddContext),
     "before_effect": (),
     "permission_request": (Permit, Block),
+    "permission_denied": (),
     "post_tool_use": (Change, AddContext),
     "pre_compact": (Block, AddContext),
+    "post_compact": (),
     "subagent_stop": (Block,),
     "stop": (Block,),
+    "stop_failure": (),
     "notification": (),
     "session_end": (),
 }

@@ -18,6 +18,10 @@ class SessionStartData(TypedDict):
     source: Literal["startup", "resume"]  # resume: the session has a history
 
 
+class SubagentStartData(TypedDict):
+    agent_type: str
+
+
 class UserPromptSubmitData(TypedDict):
     prompt: str  # the text of the message
 
@@ -38,6 +42,10 @@ class PermissionRequestData(PreToolUseData):
     """As at pre_tool_use."""
 
 
+class PermissionDeniedData(PreToolUseData):
+    reason: str  # what the model reads
+
+
 class PostToolUseData(PreToolUseData):
     tool_response: str  # what the model will read; "" if the result is not only text
     is_error: bool
@@ -47,6 +55,10 @@ class PreCompactData(TypedDict):
     trigger: Literal["auto", "manual"]
 
 
+class PostCompactData(PreCompactData):
+    """As at pre_compact."""
+
+
 class StopData(TypedDict):
     last_message: str  # the text of the last reply
     rounds: int  # tool rounds of this turn
@@ -54,6 +66,10 @@ class StopData(TypedDict):
 
 class SubagentStopData(StopData):
     agent_type: str
+
+
+class StopFailureData(TypedDict):
+    error: str
 
 
 class NotificationData(TypedDict):
@@ -66,14 +82,18 @@ class SessionEndData(TypedDict):
 
 HOOK_DATA: Mapping[HookPoint, type] = {
     "session_start": SessionStartData,
+    "subagent_start": SubagentStartData,
     "user_prompt_submit": UserPromptSubmitData,
     "pre_tool_use": PreToolUseData,
     "before_effect": BeforeEffectData,
     "permission_request": PermissionRequestData,
+    "permission_denied": PermissionDeniedData,
     "post_tool_use": PostToolUseData,
     "pre_compact": PreCompactData,
+    "post_compact": PostCompactData,
     "subagent_stop": SubagentStopData,
     "stop": StopData,
+    "stop_failure": StopFailureData,
     "notification": NotificationData,
     "session_end": SessionEndData,
 }

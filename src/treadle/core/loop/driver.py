@@ -254,6 +254,7 @@ class Driver(HostControls):
         try:
             await self._tool_round.eager.cancel_started()
             await self._mutators.run("after_turn_ended")
+            await self._hooks.run_failure(end.error)
             await self._log.flush()
         except Exception as error:
             # The end is not in the log: it is reported as a failure, with what the turn did.
@@ -304,8 +305,8 @@ class Driver(HostControls):
                 items = (*self._session.state.full_history, *waiting)
                 self._task_reports.report_lost(self.tasks, items)
         if not self._has_run_start_hooks:
-            source = "resume" if len(self._session.state.full_history) else "startup"
-            answers = await self._hooks.run("session_start", {"source": source})
+            has_history = len(self._session.state.full_history) > 0
+            answers = await self._hooks.run_start(has_history, self._config.agent_type)
             self._has_run_start_hooks = True  # an interrupted one is asked again
             for answer in answers:
                 if isinstance(answer, AddContext):

@@ -21,7 +21,7 @@ from treadle.core.contracts.hook import (
     get_hook_timeout,
 )
 from treadle.core.contracts.model import CallModel
-from treadle.core.errors import TreadleError, error_message
+from treadle.core.errors import TreadleError, error_message, error_text
 from treadle.core.events import WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
@@ -81,6 +81,17 @@ class Hooks:
             if isinstance(answer, (Block, Permit)):
                 break
         return answers
+
+    async def run_start(self, has_history: bool, agent_type: str) -> list[HookAnswer]:
+        """At the beginning of a session, or of a child agent of this type."""
+        if not agent_type:
+            source = "resume" if has_history else "startup"
+            return await self.run("session_start", {"source": source})
+        return [] if has_history else await self.run("subagent_start", {"agent_type": agent_type})
+
+    async def run_failure(self, error: BaseException | None) -> None:
+        if error is not None:
+            await self.run("stop_failure", {"error": error_text(error)})
 
     async def _run_bounded(self, hook: Hook, hook_input: HookInput) -> HookAnswer | None:
         limit = get_hook_timeout(hook)

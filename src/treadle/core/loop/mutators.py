@@ -26,6 +26,7 @@ class MutatorRunner:
     def __init__(self, parts: DriverParts, gateway: ModelGateway) -> None:
         self._parts = parts
         self._gateway = gateway
+        self._is_compacting = False  # a mutator asked whether it may
 
     async def run(self, point: MutationPoint, focus: str = "") -> bool:
         """Run the mutators of a point; whether one changed the view."""
@@ -34,6 +35,7 @@ class MutatorRunner:
             return False
         if point == "on_request":
             parts.toolbox.refresh()
+        self._is_compacting = False
         context = MutationContext(
             point,
             state.transcript,
@@ -49,7 +51,10 @@ class MutatorRunner:
             emitter.emit,
             self._ask_aside,
         )
-        return await self._run_all(context)
+        has_changed = await self._run_all(context)
+        if has_changed and self._is_compacting:
+            await parts.hooks.run("post_compact", {"trigger": _name_trigger(point)})
+        return has_changed
 
     async def _ask_aside(self, transcript: Transcript, use_cache: bool) -> AssistantItem:
         request = build_aside_request(
@@ -98,11 +103,15 @@ class MutatorRunner:
 
     async def _run_pre_compact_hooks(self, point: MutationPoint) -> str | None:
         """None if a hook forbids the compaction, else a focus for the summary."""
-        trigger = "manual" if point == "on_request" else "auto"
-        answers = await self._parts.hooks.run("pre_compact", {"trigger": trigger})
+        self._is_compacting = True
+        answers = await self._parts.hooks.run("pre_compact", {"trigger": _name_trigger(point)})
         if any(isinstance(answer, Block) for answer in answers):
             return None
         return "\n".join(answer.text for answer in answers if isinstance(answer, AddContext))
+
+
+def _name_trigger(point: MutationPoint) -> str:
+    return "manual" if point == "on_request" else "auto"
 
 
 def _find_new_violations(old: Transcript, new: Transcript) -> list[Violation]:

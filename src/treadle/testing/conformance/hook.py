@@ -20,13 +20,17 @@ from treadle.core.contracts.hook import (
 from treadle.core.contracts.hook_data import (
     BeforeEffectData,
     NotificationData,
+    PermissionDeniedData,
     PermissionRequestData,
+    PostCompactData,
     PostToolUseData,
     PreCompactData,
     PreToolUseData,
     SessionEndData,
     SessionStartData,
     StopData,
+    StopFailureData,
+    SubagentStartData,
     SubagentStopData,
     UserPromptSubmitData,
 )
@@ -52,16 +56,20 @@ _CALL = PreToolUseData(
 )
 _DATA: tuple[tuple[HookPoint, object], ...] = (
     ("session_start", SessionStartData(source="startup")),
+    ("subagent_start", SubagentStartData(agent_type="helper")),
     ("user_prompt_submit", UserPromptSubmitData(prompt="Tidy up. \ud800")),
     ("pre_tool_use", _CALL),
     ("pre_tool_use", PreToolUseData(**{**_CALL, "tool_name": "other", "tool_input": {}})),
     ("before_effect", BeforeEffectData(**_CALL)),
     ("permission_request", PermissionRequestData(**_CALL)),
+    ("permission_denied", PermissionDeniedData(**_CALL, reason="denied: not here")),
     ("post_tool_use", PostToolUseData(**_CALL, tool_response="a.txt\n", is_error=False)),
     ("post_tool_use", PostToolUseData(**_CALL, tool_response="", is_error=True)),
     ("pre_compact", PreCompactData(trigger="auto")),
+    ("post_compact", PostCompactData(trigger="manual")),
     ("subagent_stop", SubagentStopData(last_message="Done.", rounds=2, agent_type="helper")),
     ("stop", StopData(last_message="", rounds=0)),
+    ("stop_failure", StopFailureData(error="the provider is overloaded")),
     ("notification", NotificationData(notification_type="permission_prompt")),
     ("session_end", SessionEndData()),
 )

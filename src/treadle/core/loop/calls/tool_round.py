@@ -30,7 +30,7 @@ from treadle.core.events import (
 from treadle.core.loop.calls.background import RUNNING_TEXT
 from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.calls.execute import CallExecutor
-from treadle.core.loop.calls.prepare import CallPreparer, PreparedCall
+from treadle.core.loop.calls.prepare import CallPreparer, PreparedCall, hook_data
 from treadle.core.loop.calls.tool_runner import MAY_BE_DONE, RunResult, ToolRunner
 from treadle.core.loop.parts import DriverParts
 from treadle.core.steps import ApprovalRequest, PendingApproval
@@ -200,6 +200,9 @@ class ToolRound:
                 prepared = await self._preparer.apply_hooks(prepared)
         if prepared.refusal is not None:
             await asyncio.sleep(0)  # a model that only makes bad calls must not block other tasks
+            if prepared.refusal_outcome == "denied" and self._hooks.has("permission_denied"):
+                data = {**hook_data(prepared), "reason": prepared.refusal}
+                await self._hooks.run("permission_denied", data)
             output = ToolOutput(prepared.refusal, is_error=True)
             return self._finalize(prepared, RunResult(output, prepared.refusal_outcome))
         if prepared.tool is not None and prepared.tool.spec.detachable:
