@@ -340,7 +340,8 @@ OTHER_CODE = {
     ),
     "git": (
         "git log, git diff, git show, git restore, git checkout, git mv, git rm, git add, "
-        "git config, git stash, git archive, git tag, git branch, git fetch, git clean",
+        "git config, git stash, git archive, git tag, git branch, git fetch, git clean, "
+        "git worktree, git bisect",
         """
         git log --show-signature
         git log --show-sig
@@ -397,6 +398,11 @@ OTHER_CODE = {
         git add '.e*'
         git stash push .env
         git archive HEAD .env
+        git archive --add-file=.env HEAD
+        git archive --add-f ../x HEAD
+        git worktree move wt .claude
+        git worktree move .vscode wt
+        git bisect replay .env
         git fetch --upload-pack=./x
         git clean -fd .vscode
         """,

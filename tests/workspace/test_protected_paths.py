@@ -459,6 +459,8 @@ async def test_git_init_and_clone_work_in_an_empty_folder(folder: Path, own_plac
         "mkdir e; mv .git e/g; echo 'gitdir: e/g' > .git",
         "mkdir -p .git/modules/m; echo ref > .git/modules/m/HEAD; "
         "printf '[core]\n\tfsmonitor=./x\n' > .git/modules/m/config",
+        "mkdir -p .git/modules/m; printf '[core]\n\tfsmonitor=./x\n' > .git/modules/m/config",
+        "mkdir -p .git/modules/m/hooks; echo ./x > .git/modules/m/hooks/post-checkout",
     ],
 )
 async def test_a_repository_that_a_command_makes_runs_nothing(folder: Path, evil: str) -> None:
@@ -468,6 +470,7 @@ async def test_a_repository_that_a_command_makes_runs_nothing(folder: Path, evil
     assert not config.exists() or "x" not in config.read_text()
     assert not (folder / ".git/hooks/pre-commit").exists()
     assert not (folder / ".git/modules/m/config").exists()
+    assert not (folder / ".git/modules/m/hooks/post-checkout").exists()
     assert not (folder / ".git").is_file()
 
 

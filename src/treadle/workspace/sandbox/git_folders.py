@@ -223,9 +223,10 @@ def is_harmless_config(path: Path, *, is_module: bool = False) -> bool:
 
 
 def _list_modules(folder: Path) -> Iterator[Path]:
-    """The git folders of submodules; their names may have slashes."""
+    """The git folders of submodules, also unfinished ones; their names may have slashes."""
     for top, names, files in os.walk(folder):
-        if "HEAD" in files:
+        has_hooks = "hooks" in names and not Path(top, "hooks", "HEAD").exists()
+        if has_hooks or not {"HEAD", "config"}.isdisjoint(files):
             yield Path(top)
             names[:] = [name for name in names if name == "modules"]
         for name in names:

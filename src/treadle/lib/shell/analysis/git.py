@@ -146,7 +146,7 @@ def _check_options(
             head, equals, value = text.partition("=")
             if head in table.SAFE_OPTIONS:
                 continue
-            if name in table.MESSAGE_SUBCOMMANDS and "--file".startswith(head) and len(head) > 3:
+            if table.READ_OPTIONS.get(name, "").startswith(head) and len(head) > 3:
                 reads.append(Word(word.source, value) if equals else following)
             elif "--strategy".startswith(head) and len(head) > 4:
                 _check_strategy(name, value if equals else following.text, doubts)
@@ -184,8 +184,8 @@ def _check_operands(name: str, rest: Sequence[Word]) -> list[str]:
     ]
     if name == "submodule" and "foreach" in texts:
         doubts.append("git submodule foreach runs a command")
-    if name == "bisect" and not {"run", "view", "visualize"}.isdisjoint(texts):
-        doubts.append("git bisect run and view run a command")
+    if name == "bisect" and not {"run", "view", "visualize", "replay"}.isdisjoint(texts):
+        doubts.append("git bisect run, view and replay run a command, or a file of them")
     if name == "remote" and texts[:1] and texts[0] not in ("-v", "get-url", "show", "prune"):
         doubts.append("changes the remotes of the repository")
     if name in ("clone", "fetch", "pull", "push", "ls-remote") and any(

@@ -78,9 +78,11 @@ def list_searched_paths(arguments: Sequence[Word], folders: Sequence[Word]) -> l
 
 
 def _list_new_folders(name: str, operands: Sequence[Word]) -> list[Word]:
-    """The folder that a clone, a worktree or a submodule is made in; without one it has the name of
-    the repository."""
+    """The folder that a clone, a worktree or a submodule is made in, or moved from and to; without
+    one it has the name of the repository."""
     if name in ("worktree", "submodule"):
+        if name == "worktree" and operands and operands[0].text == "move":
+            return [*operands[1:]]
         if not operands or operands[0].text != "add":
             return []
         operands = operands[1:]

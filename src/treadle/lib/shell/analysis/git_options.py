@@ -66,6 +66,7 @@ PUBLIC_KEY = re.compile(
 PRIVATE_KEY = re.compile(r"pass|token|secret|auth|header|cookie|credential")
 STRATEGIES = word_set("ort recursive resolve octopus ours subtree")
 MESSAGE_SUBCOMMANDS = word_set("commit tag notes merge")  # -F reads the message from a file
+READ_OPTIONS = {**dict.fromkeys(MESSAGE_SUBCOMMANDS, "--file"), "archive": "--add-file"}
 STRATEGY_SUBCOMMANDS = word_set("merge rebase pull")  # -s has another meaning in the others
 LISTING_OPERANDS = {  # subcommands that only read if their first operand is one of these
     "stash": {"list", "show"}, "worktree": {"list"}, "remote": {"get-url"},
