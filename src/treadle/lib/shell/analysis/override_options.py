@@ -22,17 +22,6 @@ _PACKAGE_MANAGER_OPTIONS = (
     "--global-dir --store-dir --virtual-store-dir --modules-dir --modules-folder --lockfile-dir "
     "--use-yarnrc --config. --pnpmfile --env-file --proxy --https-proxy --call -c"
 )
-_CONTAINER_OPTIONS = (
-    "-v --volume --mount --privileged --pid --ipc --uts --userns --cgroupns --device "
-    "--device-cgroup-rule --cap-add --security-opt --volumes-from --env-file --host -H --context "
-    "--config --tlscacert --tlscert --tlskey --url --connection --identity --root --runroot "
-    "--storage-opt --runtime --hooks-dir --conmon --secret --ssh --build-context --iidfile "
-    "--cidfile --output --metadata-file --project-directory --gpus --authfile --cert-dir --rootfs "
-    "--network=host --network=container --net=host --net=container --allow --address --cni-path "
-    "--cgroup-parent --volume-driver --sysctl --group-add --isolation --use-api-socket --env-host "
-    "--init-path --log-driver --log-opt --preserve-fds --preserve-fd --conmon-pidfile --pidfile "
-    "--pod-id-file --uidmap --gidmap --module --seccomp-policy"
-)
 _CLUSTER_OPTIONS = (
     "--kubeconfig --context --cluster --server -s --user --token --as --as-group --as-uid "
     "--client-certificate --client-key --certificate-authority --insecure-skip-tls-verify "
@@ -49,7 +38,6 @@ _OPTION_LINES: dict[str, str] = {
         "--inject --tsconfig --api --token --team -r",
     "cargo": "--manifest-path -C",
     "go": "-C",
-    "docker podman nerdctl finch docker-compose podman-compose buildah": _CONTAINER_OPTIONS,
     "kubectl oc kustomize stern": _CLUSTER_OPTIONS,
     "helm helmfile":
         f"{_CLUSTER_OPTIONS} --kube-context --kube-apiserver --kube-token --kube-as-user "
@@ -173,7 +161,7 @@ _WORD_LINES: dict[str, str] = {
     "az": r"get-access-token|secret|keys|show-connection-string|rest|run-command",
     "npm pnpm yarn bun": r"config|token|login|adduser|exec|dlx|explore|env",
     "pip pip3": r"config|download",
-    "docker podman nerdctl": r"plugin|context|login|save|export|commit|swarm|secret|machine|trust",
+    "docker": r"plugin|context|login|save|export|commit|swarm|secret|machine|trust",
     "terraform tofu": r"console|login|output|state|import|taint|force-unlock",
     "helm": r"plugin|get|registry|push",
     "heroku doctl flyctl vercel netlify wrangler": r"config(?::get)?|auth(?::token)?|"

@@ -44,6 +44,10 @@ _SAFE_MAVEN_PROPERTY = re.compile(
     r"-D(?:(?:it\.)?test|\w*[sS]kip[\w.]*|maven\.test\.\w+|failIfNoTests|revision|style\.color|"
     r"checkstyle\.skip|surefire\.\w*[fF]ail\w*)(?:=[\w.#*,$+!-]*)?"
 )
+_CONTAINER_WORDS = {
+    "compose": re.compile(r"^(?:config|convert)$"),
+    "build": re.compile(r"://|^git@|^github\.com/"),
+}
 _REMOTE_REQUIREMENT = re.compile(
     r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:"
 )
@@ -68,12 +72,23 @@ _NOTHING_KNOWN = SafeOptions("")
 _AT_NAMES = word_set("npm npx pnpm pnpx yarn bun bunx deno git gh turbo nx lerna brew docker")
 # After `--`, or after their first operand, follow the words of a program of the project.
 _SCRIPT_SUBCOMMANDS = frozenset({"test", "run", "bench", "t", "r"})
-_SCRIPT_COMMANDS = frozenset({("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")})
+# After how many operands.
+_SCRIPT_COMMANDS = {
+    **dict.fromkeys((("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")), 2),
+    **dict.fromkeys((("docker", "run"), ("docker", "create"), ("docker", "exec")), 2),
+    ("docker", "compose", "run"): 3, ("docker", "compose", "exec"): 3,
+}  # fmt: skip
+_CONTAINER_PROGRAMS = word_set("docker podman nerdctl finch docker-compose podman-compose")
+_CONTAINER_GROUPS = word_set("container image builder buildx")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)  # without a value it is one of the host
+_NETWORK = re.compile(r"(?!host$|container:|ns:)[\w.-]+")
 _SAFE_VALUES = {
     ("go", "-ldflags"): re.compile(r"(?:-[sw]|-X [\w./-]+=[\w.+-]*|\s)*"),
     ("go", "-gcflags"): re.compile(r"(?:all=)?(?:-[NlmBS]|\s)*"),
     ("pytest", "-p"): re.compile(r"no:\w+"),
     **dict.fromkeys((("gh", "-X"), ("gh", "--method")), re.compile("GET|HEAD")),
+    **dict.fromkeys((("docker", o) for o in ("-e", "--env", "--build-arg")), _VARIABLE),
+    **dict.fromkeys((("docker", "--network"), ("docker", "--net")), _NETWORK),
 }
 
 
@@ -90,6 +105,8 @@ class Overrides(msgspec.Struct, frozen=True):
 def find_overrides(name: str, words: Sequence[Word]) -> Overrides:
     """The overrides in the command `name words…`."""
     name, words = _normalize_name(name), drop_script_words(name, words)
+    if name in _CONTAINER_PROGRAMS:
+        name, words = "docker", _normalize_container(name, words)
     inner = _find_inner_program(name, words)
     own = words if inner is None else words[:inner]
     check = _CHECKS.get(name)
@@ -124,10 +141,15 @@ def _list_unknown_options(name: str, words: Sequence[Word]) -> Iterator[Word]:
     if safe is None and name in OVERRIDE_OPTIONS:
         return  # only what is dangerous is known
     safe = safe or _NOTHING_KNOWN
+    first = operands[0] if operands else ""
+    limits = (_SCRIPT_COMMANDS.get((name, *operands[:count])) for count in (2, 1))
+    limit, passed = next(filter(None, limits), 0), 0
     is_value = has_script = False
     for word, text, following in _pair_words(words):
         if is_value:
             is_value = False
+            continue
+        if text == "--" and name == "docker" and not passed:
             continue
         if text == "--" and (name != "cargo" or _SCRIPT_SUBCOMMANDS.intersection(operands[:1])):
             return
@@ -142,10 +164,8 @@ def _list_unknown_options(name: str, words: Sequence[Word]) -> Iterator[Word]:
                     yield word
                 is_value = is_value and "=" not in text
         else:
-            is_first = text == operands[0] if operands else True
-            has_script = name == "node" or (
-                not is_first and (name, operands[0]) in _SCRIPT_COMMANDS
-            )
+            passed += bool(passed) or text == first
+            has_script = name == "node" or 0 < limit <= passed
 
 
 def _is_safe_value(name: str, text: str, following: str) -> bool:
@@ -166,6 +186,13 @@ def _normalize_name(name: str) -> str:
     plain = strip_version(base)
     is_known = plain in OVERRIDE_OPTIONS or plain in SAFE_PROGRAMS or plain == "python"
     return plain if is_known else base
+
+
+def _normalize_container(name: str, words: Sequence[Word]) -> Sequence[Word]:
+    """`docker container run` and `docker-compose up` as `docker run` and `docker compose up`."""
+    if name.endswith("-compose"):
+        return (Word("compose", "compose"), *words)
+    return words[1:] if words and words[0].text in _CONTAINER_GROUPS else words
 
 
 def _find_inner_program(name: str, words: Sequence[Word]) -> int | None:
@@ -294,31 +321,10 @@ def _check_maven(words: Sequence[Word]) -> Iterator[Word]:
 
 
 def _check_container(words: Sequence[Word]) -> Iterator[Word]:
-    """`-e NAME` passes a variable of the host; a compose file may mount anything."""
-    subcommands: list[str] = []
-    for word, text, following in _pair_words(words):
-        head, equals, value = text.partition("=")
-        value = value if equals else following
-        is_compose = subcommands[:1] == ["compose"]
-        if text[:1] != "-":
-            subcommands.append(text)
-            # These print the values of variables.
-            is_override = is_compose and text in ("config", "convert")
-        elif head in ("-e", "--env", "--build-arg"):
-            is_override = value.isidentifier()
-        elif text.startswith("-e"):
-            is_override = text[2:].isidentifier()
-        elif head in ("--network", "--net"):
-            is_override = value.startswith(("host", "container:", "ns:"))
-        else:
-            is_file = head == "--file" or text.startswith("-f")
-            is_override = is_compose and is_file and subcommands[1:2] != ["logs"]
-        if is_override:
-            yield word
-
-
-def _check_compose(words: Sequence[Word]) -> Iterator[Word]:
-    yield from _check_container((Word("compose", "compose"), *words))
+    """What prints the values of variables, and a build of files from elsewhere."""
+    operands = [w for w in words if (w.text or "-")[0] != "-"]
+    pattern = _CONTAINER_WORDS.get(operands[0].text or "") if operands else None
+    return (w for w in operands[1:] if pattern is not None and pattern.search(w.text or ""))
 
 
 def _check_pip(words: Sequence[Word]) -> Iterator[Word]:
@@ -337,8 +343,7 @@ _CHECKS: dict[str, Callable[[Sequence[Word]], Iterator[Word]]] = {
     **dict.fromkeys(("make", "gmake", "xcodebuild", "just", "task", "go-task"), _check_make),
     "cmake": _check_cmake,
     **dict.fromkeys(("mvn", "mvnw", "./mvnw", "mvnd"), _check_maven),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "finch"), _check_container),
-    **dict.fromkeys(("docker-compose", "podman-compose"), _check_compose),
+    "docker": _check_container,
     **dict.fromkeys(("pip", "pip3"), _check_pip),
     "python": _check_python,
 }

@@ -221,23 +221,49 @@ _LINES: dict[str, str] = {
         "--header-filter -header-filter --warnings-as-errors -warnings-as-errors --list-checks "
         "-list-checks --line-filter --format-style --use-color --system-headers "
         "--explain-config --dump-config --verify-config --fix-notes --exclude-header-filter",
-    "docker ps,docker container ls,docker container list,docker images,docker image ls,"
-    "docker volume ls,docker network ls,podman ps,podman images":
+    # Other names and groups of docker (`podman`, `docker container run`) meet these lines.
+    "docker run,docker create":
+        "-i -t -d --interactive --tty --detach --rm --init --read-only -q --no-healthcheck -P "
+        "--publish-all --replace --name= -w= --workdir= -u= --user= -p= --publish= --expose= -h= "
+        "--hostname= --entrypoint= --platform= --pull= --restart= -m= --memory= --memory-swap= "
+        "--cpus= -c= --cpu-shares= --cpuset-cpus= --pids-limit= --shm-size= --ulimit= --tmpfs= "
+        "-l= --label= --dns= --add-host= --network-alias= --link= --stop-timeout= --stop-signal= "
+        "--health-cmd= --health-interval= --health-retries= --health-timeout= --cap-drop= -a= "
+        "--attach= --sig-proxy",
+    "docker exec": "-i -t -d --interactive --tty --detach -u= --user= -w= --workdir=",
+    "docker build":
+        "-t= --tag= -f= --file= --target= --no-cache --pull --progress= --platform= --label= "
+        "--load --rm --force-rm -q --check --compress --shm-size= -m= --memory= --add-host=",
+    "docker cp": "-a --archive -q",
+    "docker rm,docker rmi,docker stop,docker start,docker restart,docker kill,docker pause,"
+    "docker unpause,docker wait,docker rename,docker pull,docker push,docker tag,docker prune,"
+    "docker system,docker volume,docker network":
+        "-f --force -t= --time= --timeout= -s= --signal= -a --all --all-tags -v --volumes -q "
+        "--platform= --filter= --format=",
+    "docker ps,docker ls,docker list,docker images,docker volume ls,docker network ls":
         "-a --all -q -l -n= --last --latest -s --size --format -f= --filter --no-trunc "
         "--digests --quiet --tree",
-    "docker logs,docker container logs,podman logs,docker compose logs,docker-compose logs":
+    "docker logs,docker compose logs":
         "-f --follow --tail -n= --since --until -t --timestamps --details --no-color "
         "--no-log-prefix --index -l",
-    "docker compose ps,docker-compose ps,docker compose ls,docker compose images,"
-    "docker compose top,docker compose port,docker compose version":
+    "docker compose":
+        "--profile= -p= --project-name= --ansi= --progress= --parallel= --compatibility -d "
+        "--detach --build --rm -T --remove-orphans --no-deps",
+    "docker compose run,docker compose exec":
+        "--rm -d --detach --no-deps --build -T --no-TTY -i -t --interactive --service-ports -u= "
+        "--user= -w= --workdir= --name= --entrypoint= -q --quiet-pull --remove-orphans "
+        "--use-aliases --index=",
+    "docker compose ps,docker compose ls,docker compose images,docker compose top,"
+    "docker compose port,docker compose version":
         "-a --all -q --services --status --format --filter --no-trunc --orphans --quiet "
         "--index --protocol",
     "docker compose up,docker compose down,docker compose restart,docker compose stop,"
-    "docker compose start,docker compose pull,docker compose build":
+    "docker compose start,docker compose pull,docker compose build,docker compose create":
         "-d --detach --build --no-build --wait --wait-timeout --no-deps --remove-orphans "
         "--force-recreate --no-recreate -t= --timeout --no-cache --pull --quiet-pull "
         "--no-log-prefix --abort-on-container-exit --exit-code-from --scale --progress "
         "--no-start --no-color --attach --attach-dependencies -q -y",
+    "docker compose rm,docker compose kill": "-f --force -s= --stop -v",
     "docker inspect,docker stats,docker top,docker version,docker info,docker history,"
     "docker diff,docker port":
         "-f= --format --type -s --size --no-stream --no-trunc -a --all -q -H --human",
