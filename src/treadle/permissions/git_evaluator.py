@@ -33,6 +33,8 @@ from treadle.lib.shell.analysis.programs import list_values
 from treadle.lib.shell.ast import Word
 from treadle.permissions.file_evaluator import FileEvaluator
 from treadle.permissions.findings import PolicyFinding
+from treadle.permissions.git_remotes import find_other_remote
+from treadle.permissions.ruleset.command_patterns import CommandPattern
 from treadle.permissions.ruleset.rules import Rule
 from treadle.permissions.tracked_files import TrackedFile, TrackedFiles
 
@@ -79,10 +81,15 @@ _HOOKS = ("post-index-change",)  # `git status` runs it when it refreshes the in
 
 
 class GitEvaluator:
-    """Evaluates the git commands of one line."""
+    """Evaluates the git commands of one line. `patterns`: those of the allow rules."""
 
-    def __init__(self, files: FileEvaluator, hides_secrets: Callable[[], bool]) -> None:
-        self._files, self._hides_secrets = files, hides_secrets
+    def __init__(
+        self,
+        files: FileEvaluator,
+        hides_secrets: Callable[[], bool],
+        patterns: Sequence[CommandPattern],
+    ) -> None:
+        self._files, self._hides_secrets, self._patterns = files, hides_secrets, patterns
         self._file_system = files.file_system
         self._repositories: dict[str, list[GitRepository]] = {}
 
@@ -98,11 +105,20 @@ class GitEvaluator:
 
     def evaluate_repository(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git treats a folder that looks like a bare repository as one, and uses its config."""
-        folder = self._change_folder(command, cwd)
-        bare = find_bare_repository(self._file_system, folder)
+        folder, files = self._change_folder(command, cwd), self._file_system
+        bare = find_bare_repository(files, folder)
         if bare and is_inside(bare, self._files.roots):
             reason = "a bare repository, whose configuration can run programs"
             return PolicyFinding(bare, "ask", reason)
+        other = find_other_remote(
+            command,
+            lambda: [e for r in self._list_repositories(folder) for e in r.read_config(files)],
+            lambda name: self._files.exists(f"{folder}/{name}"),
+        )
+        if other and not any(other in pattern.words for pattern in self._patterns):
+            return PolicyFinding(
+                other, "ask", "it is no remote of this repository, and no rule names it"
+            )
         return PolicyFinding(cwd, "allow", "an ordinary repository", is_read_only=True)
 
     def evaluate_reading(self, command: GitCommand, cwd: str) -> PolicyFinding:

@@ -72,7 +72,7 @@ class PathAccess:
 
     @cached_property
     def _git(self) -> GitEvaluator:
-        return GitEvaluator(self._files, lambda: self._hides_secrets)
+        return GitEvaluator(self._files, lambda: self._hides_secrets, self._patterns)
 
     def evaluate(
         self, command: SimpleCommand, is_exact: bool, listed: Sequence[Word] = ()

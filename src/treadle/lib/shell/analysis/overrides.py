@@ -73,7 +73,7 @@ _AT_NAMES = word_set("npm npx pnpm pnpx yarn bun bunx deno git gh turbo nx lerna
 # After `--`, or after their first operand, follow the words of a program of the project.
 _SCRIPT_SUBCOMMANDS = frozenset({"test", "run", "bench", "t", "r"})
 # After how many operands.
-_SCRIPT_COMMANDS = {
+_SCRIPT_COMMANDS: dict[tuple[str, ...], int] = {
     **dict.fromkeys((("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")), 2),
     **dict.fromkeys((("docker", "run"), ("docker", "create"), ("docker", "exec")), 2),
     ("docker", "compose", "run"): 3, ("docker", "compose", "exec"): 3,
