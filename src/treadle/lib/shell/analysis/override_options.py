@@ -33,6 +33,7 @@ _OPTION_LINES: dict[str, str] = {
     "npm pnpm yarn npx pnpx bunx": f"{_PACKAGE_MANAGER_OPTIONS} {_NODE_TEST_OPTIONS}",
     "bun": f"{_PACKAGE_MANAGER_OPTIONS} {_NODE_TEST_OPTIONS} -r -e -p --eval --print --define",
     "biome": "--config-path",
+    "mocha": "--ui? -u?",
     "webpack vite rollup esbuild parcel gulp grunt next nuxt astro babel swc tsup nx turbo lerna":
         f"{_NODE_TEST_OPTIONS} -c --gulpfile --gruntfile -f --cwd --base --tasks "
         "--inject --tsconfig --api --token --team -r",
@@ -98,7 +99,7 @@ _OPTION_LINES: dict[str, str] = {
     "--allow-sys --allow-import --allow-scripts --config -c --import-map --reload --lock? --cert "
     "--preload --env-file --unsafely-ignore-certificate-errors --v8-flags --inspect "
     "--inspect-brk --inspect-wait --root --global -g",
-    "gh glab": "--hostname --show-token -t --web --editor --with-token --body-file --input",
+    "glab": "--hostname --show-token -t --web --editor --with-token --body-file --input",
     "aws gcloud az": "--profile --endpoint-url --configuration --flags-file --access-token-file "
     "--account --impersonate-service-account --credential-file-override --no-verify-ssl "
     "--ca-bundle --cli-input-json --cli-input-yaml --subscription",
@@ -171,6 +172,7 @@ _WORD_LINES: dict[str, str] = {
     "gem bundle": r"config|env|plugin|server|console|open",
     "composer": r"config|exec|global",
     "pytest py.test": r"@.*",
+    "tox": r"exec|e|devenv",
     "hyperfine nodemon watchexec": r".+",
     "go": r"generate|tool|.*@.*",
     "mvn mvnw ./mvnw mvnd": r"exec:.*|antrun:.*|[^-].*:.*:.*",
@@ -195,5 +197,5 @@ RUNNER_WORDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("uv", "poetry", "pdm", "hatch", "rye", "pipenv", "pixi"), word_set("run")),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), word_set("exec x dlx run")),
     "bundle": word_set("exec"), "coverage": word_set("run"),
-    **dict.fromkeys(("npx", "bunx", "pnpx", "uvx"), word_set("")),
+    **dict.fromkeys(("npx", "bunx", "pnpx", "uvx", "nyc", "c8"), word_set("")),
 }  # fmt: skip

@@ -81,12 +81,17 @@ _SCRIPT_COMMANDS: dict[tuple[str, ...], int] = {
 _CONTAINER_PROGRAMS = word_set("docker podman nerdctl finch docker-compose podman-compose")
 _CONTAINER_GROUPS = word_set("container image builder buildx")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)  # without a value it is one of the host
+_HEADER = re.compile(r"(?i:accept|x-github-api-version|if-none-match|time-zone)\s*:.*")
 _NETWORK = re.compile(r"(?!host$|container:|ns:)[\w.-]+")
 _SAFE_VALUES = {
     ("go", "-ldflags"): re.compile(r"(?:-[sw]|-X [\w./-]+=[\w.+-]*|\s)*"),
     ("go", "-gcflags"): re.compile(r"(?:all=)?(?:-[NlmBS]|\s)*"),
     ("pytest", "-p"): re.compile(r"no:\w+"),
     **dict.fromkeys((("gh", "-X"), ("gh", "--method")), re.compile("GET|HEAD")),
+    **dict.fromkeys((("gh", "-H"), ("gh", "--header")), _HEADER),
+    **dict.fromkeys((("curl", "-F"), ("curl", "--form")), re.compile(r"[^@<]*")),
+    **dict.fromkeys((("curl", "-b"), ("curl", "--cookie")), re.compile(r".+=.*")),
+    ("curl", "--data-urlencode"): re.compile(r"[^@]*|[^@=]*=.*"),
     **dict.fromkeys((("docker", o) for o in ("-e", "--env", "--build-arg")), _VARIABLE),
     **dict.fromkeys((("docker", "--network"), ("docker", "--net")), _NETWORK),
 }
@@ -151,6 +156,8 @@ def _list_unknown_options(name: str, words: Sequence[Word]) -> Iterator[Word]:
             continue
         if text == "--" and name == "docker" and not passed:
             continue
+        if text == "--" and name == "gh":  # git gets what follows
+            yield word
         if text == "--" and (name != "cargo" or _SCRIPT_SUBCOMMANDS.intersection(operands[:1])):
             return
         if text[:1] == "-" and len(text) > 1 and text != "--":
@@ -332,6 +339,27 @@ def _check_pip(words: Sequence[Word]) -> Iterator[Word]:
     return (word for word in words if _REMOTE_REQUIREMENT.match(word.text or ""))
 
 
+def _check_gh(words: Sequence[Word]) -> Iterator[Word]:
+    """`gh api` of another server."""
+    texts = [word.text or "" for word in words]
+    return (
+        word
+        for word, text in zip(words, texts, strict=True)
+        if texts[0] == "api" and "//" in text and not text.startswith("https://api.github.com/")
+    )
+
+
+def _check_httpie(words: Sequence[Word]) -> Iterator[Word]:
+    """Fields with the content of a file: `a@file`, `a=@file`."""
+    return (word for word in words if re.search(r"\w[:=]*@", word.text or ""))
+
+
+def _check_tsc(words: Sequence[Word]) -> Iterator[Word]:
+    """`--noEmit false` writes files."""
+    pairs = _pair_words(words)
+    return (word for word, text, following in pairs if (text, following) == ("--noEmit", "false"))
+
+
 def _check_python(words: Sequence[Word]) -> Iterator[Word]:
     """Options of Django that load other code."""
     options = ("--settings", "--pythonpath", "--testrunner")
@@ -346,4 +374,7 @@ _CHECKS: dict[str, Callable[[Sequence[Word]], Iterator[Word]]] = {
     "docker": _check_container,
     **dict.fromkeys(("pip", "pip3"), _check_pip),
     "python": _check_python,
+    "gh": _check_gh,
+    "tsc": _check_tsc,
+    **dict.fromkeys(("http", "https", "xh", "xhs"), _check_httpie),
 }

@@ -23,14 +23,14 @@ _NODE_TESTS = (
     "--json --listTests --onlyChanged -o --onlyFailures -f --findRelatedTests "
     "--testPathPattern --testPathPatterns --testPathIgnorePatterns --forceExit "
     "--detectOpenHandles --no-coverage --no-cache --cache --run --ui --no-watch --threads "
-    "--no-threads --pool --grep -g= --timeout --retries --workers --headed --headless "
+    "--no-threads --pool? --grep -g= --timeout --retries --workers --headed --headless "
     "--project? --browser --spec --e2e --component --reporter? --reporters? --shard --changed "
     "--changedSince --errorOnDeprecated --expand -e --showConfig --colors --no-colors --exit "
     "--recursive --parallel --jobs -j= --dir --update --bail=1 --allowOnly --hideSkippedTests "
     "--typecheck --poolOptions --testEnvironment? --environment? --isolate --no-isolate "
     "--no-file-parallelism --maxConcurrency --logHeapUsage --testTimeout --clearMocks "
-    "--resetMocks --collectCoverage --collectCoverageFrom --coverageReporters "
-    "--coverage.enabled --coverage.reporter -x -h -s"
+    "--resetMocks --collectCoverage --collectCoverageFrom --coverageReporters? "
+    "--coverage.enabled --coverage.reporter? -x -h -s"
 )
 _LINES: dict[str, str] = {
     "node --test":
@@ -65,13 +65,13 @@ _LINES: dict[str, str] = {
         "--listFiles --incremental --declaration -d --emitDeclarationOnly --target -t= "
         "--module -m= --lib --jsx --esModuleInterop --showConfig --diagnostics "
         "--extendedDiagnostics --traceResolution --clean --force -f --noEmitOnError "
-        "--sourceMap --outDir --outFile --rootDir --listEmittedFiles --dry --explainFiles "
+        "--sourceMap --outDir! --outFile! --rootDir --listEmittedFiles --dry --explainFiles "
         "--moduleResolution --resolveJsonModule --allowJs --checkJs --preserveWatchOutput "
         "--noUnusedLocals --noUnusedParameters --noImplicitAny --strictNullChecks "
         "--isolatedModules -h -v",
     "jest,vitest,mocha,ava,tap,nyc,c8,cypress,playwright,karma": _NODE_TESTS,
     "eslint,stylelint":
-        "--fix --fix-dry-run --fix-type --ext --max-warnings --quiet --cache --cache-location "
+        "--fix --fix-dry-run --fix-type --ext --max-warnings --quiet --cache --cache-location! "
         "--cache-strategy --no-cache --format? -f? --formatter? --rule "
         "--report-unused-disable-directives --no-error-on-unmatched-pattern --ignore-pattern "
         "--color --no-inline-config --print-config --debug --stats --no-warn-ignored "
@@ -135,11 +135,14 @@ _LINES: dict[str, str] = {
         "--output-format? -q -v --disable --enable --errors-only -E --score --reports -r -l "
         "--fail-under --per-file-ignores --disable-noqa --reports=n --score=n --recursive -ll "
         "-i --severity-level --confidence-level -x= --skip -s= -t= --convention",
-    "tox,nox":
+    "tox":
         "-e= -p= -q -v -s= --session --sessions -k= -t= --tags --list -l --listenvs "
         "--list-dependencies --parallel -r --recreate --skip-missing-interpreters --notest "
-        "--no-recreate-pkg -f= --factor --parallel-live -o --reuse-existing-virtualenvs "
-        "--no-install --no-stop-on-first-error -R --stop-on-first-error --develop",
+        "--no-recreate-pkg -f= --factor --parallel-live -o "
+        "--develop",
+    "nox":
+        "-s= --session --sessions -k= -t= --tags -l --list -p= --python= -e= -r -R -x -v -N "
+        "--reuse-existing-virtualenvs --no-install --stop-on-first-error --no-stop-on-first-error",
     "coverage":
         "-m= --show-missing --source --omit --include --branch --fail-under --skip-covered "
         "--append -a --skip-empty --sort --precision --format --ignore-errors -i "
@@ -156,8 +159,8 @@ _LINES: dict[str, str] = {
     "uv run,uv sync,uv pip list,uv tree,uv lock,uv build":
         "-q -v --quiet --verbose --frozen --locked --all-extras --extra= --group= "
         "--only-group= --no-group= --dev --no-dev --all-groups --no-sync --offline --package= "
-        "--all-packages --exact --isolated --no-progress --upgrade -U -n --no-cache -m= "
-        "--module= --depth= --outdated --no-dedupe --invert --only-dev --wheel --sdist --check",
+        "--python? -p? --all-packages --exact --isolated --no-progress --upgrade -U -n --no-cache "
+        "-m= --module= --depth= --outdated --no-dedupe --invert --only-dev --wheel --sdist --check",
     "poetry run,pdm run,hatch run,rye run,pipenv run,pixi run":
         "-q -v -vv -vvv -n --no-interaction --no-ansi --no-plugins --quiet --verbose --frozen "
         "--locked -e= --environment",
@@ -302,8 +305,28 @@ _LINES: dict[str, str] = {
         "--milestone -m= --mention --workflow -w= --branch -b= --user -u= --event -e= --status "
         "--required --watch --interval -i= --fail-fast --order --sort --owner --language "
         "--yaml --ref -r= --compact --all --exclude-drafts --created --commit --verbose -v",
-    "gh api":
-        "--jq -q= --paginate --slurp --cache -H= --header -i --include -p= --preview",
+    "gh api": "--jq -q= --paginate --slurp --cache -i --include -p= --preview",
+    "gh pr merge,gh pr close,gh pr reopen,gh pr ready,gh pr review,gh issue close,gh issue reopen":
+        "-s --squash -m --merge -r --rebase -d --delete-branch --auto --subject -b= --body -a "
+        "--approve -c= --comment --request-changes -R= --repo --reason --undo",
+    "gh release create,gh release edit":
+        "-n= --notes -t= --title --generate-notes -d --draft -p --prerelease --latest --target "
+        "--verify-tag --notes-start-tag --notes-from-tag -R= --repo",
+    "gh run rerun,gh run cancel": "--failed -d -j= --job= -R= --repo=",
+    # Another server is for a rule that names none.
+    "curl":
+        "-s -S -f -i -I -v -L -k -g -G -N -O -J -4 -6 -0 -1 -j -q -Z --show-error --fail "
+        "--fail-with-body --fail-early --include --head --location --insecure --globoff --get "
+        "--no-buffer --remote-name --remote-header-name --compressed --http1.0 --http1.1 --http2 "
+        "--http3 --tlsv1.2 --tlsv1.3 --ipv4 --ipv6 --no-progress-meter --parallel --path-as-is "
+        "--create-dirs --basic --digest --retry-all-errors --retry-connrefused --raw -H= --header= "
+        "-d= --data= --data-raw= --data-ascii= --data-binary= --json= -X= --request= -A= "
+        "--user-agent= -e= --referer= -u= --user= -m= --max-time= --connect-timeout= --retry= "
+        "--retry-delay= --retry-max-time= -w= --write-out= -r= --range= --limit-rate= "
+        "--max-redirs= --max-filesize= -o= --output= --output-dir= -D= --dump-header= -c= "
+        "--cookie-jar= --oauth2-bearer= --aws-sigv4= -C= --continue-at= -y= -Y= -z= --form-string= "
+        "--url-query= -x= --proxy= --resolve= --connect-to= --url= --interface= --proto= "
+        "--preproxy= --socks5= --socks5-hostname= --doh-url= --next -: --cacert= --noproxy= -n",
     "ansible-lint":
         "-q -v -p --parseable --profile --strict -x= --skip-list -t= --tags --offline "
         "--nocolor --exclude -w= --warn-list --show-relpath --progressive -L --list-rules -T "
@@ -364,14 +387,15 @@ class SafeOptions:
         return f"-{text[-1]}" in self._values
 
 
-MAY_BE_PATH = re.compile(r"/|\\|\.[a-z]{2,4}$")
+MAY_BE_PATH = re.compile(r"/|\\|\.(?!\d)")
 _RESULT_TYPES = word_set("out prof pprof log lcov sarif dot")
 _REPORT_TYPES = word_set("xml html json txt csv info")
 _RESULT_FOLDERS = word_set(
     "build dist out output target report reports results test-results coverage htmlcov log logs "
-    "tmp artifacts"
+    "tmp artifacts .cache"
 )
 _RESULT_NAME = re.compile(r"report|result|cov|junit|mypy|pytest|lint")
+_CACHE_NAME = re.compile(r"\.coverage|\.\w+cache$")
 _FORMATS = word_set(
     "term term-missing skip-covered xml html json lcov annotate markdown text tab line-number "
     "colored-line-number colored-tab checkstyle code-climate junit-xml github-actions"
@@ -386,12 +410,12 @@ def _is_written_file(value: str) -> bool:
         return True  # the name is the program's own
     *folders, name = path.split("/")
     stem, dot, kind = name.rpartition(".")
-    if kind in _RESULT_TYPES or name.startswith(".coverage"):
+    if kind in _RESULT_TYPES or _CACHE_NAME.match(name):
         return True
     if dot and kind not in _REPORT_TYPES:
         return False
     is_result = _RESULT_NAME.search(stem or kind) is not None
-    return is_result or not _RESULT_FOLDERS.isdisjoint(folders)
+    return is_result or not _RESULT_FOLDERS.isdisjoint((*folders, name))
 
 
 SAFE_OPTIONS: dict[str, str] = {
