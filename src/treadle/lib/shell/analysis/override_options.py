@@ -81,7 +81,8 @@ _OPTION_LINES: dict[str, str] = {
     "--workspace_status_command --crosstool_top --package_path --host_jvm_args --repo_env "
     "--extra_toolchains --output_base --output_user_root --distdir --registry --remote_executor "
     "--remote_cache --bes_backend --server_javabase --credential_helper --tls_client_key "
-    "--symlink_prefix",
+    "--symlink_prefix --profile --explain --build_event_json_file --build_event_text_file "
+    "--build_event_binary_file --execution_log_json_file --execution_log_binary_file",
     "just": "--shell --chooser --justfile -f --working-directory -d --set --shell-arg "
     "--shell-command --dotenv-path --dotenv-filename --command -c --edit --global-justfile -g",
     "task go-task": "--taskfile -t --dir -d --global -g --insecure --download",
@@ -89,16 +90,12 @@ _OPTION_LINES: dict[str, str] = {
     "--execute-continue -p --execute-print -C --directory -g --system",
     "invoke inv fab": "-c --collection -r --search-root -f --config -i --identity -H --hosts -S",
     "bundle": "--gemfile --path --system --shebang --binstubs",
-    "rspec cucumber rubocop": "-r --require -I --options -O --default-path --pattern -P "
+    "cucumber rubocop": "-r --require -I --options -O --default-path --pattern -P "
     "--format? -f? --config -c --plugin",
     "composer": "--working-dir -d --repository",
     "phpunit pest phpstan psalm phpcs rector paratest":
         "--configuration -c --bootstrap --printer --extension --include-path --loader "
         "--autoload-file -a --config --standard? --plugin --runner --phpunit --passthru-php -d",
-    "deno": "--allow-all -A --allow-run --allow-ffi --allow-write --allow-env --allow-net "
-    "--allow-sys --allow-import --allow-scripts --config -c --import-map --reload --lock? --cert "
-    "--preload --env-file --unsafely-ignore-certificate-errors --v8-flags --inspect "
-    "--inspect-brk --inspect-wait --root --global -g",
     "glab": "--hostname --show-token -t --web --editor --with-token --body-file --input",
     "aws gcloud az": "--profile --endpoint-url --configuration --flags-file --access-token-file "
     "--account --impersonate-service-account --credential-file-override --no-verify-ssl "
@@ -122,6 +119,7 @@ _OPTION_LINES: dict[str, str] = {
     "--project-dir --stack-yaml --exec --ghc-options --config-file --test-wrapper "
     "--stack-root --extra-prog-path --with-ld --with-ar",
     "mix": "--require -r --eval -e --formatter",
+    "sqlite3 duckdb": "-init -cmd -A",
     "mysql mysqldump mariadb psql redis-cli mongosh":
         "--defaults-file --defaults-extra-file --init-command --pager --plugin-dir --tee --eval "
         "-e --file -f --command -c --variable -v --set --log-file -L",

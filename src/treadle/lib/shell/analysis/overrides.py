@@ -49,8 +49,14 @@ _CONTAINER_WORDS = {
     "build": re.compile(r"://|^git@|^github\.com/"),
 }
 _REMOTE_REQUIREMENT = re.compile(
-    r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:"
+    r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:|git@|"
+    r"(?:github|gitlab|bitbucket|gist):"
 )
+_REPOSITORY_NAME = re.compile(r"[\w-]+/[\w.-]+(?:#.*)?")  # for npm: of GitHub
+_NODE_MANAGERS = word_set("npm pnpm yarn bun npx pnpx bunx")
+_SOURCE_PROGRAMS = _NODE_MANAGERS | word_set("pip pip3 pipx uv uvx poetry pdm deno gem helm")
+_INSTALLING = word_set("install i add ci update pip tool dlx x exec link")
+_WORKSPACE_OPTIONS = ("-w", "--workspace", "--filter", "-F")
 
 _TRANSFER_PROGRAMS = word_set("curl wget wget2 curlie")
 # Their options with a value that is no address.
@@ -74,10 +80,11 @@ _AT_NAMES = word_set("npm npx pnpm pnpx yarn bun bunx deno git gh turbo nx lerna
 _SCRIPT_SUBCOMMANDS = frozenset({"test", "run", "bench", "t", "r"})
 # After how many operands.
 _SCRIPT_COMMANDS: dict[tuple[str, ...], int] = {
-    **dict.fromkeys((("go", "run"), ("uv", "run"), ("poetry", "run"), ("pdm", "run")), 2),
-    **dict.fromkeys((("docker", "run"), ("docker", "create"), ("docker", "exec")), 2),
+    **{(name, "run"): 2 for name in ("go", "uv", "poetry", "pdm", "deno", "swift", "docker")},
+    **dict.fromkeys((("docker", "create"), ("docker", "exec")), 2),
     ("docker", "compose", "run"): 3, ("docker", "compose", "exec"): 3,
 }  # fmt: skip
+_MIXED_OPTION_PROGRAMS = word_set("cmake ctest dotnet swift")
 _CONTAINER_PROGRAMS = word_set("docker podman nerdctl finch docker-compose podman-compose")
 _CONTAINER_GROUPS = word_set("container image builder buildx")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)  # without a value it is one of the host
@@ -86,6 +93,7 @@ _NETWORK = re.compile(r"(?!host$|container:|ns:)[\w.-]+")
 _SAFE_VALUES = {
     ("go", "-ldflags"): re.compile(r"(?:-[sw]|-X [\w./-]+=[\w.+-]*|\s)*"),
     ("go", "-gcflags"): re.compile(r"(?:all=)?(?:-[NlmBS]|\s)*"),
+    ("go", "-o"): re.compile(r"(?:[\w./-]*/)?[\w-]+(?:\.(?:exe|test|so|wasm|dll|\d+))*"),
     ("pytest", "-p"): re.compile(r"no:\w+"),
     **dict.fromkeys((("gh", "-X"), ("gh", "--method")), re.compile("GET|HEAD")),
     **dict.fromkeys((("gh", "-H"), ("gh", "--header")), _HEADER),
@@ -140,7 +148,7 @@ def _list_unknown_options(name: str, words: Sequence[Word]) -> Iterator[Word]:
     texts = [w.text or "" for w in words]
     if name == "node" and "--test" not in texts:
         return  # it runs a script
-    is_word = name in WORD_OPTION_PROGRAMS and name not in ("cmake", "ctest")  # `-DX=1`, `-j4`
+    is_word = name in WORD_OPTION_PROGRAMS and name not in _MIXED_OPTION_PROGRAMS  # `-DX=1`, `-j4`
     operands = ["--test"] if name == "node" else [t for t in texts if t[:1] not in ("-", "+", "")]
     safe = find_safe_options(name, operands, is_word=is_word)
     if safe is None and name in OVERRIDE_OPTIONS:
@@ -334,9 +342,25 @@ def _check_container(words: Sequence[Word]) -> Iterator[Word]:
     return (w for w in operands[1:] if pattern is not None and pattern.search(w.text or ""))
 
 
-def _check_pip(words: Sequence[Word]) -> Iterator[Word]:
-    """Requirements from the network that are not names of packages."""
-    return (word for word in words if _REMOTE_REQUIREMENT.match(word.text or ""))
+def _make_source_check(name: str) -> Callable[[Sequence[Word]], Iterator[Word]]:
+    """Packages and scripts from the network that are not names of packages of a registry."""
+
+    def check(words: Sequence[Word]) -> Iterator[Word]:
+        operands = [w.text or "" for w in words if (w.text or "-")[0] != "-"]
+        kind = operands[0] if operands else ""
+        is_installing, previous = kind in _INSTALLING, ""
+        for word in words:
+            text = word.text or ""
+            is_repository = is_installing and name in _NODE_MANAGERS
+            is_repository = is_repository and previous not in _WORKSPACE_OPTIONS
+            is_repository = is_repository and bool(_REPOSITORY_NAME.fullmatch(text))
+            is_source = is_installing or text in operands[:2]
+            is_risky = name in _NODE_MANAGERS and text == kind and text in ("x", "set", "plugin")
+            if is_risky or is_repository or (is_source and _REMOTE_REQUIREMENT.match(text)):
+                yield word
+            previous = text
+
+    return check
 
 
 def _check_gh(words: Sequence[Word]) -> Iterator[Word]:
@@ -347,6 +371,11 @@ def _check_gh(words: Sequence[Word]) -> Iterator[Word]:
         for word, text in zip(words, texts, strict=True)
         if texts[0] == "api" and "//" in text and not text.startswith("https://api.github.com/")
     )
+
+
+def _check_cargo(words: Sequence[Word]) -> Iterator[Word]:
+    """An option of the tests' own program that writes a file."""
+    return (word for word in words if (word.text or "").startswith("--logfile"))
 
 
 def _check_httpie(words: Sequence[Word]) -> Iterator[Word]:
@@ -372,8 +401,9 @@ _CHECKS: dict[str, Callable[[Sequence[Word]], Iterator[Word]]] = {
     "cmake": _check_cmake,
     **dict.fromkeys(("mvn", "mvnw", "./mvnw", "mvnd"), _check_maven),
     "docker": _check_container,
-    **dict.fromkeys(("pip", "pip3"), _check_pip),
+    **{name: _make_source_check(name) for name in _SOURCE_PROGRAMS},
     "python": _check_python,
+    "cargo": _check_cargo,
     "gh": _check_gh,
     "tsc": _check_tsc,
     **dict.fromkeys(("http", "https", "xh", "xhs"), _check_httpie),
