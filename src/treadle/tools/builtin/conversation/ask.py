@@ -15,9 +15,8 @@ from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session_memory import CallSite
 
-NO_USER_MESSAGE = (
-    "no user can be asked in this run. Decide yourself what is most likely meant, continue, and "
-    "state in your answer what you assumed"
+DECIDE_YOURSELF = (
+    "Decide yourself what is most likely meant, continue, and state in your answer what you assumed"
 )
 
 
@@ -98,9 +97,9 @@ class AskTool(BuiltinTool[AskArguments]):
     async def run(self, args: AskArguments, site: CallSite) -> ToolOutput:
         asker: AskUser | None = site.context.services.get("ask")
         if asker is None:
-            raise ToolError(NO_USER_MESSAGE)
+            raise ToolError(f"no user can be asked in this run. {DECIDE_YOURSELF}")
         question = UserQuestion(args.question, tuple(args.options), args.multi_select)
         answer = await asker(question)
         if answer is None:
-            raise ToolError(NO_USER_MESSAGE)
+            return ToolOutput(f"The user did not answer. {DECIDE_YOURSELF}.")
         return make_answer_output(answer)
