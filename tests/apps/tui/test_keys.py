@@ -620,6 +620,19 @@ async def test_an_exclamation_mark_runs_a_command_and_the_model_gets_its_output(
         assert on.screen().split("› look")[1].count("from-here") == 1  # the command, not its output
 
 
+async def test_a_new_session_gets_no_output_of_a_command_of_the_one_before(monkeypatch):
+    model = scripted(["I see."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("!echo from-here")
+        await on.until(lambda: bool(on.app.shell_commands.recent_outputs), "its end")
+        earlier = on.app.conversation
+        await on.send("/clear")
+        await on.until(lambda: on.app._conversation not in (None, earlier), "the new session")
+        await on.send("look")
+        await on.sees("I see.")
+        assert "from-here" not in model.requests[0].transcript[0].text
+
+
 async def test_the_status_line_follows_the_branch(monkeypatch):
     write_file(".git/HEAD", "ref: refs/heads/first\n")
     switch = {"command": "echo ref: refs/heads/third > .git/HEAD"}

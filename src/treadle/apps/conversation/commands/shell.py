@@ -19,7 +19,8 @@ class ShellCommands:
     def __init__(self, session: HostedSession) -> None:
         self._session = session
         self._running: set[asyncio.Task[None]] = set()
-        self.recent_outputs: list[str] = []  # since the last message
+        self.recent_outputs: list[str] = []  # since the last message, of one session
+        self._session_id = ""  # of that session
 
     def start(self, command: str) -> asyncio.Task[None]:
         conversation = self._session.require_conversation()
@@ -41,8 +42,14 @@ class ShellCommands:
 
     def attach_outputs(self, item: UserItem) -> UserItem:
         """The message with the outputs of the commands since the last one."""
+        self._keep_only(self._session.driver.session_id)
         outputs, self.recent_outputs = self.recent_outputs, []
         return UserItem((*item.content, *(Text(text) for text in outputs)), item.steered)
+
+    def _keep_only(self, session_id: str) -> None:
+        if session_id != self._session_id:
+            self.recent_outputs.clear()
+            self._session_id = session_id
 
     async def _run(self, conversation: Conversation, command: str) -> None:
         shown = ""  # the end of the output
@@ -68,5 +75,10 @@ class ShellCommands:
             show(result.output[-MAX_SHOWN_CHARS:] + killed, result.exit_code, is_finished=True)
             ended = f"killed by {result.signal}" if killed else f"exit code {result.exit_code}"
             heading = f"I ran `{command}` myself; {ended}, output:\n"
+            current = self._session.conversation
+            session_id = conversation.driver.session_id
+            if current is None or current.driver.session_id != session_id:
+                return  # no message of its session will follow
+            self._keep_only(session_id)
             self.recent_outputs.append(heading + result.output[-MAX_SENT_CHARS:])
             del self.recent_outputs[:-MAX_SENT_OUTPUTS]
