@@ -524,6 +524,24 @@ async def test_ctrl_c_works_after_a_paste_of_several_lines_at_an_approval():
         await on.close()
 
 
+async def test_ctrl_c_after_an_interruption_asks_for_another_one():
+    on = PlainTerminal()
+    slow = ProviderFault("paced", seconds=0.02)
+    async with ProviderServer([FakeReply("word " * 2_000)], faults=[slow], strict=False) as server:
+        await on.start(server, "talk", preexec_fn=_own_terminal)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("word word")
+        on.type_keys("\x03")
+        await on.sees("interrupted\n[ask] > ")
+        on.type_keys("\x03")
+        await on.sees("press ctrl+c again to quit\n[ask] > ")
+        on.type_keys("\x03")
+        await on.sees("\nto continue this session: treadle --resume ")
+        assert await on.process.wait() == 0
+        os.close(on.master)
+
+
 async def test_ctrl_c_discards_a_line_and_the_second_quits_and_names_the_session():
     on = PlainTerminal()
     async with ProviderServer([FakeReply("Hello.")], strict=False) as server:

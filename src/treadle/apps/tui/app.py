@@ -212,23 +212,22 @@ class TerminalApp(PromptScreen):
 
     def action_stop(self) -> None:
         """Stop the side question or the turn, close the dialog, stop the command or clear the
-        prompt; pressed twice, quit."""
-        if self._conversation is None:
+        prompt; if there is none, quit, at the second time."""
+        conversation = self._conversation
+        if conversation is None:
             self._exit_with(130)
-        elif self._conversation.driver.stop_aside():
-            self._last_key = ""
-        elif self._conversation.view.is_busy:
-            if self._conversation.driver.is_interrupted and self._previous_key == "ctrl+c":
-                self.start_task(self._close(130))
-            self._conversation.interrupt()
+        elif conversation.driver.stop_aside():
+            pass
+        elif conversation.view.is_busy and not conversation.driver.is_interrupted:
+            conversation.interrupt()
         elif self.dialogs.is_open:
             self.dialogs.submit_answer(None)
         elif self.shell_commands.stop():
-            self._last_key = ""  # it had its effect: it is not the first of two
+            pass
         elif self.prompt.text:
             self._clear_prompt()
-        elif self._previous_key == "ctrl+c":
-            self.start_task(self._close(0))
+        elif self._previous_key == "ctrl+c" and self.status_area.hint == QUIT_HINT:
+            self.start_task(self._close(130 if conversation.view.is_busy else 0))
         else:
             self.status_area.hint = QUIT_HINT
             self.set_timer(QUIT_SECONDS, self._forget_quit)
@@ -236,7 +235,7 @@ class TerminalApp(PromptScreen):
 
     def _forget_quit(self) -> None:
         if self.status_area.hint == QUIT_HINT:
-            self.status_area.hint = self._last_key = ""
+            self.status_area.hint = ""
             self.schedule_frame()
 
     def action_end(self) -> None:

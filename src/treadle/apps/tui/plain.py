@@ -147,11 +147,11 @@ class PlainFrontend(Frontend):
         conversation = self._conversation
         if conversation is None:
             self._exit_with(0)
-        elif self._interrupts > 1:
+        elif self._interrupts > 1 and (self._is_quit_announced or not self._is_tty):
             self._exit_with(0 if self._is_quit_announced else 130)
         elif conversation.driver.stop_aside():
             self._interrupts = 0
-        elif conversation.view.is_busy:
+        elif conversation.view.is_busy and not conversation.driver.is_interrupted:
             self._is_quit_announced = False
             conversation.interrupt()
         elif self.shell_commands.stop():
