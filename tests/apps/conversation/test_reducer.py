@@ -17,7 +17,7 @@ from treadle.apps.conversation.state.blocks import (
 )
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.conversation.state.reducer import apply_event, apply_tool_result
-from treadle.apps.conversation.state.view_state import ViewState, set_queued_messages
+from treadle.apps.conversation.state.view_state import ViewState, add_block, set_queued_messages
 from treadle.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -319,6 +319,19 @@ def test_what_child_agents_use_is_counted_for_the_session_and_not_as_its_context
     )
     assert view.usage == one + two + two
     assert view.context_tokens == 100
+
+
+def test_a_note_does_not_cut_the_text_above_it_that_still_grows():
+    view = after(TextDelta("s", "t", 1, "One\n\n```py\na = "))
+    view = add_block(view, NoteBlock("note"))
+    for text in ("1\n```\nTw", "o"):
+        view = apply_event(view, TextDelta("s", "t", 2, text))
+    assert blocks(view) == [
+        MarkdownBlock("One\n"),
+        CodeBlock("py", "a = 1\n"),
+        NoteBlock("note"),
+        MarkdownBlock("Two"),
+    ]
 
 
 def test_what_the_engine_says_is_a_note():

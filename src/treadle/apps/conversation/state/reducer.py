@@ -141,7 +141,7 @@ def _thinking_delta(view: ViewState, event: events.ThinkingDelta) -> ViewState:
     view = _replace(view, activity=THINKING)
     if len(last.text) > markdown_stream.MAX_CHARS:
         blocks = view.blocks.append(ThinkingBlock(event.text, is_continuation=True))
-        return _replace(view, blocks=blocks, stream_index=index + 1)
+        return _replace(view, blocks=blocks, stream_index=len(blocks) - 1)
     return replace_block(view, index, _replace(last, text=last.text + event.text))
 
 

@@ -65,9 +65,17 @@ class ViewState(msgspec.Struct, frozen=True):
 
 
 def add_block(view: ViewState, block: ViewBlock) -> ViewState:
-    """One more block; the stream is closed."""
-    view = close_stream(view)
+    """One more block; the stream is closed, unless the block comes from beside the reply: the text
+    above it grows to its end."""
+    if view.stream_index is None or not _is_beside_reply(view.blocks[view.stream_index], block):
+        view = close_stream(view)
     return _replace(view, blocks=view.blocks.append(_redact_block(block)))
+
+
+def _is_beside_reply(growing: ViewBlock, block: ViewBlock) -> bool:
+    if isinstance(growing, MarkdownBlock | CodeBlock) and markdown_stream.is_empty(growing):
+        return False
+    return isinstance(block, NoteBlock | ShellBlock)
 
 
 def replace_block(view: ViewState, index: int, block: ViewBlock) -> ViewState:
