@@ -334,6 +334,17 @@ def test_a_note_does_not_cut_the_text_above_it_that_still_grows():
     ]
 
 
+def test_a_call_that_gets_another_id_while_it_is_written_is_one_block():
+    view = after(
+        ToolCallBegan("s", "t", 1, "c1", "bash"),
+        ToolCallRequested("s", "t", 2, ToolCall("c1_1", "bash", "{}")),
+        ToolFinished("s", "t", 3, "c1_1", "bash", "fine"),
+    )
+    (call,) = blocks(view)
+    assert isinstance(call, ToolCallBlock)
+    assert (call.call_id, call.state) == ("c1_1", "done")
+
+
 def test_what_the_engine_says_is_a_note():
     view = after((Notified, "a"), (WarningRaised, "b"), (ModelChanged, "x", "y", "overloaded"))
     assert [type(block) for block in blocks(view)] == [NoteBlock, NoteBlock, NoteBlock]

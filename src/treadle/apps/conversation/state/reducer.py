@@ -159,7 +159,7 @@ def _tool_call_delta(view: ViewState, event: events.ToolCallDelta) -> ViewState:
 
 def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> ViewState:
     call, raw = event.call, redact_for_display(event.call.raw)
-    view = add_call(view, ToolCallBlock(call.id, call.name))
+    view = add_call(_adopt_written_call(view, call.id), ToolCallBlock(call.id, call.name))
 
     def fill(block: ToolCallBlock) -> ToolCallBlock:
         state: CallState = "waiting" if block.state == "writing" else block.state  # it may run
@@ -169,6 +169,20 @@ def _tool_call_requested(view: ViewState, event: events.ToolCallRequested) -> Vi
     if call.by:
         view = add_block(view, build_engine_note(CHOSEN_BY_ENGINE))
     return request_todos(view, call)
+
+
+def _adopt_written_call(view: ViewState, call_id: str) -> ViewState:
+    """A call gets another id while it is written if its own is taken, or if it wraps others: its
+    block is that of the first call that is still written."""
+    if call_id in view.open_calls:
+        return view
+    for written, index in view.open_calls.items():
+        block = view.blocks[index]
+        if isinstance(block, ToolCallBlock) and block.state == "writing":
+            calls = {one: place for one, place in view.open_calls.items() if one != written}
+            view = replace_block(view, index, _replace(block, call_id=call_id))
+            return _replace(view, open_calls={**calls, call_id: index})
+    return view
 
 
 def _approval_required(view: ViewState, event: events.ApprovalRequired) -> ViewState:
