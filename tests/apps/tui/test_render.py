@@ -72,6 +72,21 @@ def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):
     assert shown(ToolCallBlock("c", "bash", state, "bash: ls"))[0].startswith(sign)
 
 
+def test_why_a_call_failed_is_below_it_if_the_line_is_too_short():
+    reason = "error: 10.0.0.1 is a private address, which no rule allows"
+    call = ToolCallBlock("c", "web_fetch", "failed", "web_fetch: http://10.0.0.1/", result=reason)
+    assert shown(call, 100) == [f"✗ web_fetch http://10.0.0.1/  {reason}"]
+    assert shown(call, 42) == [
+        "✗ web_fetch http://10.0.0.1/",
+        "  error: 10.0.0.1 is a private address,",
+        "  which no rule allows",
+    ]
+    assert shown(call, 16)[-1].endswith("…")
+    assert len(shown(call, 16)) == 4
+    done = ToolCallBlock("c", "ls", "done", "ls: .", result="a result of a few more words")
+    assert shown(done, 40) == ["● ls .  a result of a few more words"]
+
+
 def test_an_edit_shows_its_diff_with_numbers_and_context():
     call = ToolCallBlock("c", "edit", "done", "edit: x.py", display=DIFF)
     assert shown(call) == [

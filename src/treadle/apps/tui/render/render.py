@@ -47,6 +47,7 @@ MAX_PROGRESS_LINES = 3
 MAX_PREVIEW_CHARS = 4_000
 MAX_EXPANDED_CHARS = 200_000
 MAX_FOLDED_LINES = 12
+MAX_REASON_LINES = 3
 
 # The sign of a call, and its style: a role of the palette.
 _STATE_SIGNS: dict[CallState, tuple[str, str]] = {
@@ -162,22 +163,35 @@ def _format_thinking(block: ThinkingBlock) -> str:
 
 def _render_call(call: ToolCallBlock, room: int, palette: Palette, is_expanded: bool) -> list[Text]:
     sign, style = _STATE_SIGNS[call.state]
-    line = styled_prefix(sign, palette.get_style(style)) + _render_call_line(call, room, palette)
-    render_below = _render_expanded if is_expanded else _render_folded
-    return [line, *(Text("  ") + row for row in render_below(call, room, palette))]
+    rows = _render_call_line(call, room, palette, is_expanded)
+    rows += (_render_expanded if is_expanded else _render_folded)(call, room, palette)
+    return _add_gutter(rows, sign, palette.get_style(style))
 
 
-def _render_call_line(block: ToolCallBlock, room: int, palette: Palette) -> Text:
-    """Name, subject and outcome in one line; the subject is truncated first."""
+def _render_call_line(
+    block: ToolCallBlock, room: int, palette: Palette, is_expanded: bool
+) -> list[Text]:
+    """Name, subject and outcome in one line; the subject is truncated first. Why a folded call
+    failed is below it if that is longer."""
     name, _, subject = format_call_title(block).partition(": ")
     outcome = _render_outcome(block, palette)
-    outcome.truncate(max(room // 2, 4), overflow="ellipsis")
     left = styled_prefix(name, palette.bold)
     if subject:
         left.append(f" {subject}")
+    rest = room - left.cell_len - 2
+    is_reason = block.state in ("failed", "denied") and not is_expanded
+    if is_reason and outcome.cell_len > max(rest, room // 2):
+        left.truncate(room, overflow="ellipsis")
+        reason = markdown.wrap_text(outcome, room)
+        if len(reason) > MAX_REASON_LINES:
+            last = reason[MAX_REASON_LINES - 1] + Text(" …", palette.faint)
+            last.truncate(room, overflow="ellipsis")
+            reason = [*reason[: MAX_REASON_LINES - 1], last]
+        return [left, *reason]
+    outcome.truncate(max(room // 2, rest, 4), overflow="ellipsis")
     space = room - outcome.cell_len - 2 if outcome else room
     left.truncate(max(space, 4), overflow="ellipsis")
-    return left + ("  " if outcome else "") + outcome
+    return [left + ("  " if outcome else "") + outcome]
 
 
 def _render_outcome(block: ToolCallBlock, palette: Palette) -> Text:
