@@ -212,6 +212,13 @@ async def test_verbose_tells_what_happens_and_quiet_nothing():
     assert "anthropic/" in ran.err
 
 
+async def test_progress_names_the_call_that_needs_an_approval():
+    async with ProviderServer([bash("touch made"), LAST]) as server:
+        ran = await run(server, "-p", "hi", "--verbose")
+    assert "· [bash: touch made]\n  denied, it needs your approval: touch made: " in ran.err
+    assert "cannot be asked" not in ran.err  # the model reads that
+
+
 async def test_a_terminal_at_standard_error_is_shown_progress():
     ours, theirs = os.openpty()
     async with ProviderServer([bash("echo one"), LAST]) as server:

@@ -340,6 +340,8 @@ class HeadlessRun:
             detail = f"{approval.summary} needs approval"
             raise TurnSuspended("approval", WakeCondition("answer"), detail)
         self._denied.append(approval.summary)
+        if self._progress is not None:
+            self._progress.print_denial(approval)
         return Denial(HEADLESS_DENIAL.format(reason=approval.reason), "headless")
 
     def _question_suspension(self, approvals: Sequence[PendingApproval]) -> TurnSuspended:

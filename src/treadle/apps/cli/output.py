@@ -22,6 +22,7 @@ from treadle.apps.assembly.redaction import find_environment_secrets, redact, re
 from treadle.apps.console.console import DIM, print_error
 from treadle.core import events
 from treadle.core.events import Event, TurnResult
+from treadle.core.steps import PendingApproval
 from treadle.core.transcript import AssistantItem, Item, Usage
 from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.lib.text.text import format_cost
@@ -170,6 +171,13 @@ class ProgressPrinter:
 
     def __init__(self, *, verbose: bool = False) -> None:
         self._verbose = verbose
+        self._denied_call_ids: set[str] = set()
+
+    def print_denial(self, approval: PendingApproval) -> None:
+        """Name a call that needs an approval; the reason that the model gets is not printed."""
+        self._denied_call_ids.add(approval.call.id)
+        self.print_line(f"· {approval.summary}")
+        self.print_line(f"  denied, it needs your approval: {approval.reason}")
 
     def print_line(self, text: str) -> None:
         line = strip_escapes(redact_for_display(text)).replace("\n", " ").replace("\t", " ")
@@ -183,8 +191,9 @@ class ProgressPrinter:
                 pass  # ApprovalResolved has been printed, or a rule denied the call
             case events.ToolFinished(is_error=True, name=name, result=result):
                 self.print_line(f"  {name} failed: {result}")
-            case events.ApprovalResolved(decision="deny", reason=reason):
-                self.print_line(f"  denied: {reason}")
+            case events.ApprovalResolved(call_id=call_id, decision="deny", reason=reason):
+                if call_id not in self._denied_call_ids:
+                    self.print_line(f"  denied: {reason}")
             case events.RetryScheduled():
                 self.print_line(f"  {format_retry(event)}")
             case events.ModelChanged(old=old, new=new, reason=reason):
