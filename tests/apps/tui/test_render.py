@@ -72,6 +72,13 @@ def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):
     assert shown(ToolCallBlock("c", "bash", state, "bash: ls"))[0].startswith(sign)
 
 
+def test_a_table_of_a_command_stands_apart_from_other_notes():
+    line, table = NoteBlock("one line"), NoteBlock("a  1\nb  2")
+    assert render.is_tight(line, line)
+    assert not render.is_tight(table, line)
+    assert not render.is_tight(line, table)
+
+
 def test_why_a_call_failed_is_below_it_if_the_line_is_too_short():
     reason = "error: 10.0.0.1 is a private address, which no rule allows"
     call = ToolCallBlock("c", "web_fetch", "failed", "web_fetch: http://10.0.0.1/", result=reason)

@@ -34,7 +34,7 @@ KEY_SECONDS = 1.0  # a key waits at most so long for those before it
 QUIT_SECONDS = 3.0  # for the second ctrl+c
 KEY_DESCRIPTIONS: tuple[tuple[str, str], ...] = (
     ("enter", "send; shift+enter, or \\ at the end of the line, starts a new line"),
-    ("@ ! /", "mention a file, run a shell command, run a slash command"),
+    ("@ ! # /", "a file, a shell command, a line to remember, a slash command"),
     ("ctrl+v", "paste text or an image from the clipboard"),
     ("shift+tab", "next permission mode"),
     ("esc", "interrupt; clear the prompt; twice on an empty prompt: rewind"),

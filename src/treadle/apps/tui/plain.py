@@ -55,7 +55,7 @@ class PlainFrontend(Frontend):
     kind = "plain"
     key_descriptions = (
         ("enter", "send the line; an empty line continues an unfinished turn"),
-        ("@ ! /", "mention a file, run a shell command, run a slash command"),
+        ("@ ! # /", "a file, a shell command, a line to remember, a slash command"),
         ("ctrl+c", "interrupt the turn or discard the line; twice: quit"),
         ("ctrl+d", "quit"),
     )

@@ -88,8 +88,8 @@ def is_tight(block: ViewBlock, previous: ViewBlock | None) -> bool:
             return tight
         case ToolCallBlock() | ThinkingBlock():
             return isinstance(previous, ToolCallBlock | ThinkingBlock)
-        case NoteBlock():
-            return isinstance(previous, NoteBlock)
+        case NoteBlock(text=text):  # a table or list stands apart
+            return isinstance(previous, NoteBlock) and "\n" not in text + previous.text
     return False
 
 

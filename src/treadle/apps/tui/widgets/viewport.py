@@ -205,7 +205,9 @@ class Viewport:
 
     def show_block(self, index: int) -> None:
         """Scroll so that a block begins in the first row, unless all after it fits."""
-        self._top, self.is_following = (index, 0), False
+        blocks = self.view.blocks
+        has_gap = index > 0 and not is_tight(blocks[index], blocks[index - 1])
+        self._top, self.is_following = (index, 1 if has_gap else 0), False
         self._repaint()
 
     def follow_end(self) -> None:
