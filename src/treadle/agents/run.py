@@ -47,8 +47,10 @@ from treadle.core.transcript.items import Item, Metadata, NoticeItem, ToolResult
 from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.core.type_variables import OutputT
+from treadle.lib.contained import call_contained
 from treadle.lib.json.schema import Mismatch
 from treadle.lib.shielded import complete
+from treadle.lib.tasks import await_contained
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
@@ -289,7 +291,8 @@ class Run:
         """The answer for the caller, and why the program refuses it, if it does."""
         if self.output is not None:
             try:
-                value = await self.output.finish(value, self._make_tool_context(turn))
+                work = self.output.finish(value, self._make_tool_context(turn))
+                value = await await_contained(work)
             except ToolError as refusal:
                 return None, error_message(refusal)
         return value, await self._find_problem(value, turn)
@@ -317,8 +320,9 @@ class Run:
         driver = self.driver
         context = RunContext(driver.session_id, turn.turn_id, driver.deps, turn.metadata)
         try:
-            found: object = self._check(value, context)
-            problem = await found if inspect.isawaitable(found) else found
+            problem: object = call_contained(self._check, value, context)
+            if inspect.isawaitable(problem):
+                problem = await await_contained(problem)
         except ToolError as refusal:
             problem = error_message(refusal)
         if problem is None or isinstance(problem, str):

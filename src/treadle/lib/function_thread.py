@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from treadle.lib.contained import as_exception
+
 # Most functions end sooner; to be woken by another thread costs the event loop about as much.
 SHORT_SECONDS = 0.0001
 IDLE_SECONDS = 10.0  # how long a free thread waits for another function
@@ -58,7 +60,9 @@ class _Call:
         try:
             self._value = self._run_in_context(self._function)
         except BaseException as raised:  # noqa: BLE001 - becomes the result of the call
-            self._error = _as_exception(raised)
+            self._error = as_exception(raised)
+            if self._error is not raised:
+                self._error.__cause__ = raised
 
     def report(self) -> None:
         self._running.release()
@@ -146,12 +150,3 @@ def _start(call: _Call) -> None:
     except IndexError:
         worker = _Worker()
     worker.calls.put(call)
-
-
-def _as_exception(raised: BaseException) -> Exception:
-    """StopIteration cannot pass through a future, and SystemExit must not end the process."""
-    if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
-        return raised
-    error = RuntimeError(f"the function raised {type(raised).__name__}: {raised}")
-    error.__cause__ = raised
-    return error

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from treadle.lib.contained import as_exception, call_contained
+
 T = TypeVar("T")
 
 RESTART_SECONDS = 1.0
@@ -89,8 +91,8 @@ async def await_contained(
     """Await code of others in a task of its own.
 
     A cancellation of ours and the timeout are raised, also if the code swallows its cancellation
-    and returns. Code that does not stop is abandoned. A CancelledError that it raises by itself is
-    its failure, a RuntimeError; it does not cancel us.
+    and returns. Code that does not stop is abandoned. A CancelledError or SystemExit that it raises
+    by itself is its failure, a RuntimeError; it does not cancel us.
     """
     loop, current = asyncio.get_running_loop(), asyncio.current_task()
     assert current is not None, "this runs inside a task"
@@ -114,12 +116,14 @@ async def await_contained(
         raise TimeoutError(f"it did not finish within {timeout:g} s")
     if task.cancelled():
         raise RuntimeError("it was cancelled from inside")
-    return task.result()
+    return call_contained(task.result)
 
 
 async def _run_and_mark(work: Awaitable[T], done: asyncio.Future[None]) -> T:
     try:
         return await work
+    except SystemExit as raised:  # a task would hand it to the event loop, which ends with it
+        raise as_exception(raised) from raised
     finally:
         mark_done(done)
 

@@ -28,6 +28,7 @@ from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError, LoopError
 from treadle.core.type_variables import PartDepsT
+from treadle.lib.contained import as_exception, call_contained
 from treadle.lib.logger import logger
 
 _NOT_OFFERED = "tool %r of %r is not offered: there is another one of this name"
@@ -102,7 +103,7 @@ class Federation:
         those."""
         source = self._sources[position]
         try:
-            tools = source.tools()
+            tools = call_contained(source.tools)
             if not self._last_tools or tools is not self._last_tools[position]:
                 _check_tools(source, tools)
             if self._failed:
@@ -125,7 +126,7 @@ class Federation:
         return BoundFederation(self, bound)
 
     def instructions(self) -> str:
-        texts = [(source, source.instructions()) for source in self._sources]
+        texts = [(source, call_contained(source.instructions)) for source in self._sources]
         for source, text in texts:
             if not isinstance(text, str):
                 raise _make_source_error(source, "instructions", text, "return a text")
@@ -159,8 +160,10 @@ class Federation:
             self._owners[position] = loop
         try:
             await source.open()
-        except BaseException:
+        except BaseException as raised:
             self._owners.pop(position, None)
+            if isinstance(raised, SystemExit):  # a task would end the event loop with it
+                raise as_exception(raised) from raised
             raise
 
     def _belongs_to_other_loop(self, position: int) -> bool:
@@ -181,8 +184,8 @@ class Federation:
             self._owners.pop(position, None)
             try:
                 await self._sources[position].aclose()
-            except Exception as error:  # noqa: BLE001 - raised when the others are closed
-                problems.append(error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - raised when all are closed
+                problems.append(as_exception(error))
         if problems:
             raise problems[0]
 
@@ -190,7 +193,7 @@ class Federation:
         """Raise ConfigError for two tools of one name that are known already."""
         owners: dict[str, str] = {}
         for source in self._sources:
-            tools = source.tools()
+            tools = call_contained(source.tools)
             _check_tools(source, tools)
             for tool in tools:
                 name = tool.spec.name
@@ -234,7 +237,7 @@ class BoundFederation(Federation):
 
 
 def _bind(source: ToolSource, deps: object) -> ToolSource:
-    bound: object = source.bind(deps)
+    bound: object = call_contained(source.bind, deps)
     if not hasattr(bound, "tools"):
         expected = "return a source, such as StaticSource([...]) of a list"
         raise _make_source_error(source, "bind", bound, expected)

@@ -11,7 +11,6 @@ its own (an approval, say) is sent when all observers have got the event before 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections import deque
@@ -40,9 +39,6 @@ LOGGED_EVENTS: Final[Mapping[Callable[..., Event], tuple[int, str]]] = {
     events.ToolFinished: (logging.DEBUG, "call {0} of {1} ended"),
     events.TurnFinished: (logging.DEBUG, "the turn ended: {0.reason}"),
 }
-# An observer never harms the run. A cancellation of ours arrives at an await, and there is none
-# here: one that an observer raises is its own (the result of a cancelled future, say).
-OBSERVER_ERRORS = (Exception, asyncio.CancelledError)
 
 
 class Emitter:
@@ -93,7 +89,7 @@ class Emitter:
             for observer in listeners:
                 try:
                     observer.on_event(event)
-                except OBSERVER_ERRORS as error:
+                except BaseException as error:  # noqa: BLE001 - it never harms the run
                     self._warn_once(observer, error)
         finally:
             self._is_sending = False
@@ -124,7 +120,7 @@ class Emitter:
                             observer.on_event(event)
                         elif item is not None:
                             observer.on_item(position, item)
-                    except OBSERVER_ERRORS as error:
+                    except BaseException as error:  # noqa: BLE001 - it never harms the run
                         self._warn_once(observer, error)
         finally:
             self._is_sending = False
@@ -138,6 +134,10 @@ class Emitter:
         return self._listeners[kind]
 
     def _warn_once(self, observer: Observer, error: BaseException) -> None:
+        """A cancellation of ours arrives at an await, and an observer has none: one that it raises
+        is its own (the result of a cancelled future, say)."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error
         if any(observer is other for other in self._failed):
             return
         self._failed.append(observer)

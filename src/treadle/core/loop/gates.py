@@ -19,6 +19,7 @@ from treadle.core.errors import ConfigError, error_text
 from treadle.core.events import Notified, WarningRaised
 from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.usage import NO_USAGE, Usage
+from treadle.lib.contained import call_contained
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -86,7 +87,7 @@ class Gates:
         wait: Wait | None = None
         try:
             for gate in self.gates:
-                answer: object = gate.admit(estimate)
+                answer: object = call_contained(gate.admit, estimate)
                 if isinstance(answer, Admit):
                     if answer != NO_REMARKS:
                         admits.append(answer)
@@ -113,7 +114,7 @@ class Gates:
         admitted, self._admitted = self._admitted, []
         for gate, estimate in admitted:
             try:
-                gate.settle(estimate, used)
+                call_contained(gate.settle, estimate, used)
             except Exception as error:  # noqa: BLE001 - a gate may raise anything
                 name = type(gate).__name__
                 problem = f"gate {name} could not settle a model call: {error_text(error)}"

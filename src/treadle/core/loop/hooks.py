@@ -25,6 +25,7 @@ from treadle.core.errors import TreadleError, error_message, error_text
 from treadle.core.events import WarningRaised
 from treadle.core.loop.config import DriverConfig
 from treadle.core.loop.emitter import Emitter
+from treadle.lib.contained import call_contained
 
 SESSION_END_TIMEOUT = 90.0  # closing a session waits no longer for one hook
 
@@ -98,7 +99,8 @@ class Hooks:
         if hook_input.point == "session_end":
             limit = SESSION_END_TIMEOUT if limit is None else min(limit, SESSION_END_TIMEOUT)
         who = f"hook {_get_name(hook)}"
-        return await self._emitter.await_contained(hook.run(hook_input), who, limit)
+        work = call_contained(hook.run, hook_input)
+        return await self._emitter.await_contained(work, who, limit)
 
 
 def _get_name(hook: Hook) -> str:

@@ -20,6 +20,7 @@ from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, UserI
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.core.transcript.size_estimate import estimate_text_chars
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.contained import call_contained
 
 
 class MutatorRunner:
@@ -91,7 +92,7 @@ class MutatorRunner:
         """The new view; None if the mutator failed, unless with an error of ours."""
         emitter, who = self._parts.emitter, f"mutator {mutator.name}"
         try:
-            return await emitter.await_contained(mutator.mutate(context), who)
+            return await emitter.await_contained(call_contained(mutator.mutate, context), who)
         except CallNotAdmitted as error:
             emitter.emit(WarningRaised, f"{who} did nothing: {error}")
         except TreadleError:

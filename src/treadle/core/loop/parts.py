@@ -20,6 +20,7 @@ from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import Inbox
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.loop_session import LoopSession
+from treadle.lib.contained import call_contained
 
 
 class Instructions:
@@ -51,8 +52,10 @@ class Instructions:
     async def _call(self, make: MakeInstructions, turn_id: str) -> str:
         turn = self._session.state.turn
         metadata = turn.metadata if turn is not None else {}
-        made: object = make(RunContext(self._emitter.session_id, turn_id, self._deps, metadata))
-        text = await made if inspect.isawaitable(made) else made
+        context = RunContext(self._emitter.session_id, turn_id, self._deps, metadata)
+        text: object = call_contained(make, context)
+        if inspect.isawaitable(text):
+            text = await self._emitter.await_contained(text, "the function of instructions")
         if not isinstance(text, str):
             raise ConfigError(f"instructions returned {type(text).__name__}; they must be a text")
         return text

@@ -18,6 +18,7 @@ from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
 from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.lib.contained import call_contained
 from treadle.lib.json.schema import JSONSchema, allows_type
 from treadle.lib.logger import logger
 from treadle.lib.text.lazy_regex import compile_lazily
@@ -39,7 +40,7 @@ class CallRepairer:
     def repair(self, call: ToolCall) -> ToolCall:
         """The call under the name and with the arguments that it means."""
         try:
-            return self._repair(call)
+            return call_contained(self._repair, call)
         except Exception as error:  # noqa: BLE001 - the code of a tool may raise anything
             logger.warning("a call of %s could not be repaired: %s", call.name, error_text(error))
             return call

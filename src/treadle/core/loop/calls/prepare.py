@@ -9,7 +9,6 @@ Runs no tool. What is wrong with a call is its result. Used by tool_round.py; th
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -43,6 +42,7 @@ from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import ApprovalDecision, Intent
 from treadle.core.transcript.items import CallOutcome, NoticeItem, ToolResultItem
 from treadle.core.transcript.state import SessionState
+from treadle.lib.contained import call_contained
 from treadle.lib.json.schema import list_arguments
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class CallPreparer:
             return PreparedCall(call, tool, refusal=f"error: {parsed}. {expected} Nothing was run.")
         if hasattr(tool, "target") and isinstance(tool, ForwardingTool):
             try:
-                target = tool.target(parsed)
+                target = call_contained(tool.target, parsed)
             except Exception as error:  # noqa: BLE001 - becomes the call's result
                 target = error_text(error)
             if isinstance(target, str):
@@ -198,16 +198,16 @@ class CallPreparer:
 
     def _check(self, call: ToolCall, tool: Tool, arguments: Arguments) -> PreparedCall:
         try:
-            problem = tool.check(arguments)
-            summary = tool.summary(arguments)
+            problem = call_contained(tool.check, arguments)
+            summary = call_contained(tool.summary, arguments)
         except Exception as error:  # noqa: BLE001 - becomes the call's result
             problem, summary = error_text(error), ""
         access: object = None
         if problem is None:
             try:
-                access = tool.access(arguments, self._emitter.session_id)
+                access = call_contained(tool.access, arguments, self._emitter.session_id)
                 problem = _find_wrong_access(access)
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the same
+            except Exception as error:  # noqa: BLE001 - the same
                 problem = error_text(error)
             if problem is not None:
                 problem = f"{tool.spec.name} was not run, because its `access` failed: {problem}"
