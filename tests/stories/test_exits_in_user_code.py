@@ -18,7 +18,6 @@ from treadle.contracts import (
     BaseObserver,
     BasePolicy,
     BaseSource,
-    HookAnswer,
     HookInput,
     MutationContext,
     PermissionRequest,
@@ -132,7 +131,7 @@ class FaultyGate(BaseGate):
             self._fault.hit()
 
 
-def function_hook(function: Callable[..., HookAnswer | None], **options: Any) -> Any:
+def function_hook(function: Callable[..., Any], **options: Any) -> Any:
     return hook("user_prompt_submit", "post_tool_use", **options)(function)
 
 

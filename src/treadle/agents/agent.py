@@ -328,12 +328,12 @@ class Agent(AgentRuns[DepsT, OutputT]):
         return await self._drive(driver, decide)
 
     async def _answer_parent(
-        self, driver: Driver, decide: DecideApprovals
+        self, driver: Driver, decide: DecideApprovals, ended: TurnResult | None = None
     ) -> tuple[TurnResult, str]:
-        """Drive the turns of a child to their end; its answer as text."""
+        """Drive the turns of a child to their end; its answer as text. `ended`: see Run.answer."""
         run = self._make_run(driver, None, RunSettings())
         run.configure()
-        answer = await run.answer(decide)
+        answer = await run.answer(decide, ended)
         text = answer.text or answer.turn.text
         if run.output is not None and answer.text is not None and self._is_tool:
             text = run.output.write(answer.value, text)

@@ -251,15 +251,18 @@ class Run:
             raise
         return answer
 
-    async def answer(self, decide: DecideApprovals | None = None) -> RunAnswer:
+    async def answer(
+        self, decide: DecideApprovals | None = None, ended: TurnResult | None = None
+    ) -> RunAnswer:
         """Drive a turn to its end, or several until the answer fits the output type and the check
         of the agent. OutputMismatch after the last attempt; a turn that does not end with
-        `end_turn` gives no answer of a type."""
+        `end_turn` gives no answer of a type. `ended` is a first turn that was driven already, by a
+        process that ended before its answer was used."""
         output, left = self.output, self._options.output_retries
         if output is not None:
             output.begin(left + 1)
         while True:
-            turn = await self._run_turn(decide)
+            turn, ended = ended or await self._run_turn(decide), None
             handed = find_handoff_answer(turn.items)
             said = turn.text if handed is None else handed
             if output is None and (self._check is None or turn.reason != "end_turn"):

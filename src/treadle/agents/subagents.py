@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -34,7 +34,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import STOPPED_KEY, ToolContext, ToolOutput
 from treadle.core.errors import InputBlocked, SessionBusy, ToolError, error_text
-from treadle.core.events import Event
+from treadle.core.events import Event, TerminalReason, TurnResult
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import ApprovalCallbacks, ApprovalRequest, PendingApproval
 from treadle.core.transcript.items import CALL_KEY, AssistantItem, UserItem
@@ -253,23 +253,22 @@ class SubagentRunner:
         self, task: ChildTask, running: RunningChild, context: ToolContext[Any]
     ) -> ChildAnswer:
         """What the child answers to the call; it may have done so before a crash."""
+        ended: TurnResult | None = None
         if (driver := running.driver) is None:
             state = await self._load(task, running, context)
             if task.is_continued and state is None:
                 raise ToolError(f"the agent {task.name} has no session here; start a new one")
             if state is not None and _has_message(state, context.call_id):
-                answer = _find_answer(state)
-                if answer is not None:
-                    await self._prepare_child(task, running, context, state, is_done=True)
-                    return answer
-            driver = await self._start(task, running, context, state)
+                ended = _find_ended_turn(state)
+            driver = await self._start(task, running, context, state, ended)
         if _has_message(driver.state, context.call_id):
-            driver.retry()
+            if ended is None:
+                driver.retry()
         else:
             driver.submit(task.prompt, metadata={**context.metadata, CALL_KEY: context.call_id})
         running.begin(driver)
         try:
-            return await self._run(running, driver, context)
+            return await self._run(running, driver, context, ended)
         finally:
             running.is_at_work = False
 
@@ -304,8 +303,9 @@ class SubagentRunner:
         running: RunningChild,
         context: ToolContext[Any],
         state: SessionState | None,
+        ended: TurnResult | None = None,
     ) -> Driver:
-        start, prepared = await self._prepare_child(task, running, context, state)
+        start, prepared = await self._prepare_child(task, running, context, state, ended)
         running.agent = self._make_child(start, prepared.changes)
         running.driver = running.agent.start(
             state=state,
@@ -322,8 +322,7 @@ class SubagentRunner:
         running: RunningChild,
         context: ToolContext[Any],
         state: SessionState | None,
-        *,
-        is_done: bool = False,
+        ended: TurnResult | None,
     ) -> tuple[ChildStart, PreparedChild]:
         child_id = make_child_id(context.session_id, task)
         start = self._make_start(task, child_id, self.depth + 1, context.children)
@@ -334,7 +333,7 @@ class SubagentRunner:
             gates=context.children.gates,
             options=context.children.run_options,
             earlier_usage=earlier,
-            is_done=is_done,
+            is_done=ended is not None,
         )
         running.prepared = (
             NothingPrepared() if self._prepare is None else await self._prepare(start)
@@ -342,13 +341,17 @@ class SubagentRunner:
         return start, running.prepared
 
     async def _run(
-        self, running: RunningChild, driver: Driver, context: ToolContext[Any]
+        self,
+        running: RunningChild,
+        driver: Driver,
+        context: ToolContext[Any],
+        ended: TurnResult | None,
     ) -> ChildAnswer:
         child = running.agent
         assert child is not None, "its driver is its agent's"
         driver.watch(EventRelay(context.relay_event))
         driver.stop_with(context.is_cancelled)
-        turn, text = await child._answer_parent(driver, context.ask_host)
+        turn, text = await child._answer_parent(driver, context.ask_host, ended)
         while turn.reason == "end_turn" and driver.queued_messages:  # sent while the turn ended
             with contextlib.suppress(InputBlocked):  # a hook refused them: the answer stays
                 turn, text = await child._answer_parent(driver, context.ask_host)
@@ -413,16 +416,15 @@ def _has_message(view: SessionState, call_id: str) -> bool:
     )
 
 
-def _find_answer(view: SessionState) -> ChildAnswer | None:
-    """The last answer, if the child has finished its last turn. One that was interrupted, while
-    the process ended, has not."""
+def _find_ended_turn(view: SessionState) -> TurnResult | None:
+    """The last turn, if the child has finished it. One that was interrupted, while the process
+    ended, it has not."""
     if view.queued or view.turn or isinstance(pending(view.transcript), (AskModel, RunTools)):
         return None
-    if is_interrupted(view.transcript):
+    end = view.last_end
+    if end is None or is_interrupted(view.transcript) or last_reply(view.transcript) is None:
         return None
-    reply = last_reply(view.transcript)
-    reason = view.last_end.reason if view.last_end is not None else ""
-    return _make_answer(reply.text, reason, "", "") if reply is not None else None
+    return TurnResult(end.turn_id, cast("TerminalReason", end.reason), tuple(view.transcript))
 
 
 def _describe_unread(running: RunningChild) -> str:
