@@ -1,6 +1,6 @@
 """Evals: cases, checks by functions and by a judging model, and what a change made worse.
 
-The test at the top is three lines of pytest. The agent here is a script; so is the judge.
+The test is three lines of pytest. The agent of the show is a script; so is the judge.
 """
 
 from __future__ import annotations
@@ -9,13 +9,44 @@ import tempfile
 from pathlib import Path
 
 from treadle import Agent, Result
-from treadle.contracts import ModelCard, ModelRequest
+from treadle.contracts import Model, ModelCard, ModelRequest
 from treadle.evals import Case, EvalReport, contains, evaluate_sync, judge, render_report_page
 from treadle.models import Scripted
 
 
+def is_brief(result: Result, case: Case) -> str:
+    """A check says what is wrong, or nothing; a bool or a score would do, too."""
+    words = len(result.text.split())
+    return "" if words < 10 else f"{words} words"
+
+
+def make_cases(judging: str | Model) -> list[Case[str]]:
+    polite = judge("The answer is polite", model=judging)
+    return [
+        Case("Graz", "How is it in Graz?", expected="sunny", checks=[contains, polite]),
+        Case("Bergen", "How is it in Bergen?", checks=[is_brief]),
+    ]
+
+
+def check_answers(agent: Agent[None, str], cases: list[Case[str]]) -> None:
+    report = evaluate_sync(agent, cases, repeats=3, budget=0.50)
+    report.assert_passed(rate=0.9)
+
+
+def compare(agent: Agent[None, str], cases: list[Case[str]], folder: Path) -> None:
+    before = EvalReport.load(folder / "before.json")
+    after = evaluate_sync(agent, cases, repeats=2)
+    (folder / "report.html").write_text(render_report_page(after, before))
+    print(after)
+    print(after.compare(before))
+
+
+# --- the show: what real models would do -----------------------------------------------------
+
+CARD = ModelCard("script", input_price=1.0, output_price=5.0)  # USD for a million tokens
+
+
 def answer(request: ModelRequest) -> str:
-    """What a real model would do."""
     question = request.transcript[-1].text
     return "It is sunny in Graz." if "Graz" in question else "Take an umbrella to Bergen."
 
@@ -26,35 +57,19 @@ def decide(request: ModelRequest) -> str:
     return f'{{"passed": {str(is_polite).lower()}, "score": {int(is_polite)}, "reason": "{said}"}}'
 
 
-def is_brief(result: Result, case: Case) -> str:
-    """A check says what is wrong, or nothing; a bool or a score would do, too."""
-    words = len(result.text.split())
-    return "" if words < 10 else f"{words} words"
-
-
-CARD = ModelCard("script", input_price=1.0, output_price=5.0)  # USD for a million tokens
 agent = Agent(Scripted(answer, card=CARD), name="weather")
-polite = judge("The answer is polite", model=Scripted(decide, card=CARD))
-cases: list[Case[str]] = [
-    Case("Graz", "How is it in Graz?", expected="sunny", checks=[contains, polite]),
-    Case("Bergen", "How is it in Bergen?", checks=[is_brief]),
-]
+cases = make_cases(Scripted(decide, card=CARD))
 
 
 def test_the_answers_are_good() -> None:
-    report = evaluate_sync(agent, cases, repeats=3, budget=0.50)
-    report.assert_passed(rate=0.9)
+    check_answers(agent, cases)
 
 
 def main(folder: Path) -> None:
     test_the_answers_are_good()
     evaluate_sync(agent, cases, repeats=2).save(folder / "before.json")
-    changed = agent.replace(model=Scripted(lambda request: "Look out of the window, and shut up."))
-    after = evaluate_sync(changed, cases, repeats=2)
-    before = EvalReport.load(folder / "before.json")
-    (folder / "report.html").write_text(render_report_page(after, before))
-    print(after)
-    print(after.compare(before))
+    rude = Scripted(lambda request: "Look out of the window, and shut up.")
+    compare(agent.replace(model=rude), cases, folder)
 
 
 if __name__ == "__main__":
