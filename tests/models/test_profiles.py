@@ -23,11 +23,12 @@ RECORDED = json.loads((Path(__file__).parents[1] / "data" / "peer_requests.json"
 CLAUDE = [row for row in RECORDED if row["agent"].startswith("Claude Code")]
 CODEX = [row for row in RECORDED if row["agent"].startswith("Codex")]
 TOOL = ToolSpec("add", "Add.", {"type": "object", "properties": {}})
+PATCH = ToolSpec("apply_patch", "Patch.", TOOL.schema, text_argument="patch", grammar="start: /x/")
 
 
 def sent(codec: Codec, *notices: NoticeItem) -> dict[str, Any]:
     transcript = Transcript([to_user_item("say hi"), *notices])
-    request = ModelRequest(transcript, tools=(TOOL,), options=ModelOptions(thinking="auto"))
+    request = ModelRequest(transcript, tools=(TOOL, PATCH), options=ModelOptions(thinking="auto"))
     body: dict[str, Any] = json.loads(b"".join(codec.encode_request(request).body))
     return body
 
@@ -54,6 +55,8 @@ def test_gpt_is_asked_as_codex_asks(peer: dict[str, Any]):
     assert body["text"]["verbosity"] == peer["verbosity"]
     for name in ("include", "store", "max_output_tokens"):
         assert body.get(name) == peer.get(name, body.get(name))
+    custom = [tool["name"] for tool in body["tools"] if tool["type"] == "custom"]
+    assert custom == peer.get("custom_tools", custom)
     assert body["input"][-1]["role"] == "developer"
     assert "developer" in peer.get("roles", ["developer"])
 

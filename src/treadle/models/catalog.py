@@ -16,6 +16,7 @@ The abilities:
     tool_search  the provider finds deferred tools; only at the provider's own address
     bound_thinking  its thinking is valid only after the messages that it was made for
     all_turns  it uses the reasoning of all turns, if it is asked to
+    free_text  tools with a grammar are called with plain text; only at the provider's own address
 """
 
 from __future__ import annotations
@@ -295,8 +296,8 @@ def _lookup_card(name: str) -> ModelCard:
 
 
 def without_tool_search(card: ModelCard) -> ModelCard:
-    """For a server that is not the provider's own: it may not know that tool."""
-    return msgspec.structs.replace(card, abilities=card.abilities - {"tool_search"})
+    """For a server that is not the provider's own: it may not know that tool, or free text."""
+    return msgspec.structs.replace(card, abilities=card.abilities - {"tool_search", "free_text"})
 
 
 def _build_family_card(name: str, model: str) -> ModelCard:
@@ -319,7 +320,8 @@ def _build_family_card(name: str, model: str) -> ModelCard:
 
 
 def _list_kept(profile: ModelProfile) -> frozenset[str]:
-    return frozenset({"all_turns"}) if profile.keeps_reasoning else frozenset()
+    kept = {"all_turns": profile.keeps_reasoning, "free_text": profile.free_text}
+    return frozenset({ability for ability, is_kept in kept.items() if is_kept})
 
 
 def _read_profile(profile: ModelProfile) -> dict[str, Any]:

@@ -34,13 +34,15 @@ _DEEPSEEK = "documentation of DeepSeek, 2026-11-16"
 class ModelProfile(NamedTuple):
     """`effort` is a word, a number of tokens, or "" for nothing. `off`: an effort, DISABLED, or ""
     if the model thinks only when it is asked to. `max_tokens`: the limit of a reply that is asked
-    for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for."""
+    for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for.
+    `free_text`: tools with a grammar are called with plain text."""
 
     effort: str = ""
     off: str = ""
     max_tokens: int = 0
     verbosity: str = ""
     keeps_reasoning: bool = False
+    free_text: bool = False
     source: str = ""
 
 
@@ -48,8 +50,13 @@ def _claude(effort: str, off: str = "", max_tokens: int = 0) -> ModelProfile:
     return ModelProfile(effort, off, max_tokens, source=_CLAUDE_CODE)
 
 
-def _codex(effort: str, off: str = "none", keeps_reasoning: bool = True) -> ModelProfile:
-    return ModelProfile(effort, off, 0, "low", keeps_reasoning, _CODEX)
+def _codex(effort: str, off: str = "none") -> ModelProfile:
+    return ModelProfile(effort, off, 0, "low", keeps_reasoning=True, source=_CODEX)
+
+
+def _older_codex(verbosity: str, source: str = "") -> ModelProfile:
+    source = source or _OLDER_CODEX
+    return ModelProfile("medium", "none", verbosity=verbosity, free_text=True, source=source)
 
 
 _BUDGET = _claude("31999")
@@ -80,12 +87,12 @@ PROFILES: tuple[tuple[str, ModelProfile], ...] = (
     ("gpt-6", _codex("medium")),
     ("gpt-5.6-sol", _codex("low")),
     ("gpt-5.6", _codex("medium")),
-    ("gpt-5.5", _codex("medium", keeps_reasoning=False)),
-    ("gpt-5.4-mini", ModelProfile("medium", "none", verbosity="medium", source=_OLDER_CODEX)),
+    ("gpt-5.5", _older_codex("low", _CODEX)),
+    ("gpt-5.4-mini", _older_codex("medium")),
     ("gpt-5.4-nano", ModelProfile("medium", "none", source=_OPENAI)),
-    ("gpt-5.4", ModelProfile("medium", "none", verbosity="low", source=_OLDER_CODEX)),
+    ("gpt-5.4", _older_codex("low")),
     ("gpt-5.3-codex", ModelProfile("medium", "low", source=_OPENAI)),
-    ("gpt-5.2", ModelProfile("medium", "none", verbosity="low", source=_OLDER_CODEX)),
+    ("gpt-5.2", _older_codex("low")),
     ("gpt-5.1-codex", ModelProfile("medium", "low", source=_OPENAI)),
     ("gpt-5.", ModelProfile("medium", "none", source=_OPENAI)),
     ("gpt-5", ModelProfile("medium", "minimal", source=_OPENAI)),

@@ -48,6 +48,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     aliases         other names that models use for it; they are not told to the model
     kind            what it does, for those who show its calls; no permission depends on it
     text_argument   the argument that is meant if a model writes a plain text in place of JSON
+    grammar         of that text, for Lark: models that can write only the text, without JSON, do
     """
 
     name: str
@@ -67,6 +68,7 @@ class ToolSpec(msgspec.Struct, frozen=True, dict=True):
     deferred: bool = False
     aliases: tuple[str, ...] = ()
     text_argument: str = ""
+    grammar: str = ""
     unlisted: bool = False
     kind: ToolKind = "other"
 

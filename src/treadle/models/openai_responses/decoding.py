@@ -27,6 +27,11 @@ from treadle.core.errors import ModelError, StreamBroken
 from treadle.core.transcript.content import AssistantContent, Opaque, Text, Thinking, ToolCall
 from treadle.core.transcript.items import AssistantItem, StopReason
 from treadle.core.transcript.usage import Usage
+from treadle.models.openai_responses.free_text import (
+    CALL_TYPES,
+    FREE_TEXT_CALL,
+    FreeTextArguments,
+)
 from treadle.models.openai_responses.stream_events import (
     EventType,
     FailureDetails,
@@ -94,6 +99,7 @@ class _PartialItem(msgspec.Struct):
     call: ToolCall | None = None
     doubtful_call: ToolCall | None = None  # its arguments are invalid: it may have been cut
     deltas: list[str] = []  # what was shown
+    free_text: FreeTextArguments | None = None  # of a call that is no JSON
 
 
 class ResponsesDecoder:
@@ -167,7 +173,9 @@ class ResponsesDecoder:
         match name:
             case b"response.output_text.delta" | b"response.refusal.delta":
                 self._read_delta(data, ModelTextDelta, out)
-            case b"response.function_call_arguments.delta":
+            case (
+                b"response.function_call_arguments.delta" | b"response.custom_tool_call_input.delta"
+            ):
                 self._read_arguments(decode_event(data, OutputDelta), out)
             case b"response.reasoning_summary_text.delta" | b"response.reasoning_text.delta":
                 self._read_delta(data, ModelThinkingDelta, out)
@@ -231,13 +239,16 @@ class ResponsesDecoder:
         self.progress += 1
         partial = self._items_by_key.get(delta.key)
         name = self._provider.name
-        if partial is None or partial.item.type != "function_call":
+        if partial is None or partial.item.type not in CALL_TYPES:
             message = f"{name} sent arguments of a call that it had not started."
             raise StreamBroken(message, provider=name)
         if partial.raw and delta.delta.strip():
             raise late_arguments_error(self._provider, self._get_tool_name(partial.item))
+        text = delta.delta
+        if (free := partial.free_text) is not None:
+            text = free.escape(text) if partial.deltas else free.start + free.escape(text)
         partial.deltas.append(delta.delta)
-        out.append(ModelToolCallDelta(partial.call_id, delta.delta))
+        out.append(ModelToolCallDelta(partial.call_id, text))
 
     def _start_item(
         self, item: OutputItem, index: int | None, out: list[ModelEvent]
@@ -248,9 +259,12 @@ class ResponsesDecoder:
         for key in (index, item.id):
             if key is not None and key != "":
                 self._items_by_key[key] = partial
-        if item.type == "function_call":
+        if item.type in CALL_TYPES:
             partial.call_id = make_unique_call_id(item.call_id or "", self._ids, self._transcript)
-            out.append(ModelToolCallBegan(partial.call_id, self._get_tool_name(item)))
+            name = self._get_tool_name(item)
+            if item.type == FREE_TEXT_CALL:
+                partial.free_text = FreeTextArguments(name, self._tools)
+            out.append(ModelToolCallBegan(partial.call_id, name))
         return partial
 
     def _finish_item(
@@ -265,7 +279,7 @@ class ResponsesDecoder:
         if partial.raw and is_last:
             return
         partial.item, partial.raw = item, decode_opaque(raw)
-        if item.type == "function_call":
+        if item.type in CALL_TYPES:
             self._finish_call(partial, out)
         elif item.type in ("message", "reasoning"):
             shown, whole = "".join(partial.deltas), _join_texts(item)
@@ -289,9 +303,14 @@ class ResponsesDecoder:
         item = partial.item
         if item.status == "incomplete" or partial.call or partial.doubtful_call:
             return
-        arguments = item.arguments if item.arguments is not None else "".join(partial.deltas)
+        free, given = partial.free_text, item.arguments
+        if free is not None:
+            given = free.encode("".join(partial.deltas) if item.input is None else item.input)
+        arguments = given if given is not None else "".join(partial.deltas)
         if arguments and not partial.deltas:
             out.append(ModelToolCallDelta(partial.call_id, arguments))
+        elif free is not None:
+            out.append(ModelToolCallDelta(partial.call_id, free.end))
         call = ToolCall(partial.call_id, self._get_tool_name(item), arguments)
         if call.problem is None:
             partial.call = call
@@ -348,7 +367,7 @@ class ResponsesDecoder:
 
     def _append_content(self, partial: _PartialItem, content: list[AssistantContent]) -> None:
         item, shown = partial.item, "".join(partial.deltas)
-        if item.type == "function_call" and partial.call is not None:
+        if item.type in CALL_TYPES and partial.call is not None:
             self._append_item_id(partial, content)
             if item.namespace:
                 content.append(self._make_extra(CALL_EXTRA_LABEL, {"namespace": item.namespace}))
@@ -373,7 +392,7 @@ class ResponsesDecoder:
             encrypted = item.encrypted_content or "" if partial.raw else ""
             if shown or encrypted:
                 content.append(Thinking(shown, encrypted, item.id or "", self._origin))
-        elif partial.raw and item.type != "function_call":
+        elif partial.raw and item.type not in CALL_TYPES:
             content.append(Opaque(self._origin, partial.raw, item.type))
 
     def _append_item_id(self, partial: _PartialItem, content: list[AssistantContent]) -> None:

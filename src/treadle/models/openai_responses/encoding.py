@@ -30,6 +30,13 @@ from treadle.models.openai_responses.decoding import (
     ITEM_LABEL,
     MESSAGE_EXTRA_LABEL,
 )
+from treadle.models.openai_responses.free_text import (
+    FREE_TEXT_CALL,
+    FreeTextTools,
+    encode_free_text_tool,
+    find_free_text_tools,
+    read_free_text,
+)
 from treadle.models.output_schema import is_strict_schema
 from treadle.models.provider_base.codec import CITATIONS_LABEL
 from treadle.models.provider_base.encoding import (
@@ -71,8 +78,9 @@ class ResponsesEncoder(MessageEncoder):
 
     accepts_reply_first = True
 
-    def __init__(self, quirks: Quirks, model: str = "") -> None:
-        self.cache_key: Hashable = ("openai_responses", quirks, model)
+    def __init__(self, quirks: Quirks, model: str = "", free_text: FreeTextTools = {}) -> None:  # noqa: B006 - not changed
+        self.cache_key: Hashable = ("openai_responses", quirks, model, *free_text.items())
+        self.free_text = free_text
         self._engine_role = get_engine_role(quirks)
         self.limits = RequestLimits(
             origin=quirks.name,
@@ -98,7 +106,7 @@ class ResponsesEncoder(MessageEncoder):
             if isinstance(part, Opaque) and part.label in EXTRA_LABELS:
                 extras[part.label] = part.json.encode()
                 continue
-            blocks.append((number, _encode_output_item(part, extras)))
+            blocks.append((number, _encode_output_item(part, extras, self.free_text)))
             extras = {}
         # The provider refuses reasoning without a following item, which may have been cut.
         while blocks and blocks[-1][1].startswith(_REASONING_PREFIX):
@@ -113,7 +121,9 @@ class ResponsesEncoder(MessageEncoder):
             output = encode_json_string("\n".join(texts))
         else:
             output = b"[" + b",".join([_encode_input_part(part) for _, part in parts]) + b"]"
-        answer = b'{"type":"function_call_output","call_id":' + encode_json_string(call.id)
+        is_free_text = read_free_text(call, self.free_text) is not None
+        kind = FREE_TEXT_CALL if is_free_text else "function_call"
+        answer = b'{"type":"%b_output","call_id":' % kind.encode() + encode_json_string(call.id)
         return [(parts[0][0], answer + b',"output":' + output + b"}")]
 
 
@@ -130,7 +140,9 @@ def _encode_input_part(part: UserContent) -> bytes:
     return b'{"type":"input_file",%b}' % encode_file(part)
 
 
-def _encode_output_item(part: AssistantContent, extras: Mapping[str, bytes]) -> bytes:
+def _encode_output_item(
+    part: AssistantContent, extras: Mapping[str, bytes], free_text: FreeTextTools
+) -> bytes:
     if isinstance(part, Text):
         content = encode_json_string(part.text)
         # Strict servers take parts only in a message with an id.
@@ -140,10 +152,16 @@ def _encode_output_item(part: AssistantContent, extras: Mapping[str, bytes]) -> 
         fields = _get_fields(extras, ITEM_LABEL) + _get_fields(extras, MESSAGE_EXTRA_LABEL)
         return b'{"type":"message","role":"assistant","content":%b%b}' % (content, fields)
     if isinstance(part, ToolCall):
-        call = b'{"type":"function_call","call_id":' + encode_json_string(part.id)
+        free = read_free_text(part, free_text)
+        kind, foreign_id = ("function_call", b'"ctc') if free is None else (FREE_TEXT_CALL, b'"fc')
+        call = b'{"type":"%b","call_id":' % kind.encode() + encode_json_string(part.id)
         call += b',"name":' + encode_json_string(part.name)
-        call += b',"arguments":' + encode_arguments(part)
-        call += _get_fields(extras, ITEM_LABEL)
+        if free is None:
+            call += b',"arguments":' + encode_arguments(part)
+        else:
+            call += b',"input":' + encode_json_string(free)
+        if foreign_id not in extras.get(ITEM_LABEL, b""):  # the id of an item tells its type
+            call += _get_fields(extras, ITEM_LABEL)
         return call + _get_fields(extras, CALL_EXTRA_LABEL) + b"}"
     if isinstance(part, Thinking):
         text = b'{"type":"summary_text","text":' + encode_json_string(part.text) + b"}"
@@ -177,7 +195,8 @@ def encode_responses_body(
         tail += b',"previous_response_id":' + encode_json_string(previous_response_id)
     if request.system:
         tail += b',"instructions":' + encode_json_string(request.system)
-    specs = list(_encode_tools(list_sent_tools(request.tools, card)))
+    free_text = find_free_text_tools(request.tools, card)
+    specs = list(_encode_tools(list_sent_tools(request.tools, card), free_text))
     if request.options.web_search and "search" in card.abilities:
         specs.append(b'{"type":"web_search"}')
     if specs:
@@ -185,10 +204,14 @@ def encode_responses_body(
     return [head, *items, tail + encode_fields(_build_options(card, quirks, request)) + b"}"]
 
 
-def _encode_tools(tools: Sequence[ToolSpec]) -> list[bytes]:
+def _encode_tools(tools: Sequence[ToolSpec], free_text: FreeTextTools) -> list[bytes]:
     """The declarations. Deferred tools are in namespaces, as the provider recommends: of these the
     model sees the names and descriptions."""
-    encoded = [encode_tool(tool, False, True) for tool in tools if not tool.deferred]
+    encoded = [
+        encode_free_text_tool(tool) if tool.name in free_text else encode_tool(tool, False, True)
+        for tool in tools
+        if not tool.deferred
+    ]
     groups: dict[str, list[ToolSpec]] = {}
     for tool in tools:
         if tool.deferred:
@@ -221,6 +244,8 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
         text["verbosity"] = card.verbosity
     if request.tools and options.tool_choice != "auto":
         values["tool_choice"] = encode_tool_choice(options.tool_choice, False)
+        if options.tool_choice in find_free_text_tools(request.tools, card):
+            values["tool_choice"] = {"type": "custom", "name": options.tool_choice}
     if options.output_schema is not None:
         schema = options.output_schema
         shape = {"type": "json_schema", "name": "output", "schema": schema}

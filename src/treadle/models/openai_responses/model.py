@@ -17,9 +17,10 @@ from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.http.timeouts import Timeouts
-from treadle.models.catalog import card_for
+from treadle.models.catalog import card_for, without_tool_search
 from treadle.models.openai_responses.decoding import ResponsesDecoder, split_response
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
+from treadle.models.openai_responses.free_text import find_free_text_tools
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
 from treadle.models.provider_base.error_map import PREVIOUS_RESPONSE_LOST
@@ -55,13 +56,14 @@ class ResponsesCodec(OpenAICodec):
     ) -> None:
         super().__init__(model, card, account)
         self._chain = chain
-        self._encoder = ResponsesEncoder(account.quirks, card.name)
+        self._last_encoder = ResponsesEncoder(account.quirks, card.name)
         self._link_key = ("openai_responses link", account.url, model)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         link = self._find_link(request)
         if link is None:
-            history = encode_transcript(self._encoder, request.transcript, request.quarantine)
+            encoder = self._get_encoder(request)
+            history = encode_transcript(encoder, request.transcript, request.quarantine)
             items, previous = history.messages(), ""
         else:
             items, previous = self._encode_new_items(request, link), link.reply.response_id
@@ -82,12 +84,20 @@ class ResponsesCodec(OpenAICodec):
         if reference is None or self._find_link(request) is not None:
             return None
         place = (request.transcript, request.quarantine, reference.message, 0)
-        part = locate_block(self._encoder, *place)
+        part = locate_block(self._get_encoder(request), *place)
         if part is None:
             return None
         item = request.transcript[part[0]]
         is_reply = isinstance(item, AssistantItem)  # each of its parts is an input item
         return part if is_reply else (part[0], find_part_number(item, reference))
+
+    def _get_encoder(self, request: ModelRequest) -> ResponsesEncoder:
+        """How calls are sent depends on the tools that the model calls with free text."""
+        free_text = find_free_text_tools(request.tools, self.card)
+        if free_text != self._last_encoder.free_text:
+            quirks, name = self._account.quirks, self.card.name
+            self._last_encoder = ResponsesEncoder(quirks, name, free_text)
+        return self._last_encoder
 
     # ------------------------------------------------------------------ chaining
 
@@ -119,7 +129,7 @@ class ResponsesCodec(OpenAICodec):
     def _encode_new_items(self, request: ModelRequest, link: _ChainLink) -> list[bytes]:
         """The items after the reply. They are encoded with it, because results need their calls."""
         tail = Transcript(request.transcript[link.length :])
-        _, *new = encode_transcript(self._encoder, tail, frozenset()).messages()
+        _, *new = encode_transcript(self._get_encoder(request), tail, frozenset()).messages()
         if new:
             new[0] = new[0].removeprefix(b",")
         return new
@@ -147,7 +157,10 @@ class OpenAIResponses(HTTPModel):
         account = OpenAIAccount(
             quirks, base_url, api_key, model=model, default_quirks=_GATEWAY_QUIRKS
         )
-        card = card or card_for(f"{account.quirks.name}/{model}")
+        if card is None:
+            card = card_for(f"{account.quirks.name}/{model}")
+            if account.provider.has_own_url or client is not None:
+                card = without_tool_search(card)
         self._chain = chain
         codec = self._responses_codec = ResponsesCodec(model, card, account, chain)
         super().__init__(codec, client, fallback, timeouts or default_timeouts(account.quirks))

@@ -54,6 +54,7 @@ class OutputItem(msgspec.Struct):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    input: str | None = None  # of a call with free text
     namespace: str | None = None
 
 
@@ -95,11 +96,12 @@ _STRICT_FIELDS = frozenset(
         "call_id",
         "name",
         "arguments",
+        "input",
         "delta",
     ]
 )
 # Items of other types are kept as they are.
-_READ_ITEMS = frozenset({"message", "function_call", "reasoning"})
+_READ_ITEMS = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 T = TypeVar("T", bound=msgspec.Struct)
 
 

@@ -37,11 +37,13 @@ class FakeRedactedThinking(msgspec.Struct, frozen=True, tag="redacted"):
 
 
 class FakeCall(msgspec.Struct, frozen=True, tag="call"):
-    """A tool call. Arguments given as a string are sent unchanged, valid or not."""
+    """A tool call. Arguments given as a string are sent unchanged, valid or not; with
+    `is_free_text` they are the input of a tool with a grammar (Responses)."""
 
     name: str
     arguments: dict[str, object] | str = msgspec.field(default_factory=dict)
     id: str | None = None
+    is_free_text: bool = False
 
     @property
     def raw(self) -> str:

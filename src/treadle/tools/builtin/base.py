@@ -71,6 +71,7 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     kind: ClassVar[ToolKind] = "other"
     aliases: ClassVar[tuple[str, ...]] = ()
     text_argument: ClassVar[str] = ""
+    grammar: ClassVar[str] = ""
     argument_aliases: ClassVar[Mapping[str, str]] = {}
     value_aliases: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     path_arguments: ClassVar[tuple[str, ...]] = ("file_path", "path", "cwd")
@@ -255,6 +256,7 @@ def _make_spec(tool_class: type[BuiltinTool[Any]]) -> ToolSpec:
         needs_policy=tool_class.needs_policy,
         aliases=tool_class.aliases,
         text_argument=tool_class.text_argument,
+        grammar=tool_class.grammar,
         kind=tool_class.kind,
     )
 

@@ -41,8 +41,19 @@ _ITEM_FIELDS: Final = {
     "message": frozenset({"type", "role", "content", "id", "status", "phase"}),
     "function_call": split_words("type id call_id name arguments status namespace"),
     "function_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
+    "custom_tool_call": split_words("type id call_id name input status namespace"),
+    "custom_tool_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
     "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
 }
+
+
+_EMPTY_FIELDS: Final = {
+    "message": "content",
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "reasoning": "summary",
+}
+_CALL_TYPES: Final = ("function_call", "custom_tool_call")
 
 
 def encrypt_thinking(thinking: str) -> str:
@@ -90,8 +101,8 @@ class FakeOpenAIResponses:
         emit("response.in_progress", "start", response=started)
         parts = reply.all_parts()
         for index, (part, item) in enumerate(zip(parts, _render_items(reply, serial), strict=True)):
-            empty = {"message": "content", "function_call": "arguments", "reasoning": "summary"}
-            bare = {**item, empty[str(item["type"])]: "" if isinstance(part, FakeCall) else []}
+            empty = _EMPTY_FIELDS[str(item["type"])]
+            bare = {**item, empty: "" if isinstance(part, FakeCall) else []}
             emit("response.output_item.added", "start", output_index=index, item=bare)
             for name, kind, fields in _render_deltas(part, item, index):
                 emit(name, kind, **fields)
@@ -144,7 +155,7 @@ class FakeOpenAIResponses:
 
 
 def _is_model_output(item: JsonObject) -> bool:
-    return item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
+    return item.get("role") == "assistant" or item.get("type") in (*_CALL_TYPES, "reasoning")
 
 
 def _response_id(serial: int) -> str:
@@ -167,12 +178,15 @@ def _render_item(part: FakePart, serial: int, index: int) -> dict[str, object]:
                 "content": [content],
             }
         case FakeCall():
+            kind, field, start = "function_call", "arguments", "fc"
+            if part.is_free_text:
+                kind, field, start = "custom_tool_call", "input", "ctc"
             return {
-                "type": "function_call",
-                "id": f"fc_{serial:04}_{index}",
+                "type": kind,
+                "id": f"{start}_{serial:04}_{index}",
                 "call_id": f"call_{serial:04}_{index}" if part.id is None else part.id,
                 "name": part.name,
-                "arguments": part.raw,
+                field: part.raw,
                 "status": "completed",
             }
         case _:
@@ -201,11 +215,12 @@ def _render_deltas(
             yield "response.content_part.done", "start", {**at, "part": {**bare, "text": text}}
         case FakeCall():
             half = (len(part.raw) + 1) // 2
+            field = "input" if part.is_free_text else "arguments"
+            name = "custom_tool_call_input" if part.is_free_text else "function_call_arguments"
             for delta in (part.raw[:half], part.raw[half:]):
-                name = "response.function_call_arguments.delta"
-                yield name, "arguments", {**where, "delta": delta}
-            done = {**where, "arguments": part.raw, "name": part.name}
-            yield "response.function_call_arguments.done", "start", done
+                yield f"response.{name}.delta", "arguments", {**where, "delta": delta}
+            done = {**where, field: part.raw, "name": part.name}
+            yield f"response.{name}.done", "start", done
         case FakeThinking():
             at = {**where, "summary_index": 0}
             for delta in part.deltas:
@@ -244,10 +259,12 @@ def _check_request(
         yield RequestViolation("", message, kind="previous_response_not_found")
     tools = [as_dict(tool) for tool in as_list(request.get("tools"))]
     for number, tool in enumerate(tools):
+        path = f"tools.{number}"
         if tool.get("type") == "function":
-            path = f"tools.{number}"
             yield from check_schema(path, tool.get("name"), tool.get("parameters"), 64)
-    names = [tool.get("name") for tool in tools if tool.get("type") == "function"]
+        elif tool.get("type") == "custom" and "definition" not in as_dict(tool.get("format")):
+            yield RequestViolation(f"{path}.format", "a grammar has a definition")
+    names = [tool.get("name") for tool in tools if tool.get("type") in ("function", "custom")]
     yield from check_unique("tools", names, "Tool names")
     content = request.get("input")
     if isinstance(content, str) and content:
@@ -275,14 +292,9 @@ def _check_item(
     yield from check_unknown_keys(path, item, known, frozenset())
     if kind == "message":
         yield from _check_message(path, item, limits)
-    elif kind == "function_call":
-        if not item.get("call_id"):
-            yield RequestViolation(f"{path}.call_id", "must be a non-empty string")
-        if not NAME_PATTERN.fullmatch(str(item.get("name") or "")):
-            yield RequestViolation(f"{path}.name", "does not match the pattern '^[a-zA-Z0-9_-]+$'")
-        if not is_json(item.get("arguments")):
-            yield RequestViolation(f"{path}.arguments", "is not valid JSON")
-    elif kind == "function_call_output" and not isinstance(item.get("output"), str | list):
+    elif kind in _CALL_TYPES:
+        yield from _check_call(path, kind, item)
+    elif kind.endswith("_call_output") and not isinstance(item.get("output"), str | list):
         yield RequestViolation(f"{path}.output", "expected a string or an array")
     elif kind == "reasoning":
         sealed = item.get("encrypted_content")
@@ -295,6 +307,20 @@ def _check_item(
             )
         elif sealed is not None and not str(sealed).startswith("enc-"):
             yield RequestViolation(path, "The encrypted content could not be verified.")
+
+
+def _check_call(path: str, kind: str, item: JsonObject) -> Violations:
+    start = "fc" if kind == "function_call" else "ctc"
+    if not str(item.get("id") or start).startswith(start):
+        yield RequestViolation(f"{path}.id", f"Expected an ID that begins with '{start}'.")
+    if not item.get("call_id"):
+        yield RequestViolation(f"{path}.call_id", "must be a non-empty string")
+    if not NAME_PATTERN.fullmatch(str(item.get("name") or "")):
+        yield RequestViolation(f"{path}.name", "does not match the pattern '^[a-zA-Z0-9_-]+$'")
+    if kind == "function_call" and not is_json(item.get("arguments")):
+        yield RequestViolation(f"{path}.arguments", "is not valid JSON")
+    if kind == "custom_tool_call" and not isinstance(item.get("input"), str):
+        yield RequestViolation(f"{path}.input", "expected a string")
 
 
 def _check_message(path: str, item: JsonObject, limits: ServerLimits) -> Violations:
@@ -317,17 +343,13 @@ def _check_message(path: str, item: JsonObject, limits: ServerLimits) -> Violati
 
 def _check_pairs(items: list[JsonObject], history: list[JsonObject]) -> Violations:
     everything = [*history, *items]
-    calls = [i.get("call_id") for i in everything if i.get("type") == "function_call"]
-    outputs = [i.get("call_id") for i in everything if i.get("type") == "function_call_output"]
-    yield from check_unique("input", calls, "call ids")
-    yield from check_unique("input", outputs, "outputs of a call")
-    for call in calls:
-        if call not in outputs:
-            yield RequestViolation("input", f"No tool output found for function call {call}.")
-    for output in outputs:
-        if output not in calls:
-            wrong = f"No tool call found for function call output with call_id {output}."
-            yield RequestViolation("input", wrong)
+    by_type = {
+        kind: [i.get("call_id") for i in everything if i.get("type") == kind]
+        for call in _CALL_TYPES
+        for kind in (call, f"{call}_output")
+    }
+    for kind in _CALL_TYPES:
+        yield from _check_outputs(by_type[kind], by_type[f"{kind}_output"])
     for number, item in enumerate(items):
         if item.get("type") != "reasoning":
             continue
@@ -338,3 +360,15 @@ def _check_pairs(items: list[JsonObject], history: list[JsonObject]) -> Violatio
                 f"Item '{item.get('id')}' of type 'reasoning' was provided without its required "
                 "following item.",
             )
+
+
+def _check_outputs(calls: list[object], outputs: list[object]) -> Violations:
+    yield from check_unique("input", calls, "call ids")
+    yield from check_unique("input", outputs, "outputs of a call")
+    for call in calls:
+        if call not in outputs:
+            yield RequestViolation("input", f"No tool output found for function call {call}.")
+    for output in outputs:
+        if output not in calls:
+            wrong = f"No tool call found for function call output with call_id {output}."
+            yield RequestViolation("input", wrong)

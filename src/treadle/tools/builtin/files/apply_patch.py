@@ -22,7 +22,12 @@ from treadle.tools.builtin.files.file_changes import (
     read_editable_text,
     run_in_thread_if_long,
 )
-from treadle.tools.builtin.files.patch_format import FilePatch, apply_file_patch, parse_patch
+from treadle.tools.builtin.files.patch_format import (
+    PATCH_GRAMMAR,
+    FilePatch,
+    apply_file_patch,
+    parse_patch,
+)
 from treadle.tools.builtin.session_memory import CallSite
 
 
@@ -35,6 +40,7 @@ class ApplyPatchTool(FileChangeTool[PatchArguments]):
     arguments_type = PatchArguments
     aliases = ("patch", "applypatch")
     text_argument = "patch"
+    grammar = PATCH_GRAMMAR
     argument_aliases: ClassVar = {
         "input": "patch", "text": "patch", "diff": "patch", "content": "patch",
         "patch_text": "patch",

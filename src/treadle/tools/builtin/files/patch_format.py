@@ -25,6 +25,17 @@ from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.file_text import TYPOGRAPHY, format_numbered_lines
 from treadle.tools.builtin.files.near_match import find_nearest_lines
 
+# For models whose provider holds them to it (Lark). It is stricter than the parser.
+PATCH_GRAMMAR = r"""
+start: "*** Begin Patch" LF file+ "*** End Patch" LF?
+file: added_file | deleted_file | updated_file
+added_file: "*** Add File: " text LF ("+" text? LF)+
+deleted_file: "*** Delete File: " text LF
+updated_file: "*** Update File: " text LF ("*** Move to: " text LF)? change*
+change: ("@@" | "@@ " text | ("+" | "-" | " ") text? | "*** End of File") LF
+text: /.+/
+%import common.LF
+""".lstrip()
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 FILE_HEADER = compile_lazily(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")
 MOVE_HEADER = compile_lazily(r"\*\*\* Move to: (?P<path>.+)")
