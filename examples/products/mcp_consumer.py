@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 
 from treadle import Agent, PendingApproval
-from treadle.contracts import Model
+from treadle.contracts import Ask, BasePolicy, Model, PermissionRequest, Verdict
 from treadle.models import Say, Scripted
 from treadle.tools import McpServer
-from treadle.workspace import LocalWorkspace
+
+
+class AsksFirst(BasePolicy):
+    async def decide(self, request: PermissionRequest) -> Verdict:
+        return Ask("the server is not ours")
 
 
 def approve(asked: PendingApproval) -> bool:
@@ -28,13 +31,9 @@ SERVER = {"command": sys.executable, "args": [__file__, "serve"]}
 
 
 async def ask(model: str | Model, question: str) -> str:
-    workspace = await LocalWorkspace.open(Path.cwd())  # its processes end with it
-    server = McpServer("notes", SERVER, start=workspace.spawn, root=workspace.root)
-    try:
-        async with Agent(model, [server], approve=approve) as agent:
-            return (await agent.run(question)).text
-    finally:
-        await workspace.aclose()
+    server = McpServer("notes", SERVER)  # it ends with the block
+    async with Agent(model, [server], policy=AsksFirst(), approve=approve) as agent:
+        return (await agent.run(question)).text
 
 
 # --- the show: a server by the MCP SDK; what a real model would do ---------------------------
@@ -54,7 +53,8 @@ def serve() -> None:
 
 
 def main() -> None:
-    model = Scripted([Say(calls=[("notes__find", {"word": "ficus"})]), "On Mondays."])
+    call = Say(calls=[("mcp__notes__find", {"word": "ficus"})])
+    model = Scripted([call, lambda request: request.transcript[-1].text])
     print(asyncio.run(ask(model, "When do I water the ficus?")))
 
 

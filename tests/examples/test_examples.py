@@ -38,7 +38,7 @@ SHOWN = {
     "structured_output": "Ada orders 2 x lamp",
     "approval_of_a_week": "[order: item=chairs, count=200]\n200 chairs are on their way.",
     "background_job": "SIGKILL\njob-1 The letter is sent.\nletters: ['ada@example.org']",
-    "mcp_consumer": "On Mondays.",
+    "mcp_consumer": "asked: [mcp__notes__find: ficus]\nThe note about ficus: water it on Mondays.",
     "pipeline": "500 labels, 0.10 USD, within the budget: True\ngood: 250",
     "rag": "25 days. ['leave'] after 3 requests",
     "research": "Tea grows in Assam. Coffee grows in Ethiopia. 2 sources",
@@ -86,7 +86,7 @@ def count_lines(source: str) -> int:
     return sum(bool(line.strip()) and not line.strip().startswith(not_code) for line in lines)
 
 
-PRODUCTS = [one for one in EXAMPLES if one.parent.name == "products"]
+PRODUCTS = [one for one in EXAMPLES if one.parent.name == "products" or one.stem == "evals"]
 
 
 @pytest.mark.parametrize("example", PRODUCTS, ids=lambda example: example.stem)

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from treadle.lib.clock import Clock
     from treadle.sessions.open_store import StoreLocation
     from treadle.tools.federation import CollisionPolicy
+    from treadle.tools.mcp import McpServer
 
 _Make = TypeVar("_Make", bound=Callable[..., None])
 
@@ -389,6 +390,10 @@ def collect_sources(tools: Iterable[ToolLike[Any]]) -> list[ToolSource]:
                     f"the source of tools {tool!r:.80} has no method bind(): derive its class from "
                     "treadle.contracts.BaseSource"
                 )
+            if getattr(tool, "is_program", False):
+                from treadle.agents.own_workspace import give_workspace
+
+                give_workspace(cast("McpServer", tool))
             close_group()
             sources.append(cast(ToolSource, tool))
         elif hasattr(tool, "spec") and hasattr(tool, "call"):

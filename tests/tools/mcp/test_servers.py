@@ -352,9 +352,19 @@ async def test_both_hellos_of_a_server_are_one_start(own_place: Path):
     assert asked == [False, False]
 
 
-def test_a_program_needs_a_start_function():
-    with pytest.raises(ConfigError, match=r"pass start=workspace\.spawn"):
-        McpServer("raw", raw())
+async def test_a_program_needs_a_start_function_or_an_agent():
+    with pytest.raises(ConfigError, match=r"give it to an Agent, or pass start=workspace\.spawn"):
+        await McpServer("raw", raw()).open()
+
+
+async def test_an_agent_starts_a_program_in_a_workspace_that_ends_with_it(no_leaks: object):
+    server = McpServer("raw", raw())
+    model = Scripted([Say(calls=[("mcp__raw__echo", {"text": "hi"})]), "Done."] * 2)
+    for _ in range(2):  # it can be opened again
+        async with Agent(model, [server]) as agent:
+            result = await agent.run("go")
+        [answer] = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+        assert (answer.is_error, server.status.state) == (False, "closed")
 
 
 async def test_a_call_of_a_server_that_was_closed_is_an_error(own_place: Path):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ class _StartDenied(Exception):
 class McpServer(BaseSource):
     """One server. `config` is a raw definition, or a checked one.
 
-    start            starts its process, for servers with a command: the workspace's `spawn`
+    start            starts its process, if it has a command: a workspace's `spawn`; else an Agent
     root             the folder that is passed to it as its root
     headers          called at each connection: further headers for its URL
     options          what it gets of its client: questions to the user, sampling, logins
@@ -87,11 +87,10 @@ class McpServer(BaseSource):
         require_extra("mcp")
         if not isinstance(config, McpServerConfig):
             config = parse_server_config(name, config)
-        self._config = config
-        if self._config.transport == "stdio" and start is None:
-            raise ConfigError(f"server {name!r} is a program: pass start=workspace.spawn to run it")
+        self._config, self.is_program = config, config.transport == "stdio"
         self.name = name
-        self._start = start
+        self.start = start
+        self.close_start: Callable[[], Awaitable[None]] | None = None  # after its process
         self._options = (options or McpClientOptions()).complete(root, headers)
         self._on_change, self._start_objection = on_change, start_objection
         self._has_run = False
@@ -130,6 +129,11 @@ class McpServer(BaseSource):
         ToolsUnavailable if a required one is not up."""
         if self._run_task is not None:
             return
+        if self.is_program and self.start is None:
+            raise ConfigError(
+                f"server {self.name!r} is a program: give it to an Agent, or pass "
+                "start=workspace.spawn to run it"
+            )
         self._set_state("starting")
         self._run_task = asyncio.create_task(self._run())
         if self._required:
@@ -159,6 +163,8 @@ class McpServer(BaseSource):
                 task.cancel()
                 await asyncio.wait({task}, timeout=CLOSE_TIMEOUT)
             self._set_state("closed")
+            if self.close_start is not None:
+                await self.close_start()
 
     # --- for a host ----------------------------------------------------------------------
 
@@ -369,7 +375,7 @@ class McpServer(BaseSource):
         made: McpConnection | None = None
         try:
             async with connection_module.connect(
-                self.name, self._config, options, start=self._start, mode=mode
+                self.name, self._config, options, start=self.start, mode=mode
             ) as made:
                 self._protocol_mode, self._is_first_handshake = mode, False
                 await self._serve(made)
