@@ -48,6 +48,7 @@ from treadle.core.transcript import (
     UserItem,
     to_user_item,
 )
+from treadle.models.catalog import card_for
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.model import ChatCodec, OpenAIChat
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL, DecodeFailed
@@ -507,6 +508,23 @@ def test_options_in_the_words_of_each_server():
     assert mistral["max_tokens"] == 50
     assert not {"stream_options", "prompt_cache_key", "reasoning_effort"} & set(mistral)
     assert "strict" not in sent("groq", to_user_item("x"), **more)["tools"][0]["function"]
+
+
+@pytest.mark.parametrize(
+    ("name", "thinking", "fields"),
+    [
+        ("glm-5.3", "high", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+        ("glm-5.3", "none", {"thinking": {"type": "enabled"}, "reasoning_effort": "low"}),
+        ("glm-5.2", "none", {"thinking": {"type": "disabled"}}),
+        ("glm-4.7", "high", {"thinking": {"type": "enabled"}}),
+        ("glm-4.7", "none", {"thinking": {"type": "disabled"}}),
+        ("glm-5.3", "auto", {}),
+    ],
+)
+def test_glm_is_asked_to_think_by_its_own_fields(name: str, thinking: str, fields: dict[str, Any]):
+    options, card = ModelOptions(thinking=thinking), card_for(f"zai/{name}")
+    body = sent("zai", to_user_item("x"), options=options, card=card)
+    assert {one: body[one] for one in ("thinking", "reasoning_effort") if one in body} == fields
 
 
 def test_a_schema_is_strict_only_if_it_keeps_to_the_rules():

@@ -55,6 +55,7 @@ _GEMINI = (_GPT - {"patch"}) | {"sampling"}
 _GEMINI_BUDGET = (_GEMINI - {"schema"}) | {"budget"}  # no schema together with tools
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
+_GLM = _BASE_ABILITIES | {"thinking"}
 
 
 # As documented: Claude from 4.5 on, GPT from 5.4 on.
@@ -181,6 +182,9 @@ _FAMILY_DEFAULTS = (
     ("gemini-2", _M, 65_536, _GEMINI_BUDGET),
     ("gemini-", _M, 65_536, _GEMINI),
     ("deepseek-", 128 * _K, 32_768, _OPEN_REASONING),
+    ("glm-5.3", _M, 131_072, _GLM | {"effort"}),
+    ("glm-5.2", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GLM | {"effort"}),
+    ("glm-", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GLM),
     ("", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _BASE_ABILITIES),  # any other family
 )
 

@@ -29,6 +29,7 @@ _ANTHROPIC = "platform.claude.com/docs/en/build-with-claude/effort, 2026-11-16"
 _OPENAI = "developers.openai.com/api/docs/guides/reasoning, 2026-11-16"
 _GOOGLE = "documentation of Google, 2026-11-16: the level that a model has by itself"
 _DEEPSEEK = "documentation of DeepSeek, 2026-11-16"
+_ZAI = "docs.z.ai/guides/capabilities/thinking-mode, 2026-11-19"
 
 
 class ModelProfile(NamedTuple):
@@ -107,6 +108,8 @@ PROFILES: tuple[tuple[str, ModelProfile], ...] = (
     ("gemini-3", ModelProfile("medium", "low", source=_GOOGLE)),
     ("gemini-", ModelProfile("high", "low", source=_GOOGLE)),
     ("deepseek-", ModelProfile("high", "none", source=_DEEPSEEK)),
+    ("glm-5.3", ModelProfile("", "low", source=_ZAI)),
+    ("glm-", ModelProfile("", "none", source=_ZAI)),
 )
 # fmt: on
 

@@ -255,6 +255,14 @@ def _build_thinking_options(
         # The models of a local server are unknown; it ignores an option that they lack.
         is_accepted = "effort" in card.abilities or not quirks.needs_key
         return {"reasoning_effort": effort} if is_accepted else {}
+    if quirks.effort_field == "thinking":
+        has_switch, is_off = "thinking" in card.abilities, effort == "none"
+        word = {"reasoning_effort": effort} if "effort" in card.abilities and not is_off else {}
+        return (
+            {"thinking": {"type": "disabled" if is_off else "enabled"}, **word}
+            if has_switch
+            else {}
+        )
     budget = resolve_thinking(request.options, card)
     return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
 

@@ -16,8 +16,9 @@ import msgspec
 
 from treadle.lib.http.local_hosts import is_local
 
-# The field for the thinking effort: one word, OpenRouter's object, or none.
-EffortField = Literal["reasoning_effort", "reasoning", ""]
+# The field for the thinking effort: one word, OpenRouter's object, Z.ai's switch (and the word for
+# models that have efforts), or none.
+EffortField = Literal["reasoning_effort", "reasoning", "thinking", ""]
 # The field in which the server expects its own reasoning back; `content`: as parts of it; `same`:
 # the one in which it came; empty: it does not expect it.
 ReasoningField = Literal[
@@ -135,7 +136,7 @@ XAI = Quirks(
 ZAI = Quirks(
     name="zai", base_url="https://api.z.ai/api/paas/v4", host_suffixes=("api.z.ai",),
     key_variables=("ZAI_API_KEY", "ZHIPU_API_KEY"), url_variables=("ZAI_BASE_URL",),
-    default_model="glm-5.3", reasoning_input_field="reasoning_content",
+    default_model="glm-5.3", effort_field="thinking", reasoning_input_field="reasoning_content",
 )
 MOONSHOT = Quirks(
     name="moonshot", base_url="https://api.moonshot.ai/v1",
