@@ -256,15 +256,18 @@ def _build_thinking_options(
         is_accepted = "effort" in card.abilities or not quirks.needs_key
         return {"reasoning_effort": effort} if is_accepted else {}
     if quirks.effort_field == "thinking":
-        has_switch, is_off = "thinking" in card.abilities, effort == "none"
-        word = {"reasoning_effort": effort} if "effort" in card.abilities and not is_off else {}
-        return (
-            {"thinking": {"type": "disabled" if is_off else "enabled"}, **word}
-            if has_switch
-            else {}
-        )
+        return _build_switch(card, effort)
     budget = resolve_thinking(request.options, card)
     return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
+
+
+def _build_switch(card: ModelCard, effort: str) -> dict[str, object]:
+    if "thinking" not in card.abilities:
+        return {}
+    if effort == "none":
+        return {"thinking": {"type": "disabled"}}
+    word = {"reasoning_effort": effort} if "effort" in card.abilities else {}
+    return {"thinking": {"type": "enabled"}, **word}
 
 
 def _build_response_format(quirks: Quirks, schema: dict[str, object]) -> dict[str, object]:
