@@ -97,6 +97,16 @@ async def test_a_call_that_waits_for_an_approval_is_seen_by_another_process(stor
     assert (await other.sessions.read("bill")).approvals == snapshot.approvals  # nothing changed
 
 
+async def test_what_waits_for_a_person_is_found_by_its_state(store: Store):
+    agent = make_agent(store, "Hello.", Say(calls=[("pay", {"amount": 5})]))
+    await agent.run("hi", session="done")
+    async with agent.stream("pay it", session="bill", suspend=True) as events:
+        await events.wait()
+    for state in ("suspended", "suspended (approval)"):
+        assert [one.id for one in await agent.sessions.list(state=state)] == ["bill"]
+    assert [one.id for one in await agent.sessions.list(state="done")] == ["done"]
+
+
 @pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])
 async def test_a_call_of_a_child_agent_that_waits_is_seen_by_another_process(
     store: Store, kind: str

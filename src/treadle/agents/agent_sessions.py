@@ -53,8 +53,8 @@ _FORMATS = one_of("markdown", "json")
 
 class StoredSession(msgspec.Struct, frozen=True):
     """A session in a list. `state` is "running" (its turn is not over, and a process has it open),
-    "interrupted" (its turn is not over, and no process has it), "suspended", "done", or the reason
-    why its last turn ended. The times are seconds, as time.time() gives them."""
+    "interrupted" (its turn is not over, and no process has it), "suspended (approval)" or another
+    reason, "done", or why its last turn ended. The times are seconds, as time.time() gives them."""
 
     id: str
     title: str
@@ -115,7 +115,8 @@ class AgentSessions:
         after: StoredSession | None = None,
     ) -> list[StoredSession]:
         """The sessions, the one with the newest entry first. `prefix` is that of their ids, `since`
-        the time of their last entry. `after`, the last session of a list, gives the next page."""
+        the time of their last entry, `state` one word of theirs, such as "suspended". `after`, the
+        last session of a list, gives the next page."""
         check("prefix", prefix, TEXT)
         check("state", state, optional(TEXT))
         check("since", since, _TIME)
@@ -128,7 +129,7 @@ class AgentSessions:
             page = await place.list_page(SessionQuery("", prefix, since or 0.0, *end, limit))
             for summary in page:
                 one = None if summary.is_child else await _describe(place, summary)
-                if one is not None and state in (None, one.state):
+                if one is not None and state in (None, one.state, one.state.partition(" (")[0]):
                     found.append(one)
                     if len(found) == limit:
                         return found
