@@ -98,7 +98,8 @@ class ModelError(TreadleError):
     def __str__(self) -> str:
         message = super().__str__()
         if self.attempts > 1:
-            message += f" Tried {self.attempts} times."
+            end = "" if message.endswith((".", "!", "?", ")")) else "."
+            message += f"{end} Tried {self.attempts} times."
         if self.max_wait is None or self.retry_after is None:
             return message
         return (

@@ -11,6 +11,7 @@ from tests.models.cloud.token_server import serve_tokens
 from treadle.core.errors import AccessDenied, ConfigError
 from treadle.models.cloud import aws
 from treadle.models.cloud.sigv4 import AWSKeys
+from treadle.models.cloud.status import describe_cloud
 
 KEYS = {"AccessKeyId": "AK", "SecretAccessKey": "SK"}
 END = 4_000_000_000.0
@@ -121,3 +122,23 @@ async def test_what_is_missing_is_named(home: dict[str, str]):
     write(home, "config", "not a file of this kind\n")
     with pytest.raises(ConfigError, match="cannot be read"):
         aws.find_source(home)
+
+
+@pytest.mark.parametrize(
+    ("given", "gap"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "AK"}, "AWS_ACCESS_KEY_ID is set, but not AWS_SECRET_ACCESS_KEY"),
+        ({"AWS_ROLE_ARN": "r"}, "AWS_ROLE_ARN is set, but not AWS_WEB_IDENTITY_TOKEN_FILE"),
+        ({"AWS_PROFILE": "nope"}, "nope of AWS_PROFILE has no credentials in ~/.aws"),
+        ({}, "bedrock needs an account of AWS: set AWS_BEARER_TOKEN_BEDROCK"),
+    ],
+)
+async def test_what_is_missing_beside_what_is_set_is_named(
+    given: dict[str, str], gap: str, home: dict[str, str]
+):
+    environ = {**home, **given, "AWS_EC2_METADATA_DISABLED": "true"}
+    with pytest.raises(AccessDenied, match=gap):
+        await aws.fetch_keys(environ, "us-east-1")
+    is_ready, text = describe_cloud("bedrock", environ)
+    assert not is_ready
+    assert not given or gap in text

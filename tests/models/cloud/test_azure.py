@@ -13,6 +13,8 @@ from azure.identity import ClientSecretCredential, ManagedIdentityCredential
 from tests.models.cloud.token_server import serve_tokens
 from treadle.core.errors import AccessDenied, ConfigError
 from treadle.models.cloud import azure
+from treadle.models.cloud.create import make_azure_client
+from treadle.models.cloud.status import describe_cloud
 
 APPLICATION = {"AZURE_TENANT_ID": "t1", "AZURE_CLIENT_ID": "c1", "AZURE_CLIENT_SECRET": "s1"}
 
@@ -123,3 +125,12 @@ async def test_a_wrong_secret_is_named_with_what_to_check():
             await azure.make_token(environ).get()
     with pytest.raises(AccessDenied, match="az login"):
         await azure.make_token({"HOME": "/nowhere", "PATH": ""}).get()
+
+
+def test_half_of_an_application_is_named_and_so_is_the_login():
+    half = {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "HOME": "/nowhere", "PATH": ""}
+    environ = {**half, "AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com"}
+    gap = "AZURE_TENANT_ID is set, but not AZURE_CLIENT_SECRET"
+    with pytest.raises(AccessDenied, match=rf"{gap}: run `az login`"):
+        make_azure_client(environ, None).check_access()  # type: ignore[union-attr]
+    assert describe_cloud("azure", environ)[1].startswith(gap)

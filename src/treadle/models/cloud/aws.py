@@ -30,6 +30,7 @@ from treadle.core.errors import AccessDenied, ConfigError
 from treadle.models.cloud.sigv4 import AWSKeys, sign_request
 from treadle.models.cloud.tokens import (
     REFRESH_SECONDS,
+    find_gap,
     find_home_file,
     read_named_file,
     request_json,
@@ -45,6 +46,11 @@ LOGIN_COMMAND = "aws sso login"
 REMEDY = (
     f"set {BEARER_VARIABLE} or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`"
 )
+_TOGETHER = (
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+)
+_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
 _VENDOR_FILE = Path("/sys/class/dmi/id/sys_vendor")
 _METADATA_URL = "http://169.254.169.254"
 _CONTAINER_URL = "http://169.254.170.2"
@@ -79,6 +85,24 @@ def find_source(environ: Mapping[str, str]) -> AWSSource | None:
     return None
 
 
+def describe_gap(environ: Mapping[str, str]) -> str:
+    """What is missing beside what is set; "" if nothing is set."""
+    if gap := find_gap(environ, _TOGETHER):
+        return gap
+    variable = find_set_variable(_PROFILE_VARIABLES, environ)
+    return (
+        f"{environ[variable].strip()} of {variable} has no credentials in ~/.aws"
+        if variable
+        else ""
+    )
+
+
+def _make_missing_error(environ: Mapping[str, str]) -> AccessDenied:
+    gap = describe_gap(environ)
+    why = f"bedrock needs an account of AWS{f', and {gap}' if gap else ''}"
+    return AccessDenied(f"{why}: {REMEDY}.", provider=PROVIDER)
+
+
 def find_region(environ: Mapping[str, str]) -> str:
     """The region; empty if none is set."""
     if variable := find_set_variable(REGION_VARIABLES, environ):
@@ -100,7 +124,7 @@ class AWSAccess:
     def check(self) -> None:
         """Raise AccessDenied if there are no credentials."""
         if find_source(self._environ) is None:
-            raise AccessDenied(f"bedrock needs an account of AWS: {REMEDY}.", provider=PROVIDER)
+            raise _make_missing_error(self._environ)
 
     async def authorize(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
@@ -136,7 +160,7 @@ async def fetch_keys(environ: Mapping[str, str], region: str) -> AWSKeys:
         case "metadata":
             return await _fetch_from_metadata(environ)
         case _:
-            raise AccessDenied(f"bedrock needs an account of AWS: {REMEDY}.", provider=PROVIDER)
+            raise _make_missing_error(environ)
 
 
 def _read_keys(answer: Mapping[str, Any]) -> AWSKeys:
@@ -163,7 +187,7 @@ _PROFILE_FIELDS = {
 
 
 def _get_profile_name(environ: Mapping[str, str]) -> str:
-    variable = find_set_variable(("AWS_PROFILE", "AWS_DEFAULT_PROFILE"), environ)
+    variable = find_set_variable(_PROFILE_VARIABLES, environ)
     return environ[variable].strip() if variable else "default"
 
 

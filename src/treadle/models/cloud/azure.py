@@ -24,6 +24,7 @@ from treadle.core.errors import AccessDenied
 from treadle.models.cloud.tokens import (
     AccessToken,
     CachedToken,
+    find_gap,
     find_home_file,
     read_named_file,
     read_token,
@@ -73,13 +74,23 @@ def find_source(environ: Mapping[str, str]) -> AzureSource | None:
     return None
 
 
+def describe_gap(environ: Mapping[str, str]) -> str:
+    return find_gap(environ, [("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")])
+
+
+def describe_missing(environ: Mapping[str, str]) -> str:
+    """Why there is no access, and what to do."""
+    gap = describe_gap(environ)
+    return f"azure needs a key or a login{f', and {gap}' if gap else ''}: {REMEDY}."
+
+
 def make_token(environ: Mapping[str, str]) -> CachedToken:
     """The token of this environment; AccessDenied at its first use if there is none."""
 
     async def fetch() -> AccessToken:
         source = find_source(environ)
         if source is None:
-            raise AccessDenied(f"azure needs a key or a login: {REMEDY}.", provider=PROVIDER)
+            raise AccessDenied(describe_missing(environ), provider=PROVIDER)
         match source.kind:
             case "token":
                 return AccessToken(environ[TOKEN_VARIABLE].strip())

@@ -119,7 +119,7 @@ def _make_vertex_url(location: str) -> str:
 
 
 def make_azure_client(environ: Mapping[str, str], url: str | None) -> CloudTransport | None:
-    """A client with a token of Entra; None without an address or a login: then a key is needed."""
+    """A client with a token of Entra; None without an address."""
     from treadle.models.cloud import azure
     from treadle.models.provider_base.quirks import AZURE, find_server, resolve_server
 
@@ -127,8 +127,8 @@ def make_azure_client(environ: Mapping[str, str], url: str | None) -> CloudTrans
     if url is not None and find_server(url) is not AZURE:
         return None
     base = resolve_server(AZURE, url, environ)[1]
-    if not base or azure.find_source(environ) is None:
+    if not base:
         return None
-    missing = f"azure needs a key or a login: {azure.REMEDY}."
-    access = BearerAccess(azure.make_token(environ), lambda: True, missing, "azure")
+    token, missing = azure.make_token(environ), azure.describe_missing(environ)
+    access = BearerAccess(token, lambda: azure.find_source(environ) is not None, missing, "azure")
     return CloudTransport(base, access)

@@ -21,7 +21,8 @@ def describe_cloud(name: str, environ: Mapping[str, str]) -> tuple[bool, str]:
 def _describe_aws(environ: Mapping[str, str]) -> tuple[bool, str]:
     source, region = aws.find_source(environ), aws.find_region(environ)
     if source is None:
-        return False, f"set {aws.BEARER_VARIABLE}, or run `aws configure`"
+        remedy = f"set {aws.BEARER_VARIABLE}, or run `aws configure`"
+        return False, _join(aws.describe_gap(environ), remedy)
     if not region:
         return False, f"{source.summary}, but no region: export AWS_REGION=us-east-1"
     return True, f"{source.summary}, {region}"
@@ -40,8 +41,13 @@ def _describe_google(environ: Mapping[str, str]) -> tuple[bool, str]:
 def _describe_azure(environ: Mapping[str, str]) -> tuple[bool, str]:
     source = azure.find_source(environ)
     if source is None:
-        return False, f"set AZURE_OPENAI_API_KEY, or run `{azure.LOGIN_COMMAND}`"
+        remedy = f"set AZURE_OPENAI_API_KEY, or run `{azure.LOGIN_COMMAND}`"
+        return False, _join(azure.describe_gap(environ), remedy)
     if not environ.get("AZURE_OPENAI_ENDPOINT", "").strip():
         address = "export AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com"
         return False, f"{source.summary}, but no address: {address}"
     return True, source.summary
+
+
+def _join(gap: str, remedy: str) -> str:
+    return f"{gap}: {remedy}" if gap else remedy

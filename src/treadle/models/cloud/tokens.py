@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,17 @@ async def run_command(command: str | Sequence[str], *, provider: str, remedy: st
 def _command_failed(shown: str, problem: str, provider: str, remedy: str) -> AccessDenied:
     message = f"{provider}: `{shown}` gave no token ({problem}). To continue, {remedy}."
     return AccessDenied(message, provider=provider)
+
+
+def find_gap(environ: Mapping[str, str], groups: Iterable[Sequence[str]]) -> str:
+    """Of the first group of variables that belong together and of which only some are set, what is
+    missing; "" if there is none."""
+    for group in groups:
+        given = [name for name in group if environ.get(name, "").strip()]
+        if given and len(given) < len(group):
+            missing = " and ".join(name for name in group if name not in given)
+            return f"{given[0]} is set, but not {missing}"
+    return ""
 
 
 def find_home_file(environ: Mapping[str, str], *parts: str) -> Path:

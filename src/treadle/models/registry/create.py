@@ -68,9 +68,11 @@ def _create_model(
 
         return Embedded(model_name or None)
     if not model_name:
+        where = "its documentation has the names"
+        if not provider.needs_key:
+            where = "`treadle models` lists those of a local server"
         raise UnknownModel(
-            f"{provider.name} has no default model: write {provider.name}/NAME; "
-            "`treadle models` lists the models of a local server",
+            f"{provider.name} has no default model: write {provider.name}/NAME; {where}",
             provider=provider.name,
         )
     model = _create_http_model(provider, model_name, alias, environ, client)

@@ -46,7 +46,8 @@ async def find_default_model(
     env = os.environ if environ is None else environ
     if keyed := find_keyed_default(env):
         name, variable = keyed
-        return _build_default(name, f"{variable} is set", describe_card(card_for(name)))
+        card = card_for(name, prices=True)
+        return _build_default(name, f"{variable} is set", describe_card(card))
     for server in await find_local_servers(env, seconds):
         best = pick_best_model(server.models)
         if best:
