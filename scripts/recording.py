@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from scripts.terminal_svg import Frame, draw_animation  # noqa: E402 - the root is needed first
-from tests.apps.tui.tmux import Terminal  # noqa: E402 - the same
+from tests.apps.tui.tmux import PROGRAM, Terminal  # noqa: E402 - the same
 from treadle.testing import FakeCall, FakeReply, ProviderServer  # noqa: E402 - the same
 
 FILE = ROOT / "docs/images/session.svg"
@@ -84,9 +85,9 @@ class Recorder:
         """Type a text in small pieces, each of them seen."""
         for end in range(4, len(text) + 4, 4):
             self.terminal.type(text[end - 4 : end])
-            self.terminal.sees(text[:end][-30:])
-            self.keep(0.12)
-        self.keep(0.7)
+            self.terminal.sees(text[:end].rstrip()[-30:])
+            self.keep(0.04)
+        self.keep(0.3)
 
     def answer(self, text: str, key: str, seconds: float) -> None:
         """Answer a question about this text, when it takes keys."""
@@ -99,25 +100,41 @@ class Recorder:
 
 
 def play(recorder: Recorder, environment: Mapping[str, str]) -> None:
-    """The story: a message, a change that is approved, a command that is approved, undo."""
+    """The story: a change is approved, the program is killed at the next question, which waits when
+    it is continued; its answer, and undo."""
     terminal = recorder.terminal
-    options = ("--model=claude-sonnet-5-5", "--sandbox=off", "--theme=dark")
-    terminal.run(*options, env=environment)
+    terminal.run("--model=claude-sonnet-5-5", env=environment)
     recorder.answer("trust", "y", 0.1)
     recorder.frames.clear()
     terminal.sees("/help")
-    recorder.keep(1.2)
+    recorder.keep(0.6)
     recorder.type(PROMPT)
     terminal.press("Enter")
-    recorder.answer("max(0, sum(prices)", "y", 3.5)
-    recorder.answer("unittest", "y", 3.0)
+    recorder.answer("max(0, sum(prices)", "y", 1.6)
+    terminal.sees("unittest", "▸ ")
+    recorder.keep(1.0)
+    terminal.kill()
+    terminal.sees("ended with")
+    terminal.renew()
+    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+    terminal.send(f'treadle() {{ env {given} {PROGRAM} "$@"; }}; PS1="$ "; clear')
+    terminal.sees("clear", gone=True)
+    recorder.type("# that was kill -9, in the middle of the turn")
+    terminal.press("Enter")
+    terminal.sees("the turn\n$")
+    recorder.type("treadle --continue")
+    terminal.press("Enter")
+    terminal.sees("press enter to continue")
+    recorder.keep(1.2)
+    terminal.press("Enter")
+    recorder.answer("unittest", "y", 1.8)
     terminal.sees("The test passes.")
     terminal.sees("esc interrupts", gone=True)
-    recorder.keep(3.0)
+    recorder.keep(1.4)
     recorder.type("/undo")
     terminal.press("Enter")
     terminal.sees("restored cart.py")
-    recorder.keep(3.5)
+    recorder.keep(2.4)
 
 
 async def record(place: Path) -> list[Frame]:
@@ -133,6 +150,7 @@ async def record(place: Path) -> list[Frame]:
             "XDG_DATA_HOME": str(home / "data"),
             "ANTHROPIC_API_KEY": "k",
             "ANTHROPIC_BASE_URL": server.url,
+            "TREADLE_THEME": "dark",
             "COLORTERM": "truecolor",
             "PYTHONDONTWRITEBYTECODE": "1",  # the only file that changes is the agent's
         }
