@@ -110,6 +110,7 @@ async def test_an_answer_that_is_none_says_so(monkeypatch):
     [
         ("anthropic/claude-sonnet-5-5", "voyage"),
         ("vertex/claude-sonnet-5-5", "makes no vectors"),
+        ("openai", "write openai/NAME"),
         ("bedrock/amazon.nova-pro-v1:0", "makes no vectors"),
         ("openai/a, openai/b", "one name"),
     ],
@@ -159,3 +160,11 @@ async def test_the_embedded_engine_makes_vectors(no_leaks: object):
     finally:
         await local.aclose()
         await get_shared_client().aclose()
+
+
+async def test_what_is_no_list_of_texts_and_no_purpose_is_named():
+    vectors = embedder("openai/text-embedding-3-small", environ={"OPENAI_API_KEY": "k"})
+    with pytest.raises(ConfigError, match="'abc'; expected a list of texts"):
+        await vectors.embed("abc")
+    with pytest.raises(ConfigError, match="purpose is 'search'; expected document or query"):
+        await vectors.embed(["abc"], purpose="search")  # type: ignore[arg-type]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from treadle.core.argument_checks import TEXT, check, list_of
+from treadle.core.argument_checks import TEXT, check, list_of, one_of
 from treadle.core.transcript.usage import Usage
 
 # A text that is searched, or a text to search with: some models make different vectors of them.
@@ -39,9 +39,10 @@ class Embedder(Protocol):
     async def aclose(self) -> None: ...
 
 
-def check_texts(texts: Sequence[str]) -> None:
+def check_texts(texts: Sequence[str], purpose: EmbeddingPurpose) -> None:
     """A single text in place of a list is a frequent mistake."""
-    check("the texts to embed", texts, list_of(TEXT, "a list of texts"))
+    check("the texts to embed", texts, list_of(TEXT, "texts"))
+    check("purpose", purpose, one_of(*get_args(EmbeddingPurpose)))
 
 
 def normalize(vector: Sequence[float]) -> list[float]:

@@ -28,6 +28,7 @@ from treadle.models.provider_base.http_model import HTTPModel
 from treadle.models.provider_base.quirks import VOYAGE, find_server_key, find_set_variable
 from treadle.models.registry.create import create_models
 from treadle.models.registry.model_names import Aliases
+from treadle.models.registry.providers import KNOWN_PROVIDERS
 
 _VOYAGE_PREFIX = f"{VOYAGE.name}/"
 
@@ -53,6 +54,8 @@ def embedder(
     if name.startswith(_VOYAGE_PREFIX):
         model = _create_voyage(name.removeprefix(_VOYAGE_PREFIX), environ, client)
         return HTTPEmbedder(model, dialects.VoyageEmbeddings(), dimensions, retry)
+    if name in KNOWN_PROVIDERS:  # its default model writes replies
+        raise ConfigError(f"{name!r} names no model that makes vectors: write {name}/NAME")
     models = create_models(name, aliases, environ, client)
     if len(models) > 1:
         raise ConfigError(f"write one name, not {name!r}: vectors of two models cannot be compared")

@@ -43,7 +43,7 @@ class HTTPEmbedder:
     async def embed(
         self, texts: Sequence[str], *, purpose: EmbeddingPurpose = "document"
     ) -> Embeddings:
-        check_texts(texts)
+        check_texts(texts, purpose)
         vectors: list[list[float]] = []
         usage = NO_USAGE
         model = split_name(self.name)[1]

@@ -36,7 +36,7 @@ class LocalEmbedder:
     async def embed(
         self, texts: Sequence[str], *, purpose: EmbeddingPurpose = "document"
     ) -> Embeddings:
-        check_texts(texts)
+        check_texts(texts, purpose)
         if not texts:
             return Embeddings([], Usage())
         vectors, tokens = await self.server.embed(texts)
