@@ -124,6 +124,13 @@ def test_the_report_as_json_is_read_back_as_the_same_report():
     assert msgspec.json.decode(msgspec.json.encode(report), type=FleetReport) == report
 
 
+def test_a_long_example_of_a_failure_keeps_its_begin_and_its_end():
+    run = make_run("a", state="set_aside", error=f"anthropic needs {'a key ' * 60}: log in")
+    [line] = [line for line in format_report(make_report([run], 0.0), 80) if "log in" in line]
+    assert line.startswith("    anthropic needs a key")
+    assert len(line) < 220
+
+
 def test_the_report_for_a_terminal_says_the_same_and_fits_its_width():
     lines = format_report(make_report(RUNS, now=2000.0), 80, plain=True)
     text = "\n".join(lines)

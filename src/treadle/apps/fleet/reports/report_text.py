@@ -15,10 +15,16 @@ from treadle.apps.fleet.reports.report import (
 )
 from treadle.lib.text.bar_chart import ChartBar, render_bars
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
-from treadle.lib.text.text import format_count, format_dollars, format_duration, plural
+from treadle.lib.text.text import (
+    format_count,
+    format_dollars,
+    format_duration,
+    plural,
+    shorten_middle,
+)
 
 NAMED_RUNS = 5  # of a group of failures
-EXAMPLE_CHARS = 160
+EXAMPLE_CHARS = 200
 STATE_WORDS = {
     "done": "done",
     "failed": "failed",
@@ -134,7 +140,6 @@ def _format_failure(group: FailureGroup) -> list[str]:
     named = ", ".join(group.runs[:NAMED_RUNS])
     more = f", and {len(group.runs) - NAMED_RUNS} more" if len(group.runs) > NAMED_RUNS else ""
     lines = [f"  {group.cause}: {plural(len(group.runs), 'run')} ({named}{more})"]
-    example = " ".join(strip_escapes(group.example).split())
-    if example:
-        lines.append(f"    {example[-EXAMPLE_CHARS:]}")
+    if example := shorten_middle(strip_escapes(group.example), EXAMPLE_CHARS):
+        lines.append(f"    {example}")
     return lines
