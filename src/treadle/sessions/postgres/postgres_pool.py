@@ -125,7 +125,8 @@ def describe_address(url: str) -> str:
 
 
 def to_store_error(error: psycopg.Error, address: str) -> StoreError:
-    text = " ".join((error.diag.message_primary or str(error)).split())
+    told = (error.diag.message_primary or str(error)).splitlines()
+    text = " ".join([line.strip() for line in told if not line.startswith("\t")])  # no hints
     if isinstance(error, (errors.DiskFull, errors.InsufficientResources)):
         return StoreFull(f"{address} is full ({text}); free some space, then the runs go on")
     if isinstance(error, errors.ReadOnlySqlTransaction):
