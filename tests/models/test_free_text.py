@@ -12,6 +12,7 @@ import pytest
 from treadle import Agent
 from treadle.core.contracts.model import (
     ModelEvent,
+    ModelNotified,
     ModelOptions,
     ModelRequest,
     ModelToolCallDelta,
@@ -32,6 +33,7 @@ from treadle.models.openai_responses.decoding import ITEM_LABEL, ResponsesDecode
 from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.permissions import AllowAll
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.provider.dialects.request_checks import RequestViolation
 from treadle.tools import builtin_tools
 from treadle.workspace import LocalWorkspace
 
@@ -167,3 +169,26 @@ async def test_a_patch_without_json_changes_the_files(tmp_path: Path):
     assert (result.text, good.is_error, bad.is_error) == ("Done.", False, True)
     kinds = [item["type"] for item in json.loads(server.requests[-1].body)["input"]]
     assert kinds == ["message", *["custom_tool_call", "custom_tool_call_output"] * 2]
+
+
+class NoGrammars(ProviderServer):
+    """Refuses every tool with a grammar, as a server that cannot compile it."""
+
+    def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+        tools = json.loads(request.body).get("tools", [])
+        custom = [tool for tool in tools if tool["type"] == "custom"]
+        return [RequestViolation("tools.0.format", "Invalid grammar.")] if custom else []
+
+
+async def test_a_grammar_that_is_refused_is_left_out_and_not_the_tool():
+    replies = [FakeReply(calls=(FakeCall("apply_patch", {"patch": "x"}),)), *map(FakeReply, "ab")]
+    async with NoGrammars(replies) as server:
+        gpt = OpenAIResponses("gpt-5.5", api_key="k", base_url=server.url + "/v1", card=CARD)
+        told: list[str] = []
+        for _ in range(2):
+            async for event in gpt.stream(make_request()):
+                told += [event.text] if isinstance(event, ModelNotified) else []
+        kinds = [json.loads(one.body).get("tools", [{}])[0]["type"] for one in server.requests]
+    assert kinds[-1] == "function", "also the next request is sent like that at once"
+    assert kinds.count("function") == 2
+    assert ["called with JSON" in text for text in told] == [True]

@@ -118,8 +118,8 @@ class HTTPModel:
             effort = self._lowered_efforts[effort]
         if effort != wanted:
             request = with_effort(request, effort)
-        shorter = without_tools(request, self._refused_tools)
-        if len(shorter.tools) == len(request.tools):
+        shorter = without_tools(request, self._refused_tools, self.card)
+        if shorter.tools == request.tools:
             return request
         # Another body: it needs another key than the one that was refused.
         key = f"{request.idempotency_key}/{len(shorter.tools)}" if request.idempotency_key else ""

@@ -160,12 +160,15 @@ class RefusalSearch:
             raise refusal
 
     def _leave_out_tools(self, refused_tools: list[ToolSpec], refusal: BadRequest) -> None:
-        self._request = without_tools(self._request, refused_tools)
+        self._request = without_tools(self._request, refused_tools, self._card)
         self._tried.clear()  # a request with other tools is another one
         self._refused_tools += refused_tools
         names = ", ".join(repr(spec.name) for spec in refused_tools)
         subject = f"the tool {names} is" if len(refused_tools) == 1 else f"the tools {names} are"
-        line = f"{subject} left out of the requests to this model: {refusal}"
+        how = "left out of the requests to this model"
+        if all(may_be_sent_as_json(spec, self._card) for spec in refused_tools):
+            how = "called with JSON by this model"
+        line = f"{subject} {how}: {refusal}"
         self._events.append(ModelNotified(line))
 
     def _request_without(
@@ -173,7 +176,7 @@ class RefusalSearch:
     ) -> ModelRequest:
         """Another request, so it has another key: the same key would mean the same answer."""
         self._request_count += 1
-        shorter = without_tools(self._request, tools)
+        shorter = without_tools(self._request, tools, self._card)
         quarantine, key = self._request.quarantine.union(parts), self._request.idempotency_key
         content = repr((sorted(quarantine), [spec.name for spec in shorter.tools]))
         key = f"{key}/{self._request_count}-{zlib.crc32(content.encode()):08x}" if key else ""
@@ -273,11 +276,24 @@ def with_effort(request: ModelRequest, effort: str) -> ModelRequest:
     return msgspec.structs.replace(request, options=options)
 
 
-def without_tools(request: ModelRequest, left_out: Sequence[ToolSpec]) -> ModelRequest:
+def without_tools(
+    request: ModelRequest, left_out: Sequence[ToolSpec], card: ModelCard
+) -> ModelRequest:
+    """The request without these tools; one with a grammar is kept without it."""
     if not left_out:
         return request
-    tools = tuple([spec for spec in request.tools if spec not in left_out])
-    return msgspec.structs.replace(request, tools=tools)
+    tools: list[ToolSpec] = []
+    for spec in request.tools:
+        if spec in left_out and may_be_sent_as_json(spec, card):
+            spec = msgspec.structs.replace(spec, grammar="")
+        if spec not in left_out:
+            tools.append(spec)
+    return msgspec.structs.replace(request, tools=tuple(tools))
+
+
+def may_be_sent_as_json(spec: ToolSpec, card: ModelCard) -> bool:
+    """Whether it is sent with its grammar, which may be what is refused."""
+    return bool(spec.grammar) and "free_text" in card.abilities
 
 
 def _find_named_part(refusal: BadRequest, request: ModelRequest) -> PartPosition | None:
