@@ -4,7 +4,7 @@ no request where the run can do without it, else the run fails, and its session 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from treadle.contracts import (
     BasePolicy,
     BaseSource,
     HookInput,
+    ModelEvent,
+    ModelRequest,
     MutationContext,
     PermissionRequest,
     ProbeResult,
@@ -283,3 +285,20 @@ async def test_the_task_of_a_run_can_be_cancelled_inside_of_user_code():
     with pytest.raises(asyncio.CancelledError):
         await run
     assert model.requests == []
+
+
+async def test_an_exit_in_a_model_of_the_program_fails_the_run_alone():
+    fault = Fault(SystemExit)
+
+    class Exits(Scripted):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            fault.hit()
+            async for event in super().stream(request):
+                yield event
+
+    agent = Agent(Exits(["done"]), store=MemoryStore("s"))
+    async with agent.session("s") as session:
+        with pytest.raises(RuntimeError, match="it raised SystemExit: mine"):
+            await session.run("go")
+        fault.is_on = False
+        assert (await session.run()).text == "done"

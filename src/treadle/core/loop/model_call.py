@@ -52,6 +52,7 @@ from treadle.core.transcript.entry_json import decode_entry, encode_entry
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
+from treadle.lib.contained import as_exception
 from treadle.lib.tasks import cancel_all
 
 PartKind = Literal["", "text", "thinking"]
@@ -262,6 +263,8 @@ class ModelCaller:
                 raise
             problem = f"{self.model.name} was cancelled from inside"
             raise StreamBroken(problem, provider=self.model.name) from error
+        except SystemExit as error:
+            raise as_exception(error) from error
         finally:
             if reply is not None:
                 self._attempt_usage = reply.usage  # lost if we are cancelled now
