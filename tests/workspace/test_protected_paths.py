@@ -1102,6 +1102,43 @@ async def test_what_the_configuration_of_git_reads_or_runs_in_the_folder_is_prot
     assert (repository / name).read_text() == ""
 
 
+@pytest.mark.parametrize("place", ["worktree", "worktree inside", "nested", "below", "included"])
+async def test_the_configuration_of_repositories_around_and_inside_counts(
+    repository: Path, place: str
+) -> None:
+    work = {"worktree inside": "wt", "nested": "n"}.get(place, ".")
+    config = "[core]\n\tsshCommand = ./tools/ssh\n\thooksPath = our/hooks\n"
+    if place == "included":
+        (repository / "more").write_text(config)
+        config = "[include]\n\tpath = ../more\n"
+    opened_folder = repository
+    git(repository, "commit", "-q", "--allow-empty", "-m", "one")
+    if place == "worktree":
+        git(repository, "worktree", "add", "-q", "../wt")
+        opened_folder = repository.parent / "wt"
+    elif place == "worktree inside":
+        git(repository, "worktree", "add", "-q", "wt")
+    with (repository / ".git/config").open("a") as file:
+        file.write(config if place != "nested" else "")
+    if place == "nested":
+        git(repository, "init", "-q", "n")
+        with (repository / "n/.git/config").open("a") as file:
+            file.write(config)
+    elif place == "below":
+        text = (repository / ".git/config").read_text()
+        text = text.replace("./tools", "sub/tools").replace("our/hooks", "sub/our/hooks")
+        (repository / ".git/config").write_text(text)
+        opened_folder = repository / "sub"
+    (opened_folder / work / "tools").mkdir(parents=True)
+    (opened_folder / work / "tools/ssh").write_text("ours")
+    await inside(
+        opened_folder,
+        f"cd {work}; echo evil > tools/ssh; mkdir -p our/hooks; echo evil > our/hooks/pre-commit",
+    )
+    assert (opened_folder / work / "tools/ssh").read_text() == "ours"
+    assert not (opened_folder / work / "our/hooks/pre-commit").exists()
+
+
 @pytest.mark.parametrize(
     "make",
     ["git init -q made", "git clone -q . made", "git init -q made; git -C made worktree list"],

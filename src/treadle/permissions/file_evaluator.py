@@ -28,6 +28,7 @@ from treadle.lib.files.protected_paths import (
     fold_case,
 )
 from treadle.lib.files.secret_files import is_searched_secret, list_secrets
+from treadle.lib.git.configured_files import ConfiguredFiles
 from treadle.lib.git.repository import find_bare_part
 from treadle.lib.shell.ast import SearchFilter
 from treadle.permissions.findings import FindingKind, PolicyContext, PolicyFinding
@@ -61,6 +62,7 @@ class FileEvaluator:
         self.roots = (context.root, *context.extra_roots)
         self.file_system = file_system if file_system is not None else context.file_system
         self.rules = rules if rules is not None else FileRules(context.rules)
+        self._git_files = ConfiguredFiles(self.file_system, self.home)
 
     @cached_property
     def _links(self) -> HardLinks:
@@ -199,8 +201,7 @@ class FileEvaluator:
             below = self._find_secret_below(resolved.path, search, rules.allow)
             reason = f"{below} is in it and may contain secrets"
             return make_finding(subject, "ask", resolved, reason) if below else found
-        protected = self._find_protected_child(resolved) if is_recursive else ""
-        if protected:
+        if protected := self._find_protected_child(resolved) if is_recursive else "":
             return make_finding(subject, "ask", resolved, f"{protected} is in it and protected")
         return self._evaluate_write(resolved, subject, rules.allow)
 
@@ -229,10 +230,9 @@ class FileEvaluator:
     ) -> PolicyFinding:
         roots = self.roots
         if any("/-" in resolved.path[len(root) :] for root in roots):
-            reason = "other programs would read its name as an option"
-            return make_finding(subject, "ask", resolved, reason)
+            return make_finding(subject, "ask", resolved, "programs would read it as an option")
         parts = (find_protected_part(p) or find_secret_part(p) for p in resolved.all_paths)
-        protected = next(filter(None, parts), ()) or find_bare_part(self.file_system, resolved.path)
+        protected = next(filter(None, parts), ()) or self._git_files.find_part(resolved.path)
         if not protected and resolved.inode:
             return make_finding(subject, "ask", resolved, "the file has other names (hard links)")
         is_in_workspace = is_inside(resolved.path, roots)
@@ -243,8 +243,7 @@ class FileEvaluator:
             reason = f"{'/'.join(protected)} is protected: {describe_use(protected)}"
             return make_finding(subject, "ask", resolved, reason)
         if not is_in_workspace:
-            reason = "it is outside the folder"
-            return make_finding(subject, "ask", resolved, reason)
+            return make_finding(subject, "ask", resolved, "it is outside the folder")
         if self.context.accept_edits:
             return PolicyFinding(subject, "allow", "edits inside the folder are accepted")
         reason = "this mode asks first"
@@ -386,7 +385,8 @@ class FileEvaluator:
         names = self.file_system.list_names(resolved.path)
         if names is None:
             return "an unknown number of files"
-        return next((name for name in names if find_protected_part(name)), "")
+        protected = (name for name in names if find_protected_part(name))
+        return next(protected, "") or self._git_files.find_below(resolved.path)
 
     def _leaves_folder(self, path: str, top: str) -> bool:
         """Whether it is a symlink whose target changes if `top` is copied."""

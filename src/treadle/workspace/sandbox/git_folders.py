@@ -18,41 +18,22 @@ from typing import NamedTuple
 from treadle.lib.files.file_view import LOCAL_FILES, read_text
 from treadle.lib.files.protected_paths import GIT_FOLDER, PROTECTED_IN_WORKTREE
 from treadle.lib.git.config import drop_subsection, read_config
+from treadle.lib.git.configured_files import HARMLESS_KEYS, list_configured_files
 from treadle.lib.git.repository import (
     GitRepository,
     find_own_repository,
+    find_repository,
     list_worktrees,
     may_be_bare,
     open_repository,
     read_git_link,
     read_path,
 )
-from treadle.lib.text.word_set import word_set
 from treadle.workspace.sandbox.tree_scan import GIT, HEAD, FoundEntry, find_entry
 from treadle.workspace.supervisor.set_aside import open_folder
 
 _RISKY_VALUE = re.compile(r"::|[\x00-\x08\x0a-\x1f\x7f]")
 """`::` names a program that is run. What git does with a control character is not sure."""
-
-_HARMLESS_KEYS = word_set(
-    """
-    core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase
-    core.precomposeunicode core.symlinks core.autocrlf core.eol core.safecrlf core.abbrev
-    extensions.objectformat extensions.refstorage extensions.partialclone remote.url
-    remote.fetch remote.tagopt remote.promisor remote.partialclonefilter branch.remote
-    branch.merge branch.rebase submodule.active submodule.url user.name user.email
-    init.defaultbranch pull.rebase pull.ff push.default push.autosetupremote
-    """
-)
-"""Settings that `git init`, `git clone` and `git remote` write, and that run nothing."""
-
-_DATA_KEYS = word_set(
-    "core.worktree core.excludesfile commit.template blame.ignorerevsfile mailmap.file"
-)
-"""Settings that name files with text, not programs."""
-
-_NO_WORD = re.compile(r"[\s!;&|\"'`()$<>=]+")
-
 
 # ------------------------------------------------------------------ outside the workspace
 
@@ -108,26 +89,25 @@ def list_worktree_parts(git: str) -> list[str]:
     return links + [f"{folder}/{part}" for folder in folders for part in PROTECTED_IN_WORKTREE]
 
 
-def find_configured_paths(root: Path) -> list[str]:
-    """The paths inside a repository that its configuration makes git run, or read as more
-    configuration: hooks (core.hooksPath), included files, and programs of every other setting
-    (core.sshCommand, filters, helpers, aliases) by the words that are files."""
-    git, found = root / GIT_FOLDER, dict[str, None]()
-    for key, value in read_config(LOCAL_FILES, f"{git}/config") or ():
-        name = drop_subsection(key)
-        if name == "core.hookspath":
-            paths = [root / value]
-        elif name in ("include.path", "includeif.path"):
-            paths = [git / value]
-        elif name in _HARMLESS_KEYS or name in _DATA_KEYS:
-            continue
-        else:
-            words = [root / word for word in _NO_WORD.split(value) if word]
-            is_program = name == "core.fsmonitor" and "/" in value  # it may not be there yet
-            paths = words[:1] if is_program else [path for path in words if path.is_file()]
-        inside = (os.path.normpath(path) for path in paths if value)
-        found |= dict.fromkeys(path for path in inside if path.startswith(f"{root}/"))
-    return [path[len(str(root)) + 1 :] for path in found]
+class ConfiguredPaths:
+    """What the repositories around and inside a root make git run, or read as configuration."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._found: list[str] | None = None
+
+    def list(self, gits: Sequence[str]) -> list[str]:
+        """The paths below the root. Commands may make more of the `.git` in `gits` later, whose
+        settings run nothing: the first list stays."""
+        if self._found is None:
+            outer = find_repository(self._root)
+            folders = dict.fromkeys(git.rpartition("/")[0] for git in gits)
+            folders |= {str(outer): None} if outer is not None else {}
+            home = str(Path.home())
+            listed = [list_configured_files(LOCAL_FILES, folder, home) for folder in folders]
+            below = f"{self._root}/"
+            self._found = [path for one in listed for path in one if path.startswith(below)]
+        return self._found
 
 
 def list_git_folders(found: Sequence[FoundEntry]) -> list[str]:
@@ -216,7 +196,7 @@ def list_hooks(hooks: Path) -> list[Path]:
 def is_harmless_config(path: Path, *, is_module: bool = False) -> bool:
     """Whether a git configuration has only settings that run nothing."""
     entries = read_config(LOCAL_FILES, str(path))
-    allowed = _HARMLESS_KEYS | ({"core.worktree"} if is_module else set())
+    allowed = HARMLESS_KEYS | ({"core.worktree"} if is_module else set())
     return entries is not None and all(
         drop_subsection(key) in allowed and not _RISKY_VALUE.search(value) for key, value in entries
     )

@@ -28,8 +28,8 @@ from treadle.workspace.sandbox.entry_kinds import UNCHANGEABLE, WATCHED, EntryKi
 from treadle.workspace.sandbox.file_denials import HardLinkScanner
 from treadle.workspace.sandbox.folder_permissions import FolderPermissions
 from treadle.workspace.sandbox.git_folders import (
+    ConfiguredPaths,
     GitControlFiles,
-    find_configured_paths,
     find_submodules,
     list_git_folders,
     list_worktree_parts,
@@ -108,8 +108,8 @@ class ProtectedPaths:
             searched=searched,
             with_generated=has_denials,
         )
-        extra = dict.fromkeys((*names, *find_configured_paths(root)))
-        self._extra = [os.path.normpath(f"{self.root}/{name}") for name in extra]
+        self._extra = [os.path.normpath(f"{self.root}/{name}") for name in names]
+        self._configured = ConfiguredPaths(root)
         self.repositories = Repositories(root, self._opened_ns, is_out_of_reach)
         self._before: set[str] = set()  # the session, or written by a tool
         self._identities: frozenset[tuple[int, int, str, str]] | None = None  # the same
@@ -138,9 +138,10 @@ class ProtectedPaths:
         self.repositories.open(folders)
         found += [p for git in list_git_folders(found) for p in _find_parts(git, make_listable)]
         known = {entry.path for entry in found}
-        for path in (*self._extra, *self._symlinks.targets):
+        extra = [*self._extra, *self._configured.list(folders)]
+        for path in (*extra, *self._symlinks.targets):
             found += find_entry(path, PROTECTED) if path not in known else ()
-        for path in (*self._extra, *(f"{git}/hooks" for git in folders)):
+        for path in (*extra, *(f"{git}/hooks" for git in folders)):
             found += find_links(path)
         return found + self._find_denied_behind_symlinks()
 
