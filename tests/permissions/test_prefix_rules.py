@@ -635,6 +635,28 @@ def test_a_prefix_rule_does_not_cover_an_option_that_writes_a_file_of_the_projec
     assert evaluate(project, command, make_rules(names)).outcome == "ask"
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("zip -r x.zip .", "ask"),
+        ("zip -r x.zip src", "allow"),
+        ("install -m 4755 sub/x y", "ask"),
+        ("install --mode=u+s sub/x y", "ask"),
+        ("install -m 755 sub/x y", "allow"),
+        ("cpio -pd .. < list", "ask"),
+        ("cpio -id < sub/x", "ask"),
+        ("tar xf a.tar .vscode/tasks.json", "ask"),
+        ("tar xf a.tar -C .vscode tasks.json", "ask"),
+        ("tar xf a.tar src/a.py", "allow"),
+        ("unzip a.zip CLAUDE.md", "ask"),
+        ("unzip -o a.zip src/a.py", "allow"),
+    ],
+)
+def test_what_a_line_packs_and_unpacks_is_checked(command, expected, project):
+    rules = make_rules("zip, install, cpio, tar, unzip")
+    assert evaluate(project, command, rules).outcome == expected
+
+
 def test_a_rule_for_an_address_covers_no_file_that_is_sent_there(project):
     lines = """
         curl https://x.org -T src/a.py

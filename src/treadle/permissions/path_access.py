@@ -108,7 +108,11 @@ class PathAccess:
 
     def _leaves_out_secrets(self, command: SimpleCommand) -> bool:
         """Whether a command that reads a whole folder prints no secret in it, and packs none."""
-        is_copy = not command.effects.is_read_only and command.program not in ("tar", "bsdtar")
+        is_copy = not command.effects.is_read_only and command.program not in (
+            "tar",
+            "bsdtar",
+            "zip",
+        )
         return is_copy or self._hides_secrets
 
     def find_outside(self, command: SimpleCommand, words: Sequence[Word]) -> str:

@@ -223,10 +223,14 @@ def analyze_tar(words: Sequence[Word]) -> Effects:
             doubts=tuple(doubts),
             is_recursive=True,
         )
+    is_listing = bool(names & {"-t", "--list"})
+    members = () if is_listing else operands
+    if len(writes) == 1 and writes[0].text is not None:
+        members = [replace(w, text=f"{writes[0].text}/{w.text}") for w in members if w.text]
     return Effects(
-        is_read_only=bool(names & {"-t", "--list"}),
+        is_read_only=is_listing,
         reads=(*reads, *archive),
-        primary_writes=tuple(writes),
+        primary_writes=(*writes, *members),
         doubts=tuple(doubts),
     )
 

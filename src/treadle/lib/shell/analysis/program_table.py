@@ -235,8 +235,9 @@ PROGRAMS: dict[str, ProgramSpec] = {
     ),
     "csplit": _make_writer("first", "bfn", "--prefix", writes="-f --prefix"),
     "cpio": _make_writer(
-        "none", "OFIEDHCRM", "--file --directory --pattern-file", reads="-I",
-        writes="-O -F --file -D --directory", runs="-E --pattern-file --rsh-command",
+        "write", "OFIEDHCRM", "--file --directory --pattern-file", reads="-I",
+        writes="-O -F --file -D --directory",
+        runs="-E --pattern-file --rsh-command -i --extract",  # absolute names, too
     ),
 }  # fmt: skip
 

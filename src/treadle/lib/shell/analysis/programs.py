@@ -61,6 +61,8 @@ _PLAIN_FILE = re.compile(r"[\w./][\w./+-]*")  # perl runs what is in a name with
 # Modes without the set-uid bit.
 _CLAUSE = r"[ugoa]*(?:[-+=][rwxX]*)+"
 _PLAIN_MODE = re.compile(rf"0?[0-7]{{1,3}}|{_CLAUSE}(?:,{_CLAUSE})*")
+_MODE_DOUBT = "it may set the set-uid bit of a file"
+_MODE_OPTIONS = ("-m", "--mode")
 _CHMOD_OPTION = re.compile(r"-[Rvcf]+|--(?:recursive|verbose|changes|silent|quiet|preserve-root)?")
 _HOST_OPTION = re.compile(r"-[fsiIdA]+|--(?:fqdn|short|ip-address|all-ip-addresses|domain)")
 # One substitution without code, variables, delimiters of its own or embedded expressions.
@@ -158,7 +160,9 @@ _MAX_MARKS = 8
 _SCRIPTED_GREPS = word_set("zgrep zegrep zfgrep bzgrep xzgrep")
 _OBJECT_READERS = word_set("strings nm objdump")
 _ADJUSTED = (
-    _SCRIPTED_GREPS | _OBJECT_READERS | word_set("make jq rg grep unzip zipinfo man wget ssh gzip")
+    _SCRIPTED_GREPS
+    | _OBJECT_READERS
+    | word_set("make jq rg grep unzip zipinfo man wget ssh gzip install")
 )
 _GZIP_LISTING = re.compile(r"-v?[lt]v?|--list|--test")
 _MAN_WORD = re.compile(r"-[kfwa]|[\w][\w.+:-]*", re.ASCII)  # no path: that is a file to format
@@ -201,7 +205,7 @@ def _analyze(name: str, words: Sequence[Word]) -> Effects:
         doubt = "an option that runs a program or opens a file"
         return replace(_analyze_interpreter(name, words), doubts=(doubt,))
     if name == "chmod" and not _has_plain_mode(words):
-        return Effects(mentions=tuple(words), doubts=("it may set the set-uid bit of a file",))
+        return Effects(mentions=tuple(words), doubts=(_MODE_DOUBT,))
     spec = PROGRAMS.get(name)
     if spec is not None:
         effects = analyze_by_spec(spec, words)
@@ -232,7 +236,12 @@ def _adjust_effects(
         if _lists_archive(name, texts):  # `x` may mean `x.zip`
             names = [replace(w, text=f"{w.text}{end}") for w in effects.reads for end in _ZIP_ENDS]
             return replace(effects, is_read_only=True, reads=tuple(names))
-        return replace(effects, writes=(), primary_writes=effects.writes)
+        members = scan_options(words, spec.grammar)[1][1:]
+        return replace(effects, writes=(), primary_writes=(*effects.writes, *members))
+    if name == "install":
+        modes = [o.value for o in scan_options(words, spec.grammar)[0] if o.name in _MODE_OPTIONS]
+        if not all(mode is not None and _PLAIN_MODE.fullmatch(mode.text or "") for mode in modes):
+            return replace(effects, doubts=(*effects.doubts, _MODE_DOUBT))
     if name == "gzip":
         options = [text for text in texts if text[:1] == "-"]
         if options and all(map(_GZIP_LISTING.fullmatch, options)):  # shows sizes
