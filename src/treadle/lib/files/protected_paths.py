@@ -22,7 +22,8 @@ PROTECTED_FOLDERS = word_set(
     .helix .qwen .factory .run .bsp .theia .circleci .buildkite .woodpecker .externaltoolbuilders
     .semaphore .teamcity .tekton .azure-pipelines .builds .openhands .kilocode .codesandbox .idx
     _darcs .pijul .sl .vs .vim-lsp-settings .augment .goose .copilot .joyride .calva .lsp .gitpod
-    .ona .envrc.d .pi .kimi .rovodev .droid .agent .clinerules
+    .ona .envrc.d .pi .kimi .rovodev .droid .agent .clinerules .amp .devin .antigravity .grok .vibe
+    .tabnine .zencoder .forge .warp .firebender .ruler .nova .harness bamboo-specs
     """
 )
 _MISE_ENVIRONMENTS = word_set("dev development test testing staging ci prod production")
@@ -58,7 +59,10 @@ PROTECTED_FILES = word_set(
     simple-git-hooks.js simple-git-hooks.cjs simple-git-hooks.json .lazygit.yml ansible.cfg
     .rspec-local .rdbgrc.rb .jrubyrc .proverc .user.ini .yardopts .mill-jvm-opts .mill-version
     .nrepl.edn .gitpod.dockerfile .stackblitzrc replit.nix netlify.toml vercel.json render.yaml
-    amplify.yml
+    amplify.yml lefthook.toml .lefthook.toml lefthook-local.toml .lefthook-local.toml lefthook.json
+    .lefthook.json lefthook-local.json .lefthook-local.json prek.toml hk.pkl captainhook.json
+    grumphp.yml grumphp.yml.dist gptme.toml .drone.star .cirrus.yaml wercker.yml buildspec.yaml
+    cloudbuild.yml .kakrc .lldbinit-xcode
     """
 ) | {f"{dot}mise.{name}.toml" for dot in ("", ".") for name in _MISE_ENVIRONMENTS}
 PROTECTED_PAIRS = frozenset(
@@ -70,7 +74,8 @@ PROTECTED_PAIRS = frozenset(
         (".github", "hooks"), (".github", "instructions"), (".github", "prompts"),
         (".github", "agents"), (".github", "chatmodes"), (".github", "skills"),
         ("tools", "bazel"), (".gitlab", "ci"), (".forgejo", "workflows"),
-        (".gitea", "workflows"),
+        (".gitea", "workflows"), (".depot", "workflows"), (".config", "lefthook.yml"),
+        (".config", "husky"), (".config", "zed"), (".config", "nvim"),
     }
 )  # fmt: skip
 GENERATED_FOLDERS = word_set(
@@ -94,7 +99,8 @@ MEMORY_FILES = word_set(
     """
     agents.md agents.local.md agents.override.md claude.md claude.local.md gemini.md
     copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .goosehints agent.md
-    qwen.md crush.md warp.md replit.md .rules .augment-guidelines .openhands_instructions
+    qwen.md crush.md warp.md replit.md .rules .augment-guidelines .openhands_instructions .traerules
+    .kilocoderules
     """
 )
 """What agents read as instructions. The user is asked; a command in the sandbox may change them,
