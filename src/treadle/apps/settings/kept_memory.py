@@ -54,7 +54,8 @@ def format_lines(lines: Sequence[MemoryLine]) -> str:
     if proposed:
         parts += ["proposed by the agent, not used unless you accept it:"]
         parts += map(_format_line, proposed)
-    return "\n".join([*(parts or ["nothing is kept for this project or for you"]), ACTIONS])
+    none = "the agent keeps no line for this project or for you"
+    return "\n".join([*(parts or [none]), f"to change them: {ACTIONS}"])
 
 
 def _format_line(line: MemoryLine) -> str:

@@ -47,7 +47,7 @@ ANSWERS = {
     "/goal true": "goal set: every turn continues until this succeeds: true",
     "/budget 2": "max_cost: $0.00 of $2.00 spent, set by /budget",
     "/remember tests need a database": "AGENTS.md",
-    "/memory": "nothing is kept for this project or for you",
+    "/memory": "the agent keeps no line for this project or for you",
     "/memory add use uv": "added for this project, used from the next session on: use uv",
     "/memory forget 7": "no line of memory has the number 7",
     "/trust": "this folder is trusted",

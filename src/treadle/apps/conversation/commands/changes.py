@@ -167,7 +167,12 @@ async def run_remember(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_memory(session: HostedSession, arguments: str) -> CommandAnswer:
-    return CommandAnswer(run_memory_action(session.folder, arguments.split()), is_table=True)
+    from treadle.context.memory import choose_memory_file
+
+    text = run_memory_action(session.folder, arguments.split())
+    if not arguments:
+        text += f"\nyour own notes: {choose_memory_file(session.folder)} (/remember TEXT adds one)"
+    return CommandAnswer(text, is_table=True)
 
 
 async def change_status_line(session: HostedSession, arguments: str) -> CommandAnswer:
