@@ -72,6 +72,15 @@ def test_a_sign_shows_the_state_of_a_call_not_colour_alone(state, sign):
     assert shown(ToolCallBlock("c", "bash", state, "bash: ls"))[0].startswith(sign)
 
 
+def test_the_name_of_an_attachment_is_shown_whole():
+    message = UserMessageBlock("look", attachments=("the output of a command (558 characters)",))
+    assert shown(message, 32) == [
+        "› look",
+        "  [the output of a command (558",
+        "  characters)]",
+    ]
+
+
 def test_a_table_of_a_command_stands_apart_from_other_notes():
     line, table = NoteBlock("one line"), NoteBlock("a  1\nb  2")
     assert render.is_tight(line, line)

@@ -129,7 +129,9 @@ def _render_user_message(
         rest = max(len(lines), block.text.count("\n") + 1) - MAX_FOLDED_LINES
         more = Text(f"… {plural(rest, 'more line')}", palette.faint)
         lines = [*lines[:MAX_FOLDED_LINES], more]
-    return lines + [Text(f"[{name}]", palette.faint) for name in block.attachments]
+    for name in block.attachments:
+        lines += markdown.wrap_text(Text(f"[{name}]", palette.faint), room)
+    return lines
 
 
 def _render_code(block: CodeBlock, room: int, palette: Palette) -> list[Text]:
