@@ -78,6 +78,14 @@ def test_a_mentioned_image_is_attached_and_a_mentioned_source_stays_text():
     assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
 
 
+@pytest.mark.parametrize("typed", [r"my\ plan.png", '"my plan.png"', "'my plan.png'", "plan.png"])
+def test_a_typed_path_of_a_picture_is_attached_as_a_terminal_or_shell_writes_it(typed):
+    for name in ("my plan.png", "plan.png"):
+        Path(name).write_bytes(PNG)
+    item = Attachments(Path.cwd()).build_item(f"don't you see {typed}, here?")
+    assert [type(part).__name__ for part in item.content] == ["Text", "Image"]
+
+
 def test_a_symlink_that_leaves_the_folder_is_not_followed_and_the_message_says_so(own_place: Path):
     for name in ("secret.png", "added/plan.png"):
         (own_place / name).parent.mkdir(exist_ok=True)

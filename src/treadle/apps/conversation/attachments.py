@@ -30,7 +30,11 @@ MAX_TEXT_CHARS = 200_000  # of a text file; a longer one is only named
 
 _SIGNATURE_BYTES = 16
 _MENTION = re.compile(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"@]+)")
-_PICTURE = re.compile(r"(?<![\w@\"'/.~-])([^\s\"'@]+\.(?:png|jpe?g|gif|webp))\b", re.IGNORECASE)
+_PICTURE = re.compile(  # bare, with `\ ` for blanks, or in quotes
+    r"(?<![\w@\"'/.~-])(?P<quote>[\"'])?"
+    r"((?(quote)[^\n\"'@]|(?:\\ |[^\s\"'@]))+\.(?:png|jpe?g|gif|webp))\b(?(quote)(?P=quote))",
+    re.IGNORECASE,
+)
 LONG_PASTE_LINES = 8
 LONG_PASTE_CHARS = 1_000
 MAX_RESTORED_CHARS = 10_000  # a longer text of a restored message becomes a placeholder
@@ -137,7 +141,8 @@ class Attachments:
     def _find_files(self, text: str) -> list[Path]:
         """Those that a text mentions with @, and pictures whose path it has."""
         words = _PLACEHOLDER.sub("", text)
-        typed = [Path(match[1]).expanduser() for match in _PICTURE.finditer(words)]
+        names = [match[2].replace("\\ ", " ") for match in _PICTURE.finditer(words)]
+        typed = [Path(name).expanduser() for name in names]
         pictures = [path for path in typed if _is_file(self._folder / path)]
         return list(dict.fromkeys([*map(Path, find_mentions(text)), *pictures]))
 
