@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +32,7 @@ from tests.apps.program import (
 from tests.patience import SOON, until
 from treadle.apps.console import exit_codes
 from treadle.core import errors
+from treadle.lib.text.sanitize import strip_escapes
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 HELLO = FakeReply("Hello there.")
@@ -221,7 +225,8 @@ async def test_progress_names_the_call_that_needs_an_approval():
 
 async def test_a_terminal_at_standard_error_is_shown_progress():
     ours, theirs = os.openpty()
-    async with ProviderServer([bash("echo one"), LAST]) as server:
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    async with ProviderServer([bash("echo one"), bash("touch made"), LAST]) as server:
         process = await asyncio.create_subprocess_exec(
             *PROGRAM, "-p", "hi", stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=theirs, env=environment(server),
@@ -233,7 +238,9 @@ async def test_a_terminal_at_standard_error_is_shown_progress():
     os.close(ours)
     assert out == b"That is all.\n"
     assert "[bash: echo one]" in shown
+    assert "  denied, it needs your approval: touch made: " in shown
     assert "session" in shown
+    assert all(len(strip_escapes(line)) <= 60 for line in shown.splitlines())
 
 
 # ------------------------------------------------------------------ how a run ends

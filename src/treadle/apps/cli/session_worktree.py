@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.cli.options import CommandLine
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, get_current_folder, print_error, wrap_line
+from treadle.apps.console.console import UsageError, get_current_folder, print_error
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.core.errors import SessionNotFound
 from treadle.lib.files.private_files import find_state_dir
@@ -89,7 +88,7 @@ def _leave(worktrees: SessionWorktrees, worktree: Worktree, *, is_quiet: bool) -
         open_trust_store().distrust(worktree.root)
     if end.status == "left" or not is_quiet:
         lines = f"treadle: {describe_session_end(worktree.name, end)}".splitlines()
-        print_error("\n".join(wrap_line(line, 2, sys.stderr) for line in lines))
+        print_error("\n".join(lines))
 
 
 async def _enter(worktrees: SessionWorktrees, name: str, *, is_quiet: bool) -> Worktree:
@@ -100,7 +99,7 @@ async def _enter(worktrees: SessionWorktrees, name: str, *, is_quiet: bool) -> W
         begin = f"continues its branch, at {tip[:8]}" if tip else "begins with the last commit"
         missing = "; the uncommitted changes of the folder are not in it" if has_changes else ""
         if tip or missing:
-            print_error(wrap_line(f"treadle: the worktree {name} {begin}{missing}", 2, sys.stderr))
+            print_error(f"treadle: the worktree {name} {begin}{missing}")
     return worktree
 
 

@@ -39,19 +39,28 @@ def print_line(text: str = "", *, end: str = "\n") -> None:
 
 
 def print_error(text: str, style: str = "") -> None:
+    """Print lines on stderr; a terminal gets them broken between words."""
     try:
-        print(add_style(strip_escapes(text), style, sys.stderr), file=sys.stderr, flush=True)
+        lines = [wrap_line(line, 2, sys.stderr) for line in strip_escapes(text).split("\n")]
+        print(add_style("\n".join(lines), style, sys.stderr), file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass
 
 
 def get_width(out: TextIO) -> int:
     """The columns for a line: those of the terminal; a file or a pipe has any number."""
-    return shutil.get_terminal_size().columns if out.isatty() else 10_000
+    if not out.isatty():
+        return 10_000
+    try:  # shutil looks at stdout, which may be a pipe
+        return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().columns
 
 
 def wrap_line(text: str, indent: int, out: TextIO) -> str:
     """A line that breaks between words; the lines after the first are indented."""
+    if len(text) <= get_width(out):
+        return text
     return textwrap.fill(
         text,
         max(get_width(out), indent + 20),
