@@ -8,7 +8,7 @@ from tests.apps.program import run
 from treadle.models.catalog import card_for
 from treadle.models.provider_base.quirks import SERVERS, find_server
 from treadle.models.registry import KNOWN_PROVIDERS, model
-from treadle.models.registry.default_model import find_default_model
+from treadle.models.registry.default_model import describe_card_briefly, find_default_model
 from treadle.testing.provider import FakeReply, ProviderServer
 
 # Of the others there is nothing to set (embedded, recorded), or see ../cloud/test_cloud_models.py.
@@ -66,3 +66,10 @@ def test_window_and_prices_of_a_model_that_is_only_in_the_price_list(name: str, 
     assert (card.window, card.is_assumed) == (window, False)
     assert card.input_price
     assert card_for(name).is_assumed  # without the list
+
+
+def test_a_model_and_its_price_fit_into_a_line_of_a_list():
+    name = "anthropic/claude-sonnet-5-5"
+    brief = describe_card_briefly(card_for(name))
+    assert brief == "$2 in, $10 out per 1M tokens, window 1M"
+    assert len(f"▸ {name}  {brief}") <= 80

@@ -17,6 +17,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.extras import format_install_command, is_installed
+from treadle.lib.text.text import format_count
 from treadle.models.catalog import card_for
 from treadle.models.registry.local_servers import PROBE_SECONDS, find_local_servers
 from treadle.models.registry.providers import (
@@ -89,10 +90,20 @@ def describe_card(card: ModelCard) -> str:
     """What to expect of a model: its price and its window, or its note."""
     if card.note and card.input_price == 0:
         return card.note
-    window = f"window {card.window:,} tokens"
+    return f"{_format_price(card, 'million')}, window {card.window:,} tokens."
+
+
+def describe_card_briefly(card: ModelCard) -> str:
+    """The same for a list of models."""
+    if card.note and card.input_price == 0:
+        return card.note
+    return f"{_format_price(card, '1M')}, window {format_count(card.window)}"
+
+
+def _format_price(card: ModelCard, unit: str) -> str:
     if card.input_price is None or card.output_price is None:
-        return f"price not known, {window}."
-    return f"${card.input_price:g} in, ${card.output_price:g} out per million tokens, {window}."
+        return "price not known"
+    return f"${card.input_price:g} in, ${card.output_price:g} out per {unit} tokens"
 
 
 def pick_best_model(models: tuple[str, ...]) -> str:

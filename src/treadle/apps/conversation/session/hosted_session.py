@@ -104,9 +104,9 @@ class SessionModel:
     def list_names(self) -> list[tuple[str, str]]:
         """Names that `change` takes, each with a description."""
         from treadle.models.catalog import card_for, list_models
-        from treadle.models.registry.default_model import describe_card
+        from treadle.models.registry.default_model import describe_card_briefly
 
-        return [(name, describe_card(card_for(name))) for name in list_models()]
+        return [(name, describe_card_briefly(card_for(name))) for name in list_models()]
 
     async def change(self, name: str) -> None:
         from treadle.models import registry
