@@ -3,6 +3,7 @@
     SuspendOnRateLimit   a model that suspends instead of waiting for a long rate limit
     SuspendOnBudget      a gate that suspends instead of ending the turn at a limit
     SuspendOnQuestion    a policy that holds back questions to the user
+    SuspendOnRequest     a gate that suspends when another program wants to continue the session
     TurnSuspended        what they raise; resuming the session continues the turn
 
 Only the main session is suspended; its subagents wait or end as usual. The host decides whether
@@ -12,7 +13,7 @@ to suspend; sessions/suspend.py writes it to the log.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 from treadle.core.contracts.gate import Admit, Gate, RequestEstimate, Stop, Wait
@@ -25,7 +26,7 @@ from treadle.core.transcript.usage import Usage
 
 MAX_WAIT_SECONDS = 60.0  # for a provider; a longer wait suspends the turn
 
-SuspendReason = Literal["rate_limit", "approval", "question", "budget"]
+SuspendReason = Literal["rate_limit", "approval", "question", "budget", "other"]
 
 
 class TurnSuspended(TreadleError):
@@ -76,6 +77,22 @@ class SuspendOnBudget:
 
     def settle(self, estimate: RequestEstimate, used: Usage) -> None:
         self._gate.settle(estimate, used)
+
+
+class SuspendOnRequest:
+    """Before the next model call of the session: no call of it runs then, and all is in the log."""
+
+    def __init__(self, session_id: str, is_requested: Callable[[], bool]) -> None:
+        self._session_id = session_id
+        self._is_requested = is_requested
+
+    def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:
+        if estimate.session_id == self._session_id and self._is_requested():
+            raise TurnSuspended("other", WakeCondition("answer"), "another program continues it")
+        return Admit()
+
+    def settle(self, estimate: RequestEstimate, used: Usage) -> None:
+        pass
 
 
 class SuspendOnQuestion:

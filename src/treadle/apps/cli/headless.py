@@ -357,6 +357,8 @@ class HeadlessRun:
 
         entry = Suspended(driver.trace[-1].turn_id, wait.reason, wait.wake, wait.detail)
         await suspend_turn(session.store, entry)
+        await driver.children.freeze()  # what is stopped now is not over
+        await driver.log.freeze()
 
     def _print_note(self, text: str) -> None:
         if self._progress is not None:

@@ -33,6 +33,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
         f"{_HERE}.sessions",
         "list, search, show, fork, rewind, import, prune; also `replay`, `diff`, `test`",
     ),
+    "ps": (
+        f"{_HERE}.background:run_ps",
+        "sessions in the background (--bg); `attach`, `logs`, `stop`; `resume` suspended turns",
+    ),
+    "attach": (f"{_HERE}.background:run_attach", "continue a session here, at this terminal"),
+    "logs": (f"{_HERE}.background:run_logs", "print what a session has done; -f follows it"),
+    "stop": (f"{_HERE}.background:run_stop", "interrupt a session in the background"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
@@ -49,6 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "tour": ("treadle.apps.tui.tour.main", "learn the terminal in two minutes, without a key"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
+    "supervisor": (f"{_HERE}.background:run_supervisor", "what starts background sessions"),
 }
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = (
@@ -63,8 +71,11 @@ SESSION_COMMANDS = (
     "prune",
 )
 AGENT_MODULE = "treadle.apps.cli.start"
-# the help names them with `undo`, `sessions`, `config` and `doctor`
-HIDDEN_COMMANDS = ("redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions")
+# the help names them with `ps`, `undo`, `sessions`, `config` and `doctor`
+HIDDEN_COMMANDS = (
+    *("attach", "logs", "stop", "resume", "supervisor"),
+    *("redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
+)
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\

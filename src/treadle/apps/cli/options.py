@@ -42,6 +42,7 @@ def _list_setting_options() -> Iterator[CliOption]:
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 OPTIONS: tuple[CliOption, ...] = (
     CliOption("print", help="run one task, print the answer and exit; reads stdin too", short="p"),
+    CliOption("bg", help="let the session work in the background; prints its id (treadle ps)"),
     CliOption("file", "PATH", "attach a file; @PATH in the prompt does the same", repeatable=True),
     CliOption("output-format", "FORMAT", "output format", choices=OUTPUT_FORMATS),
     CliOption("output-schema", "PATH", "JSON schema that the answer must match"),

@@ -65,10 +65,10 @@ def _run_line(
     line: CommandLine, resume_input: ResumeInput | None, reads_input: bool, has_output: bool
 ) -> int:
     at_terminal = line.prompt is not None or not is_stdin_piped() or line.has("plain")
-    if at_terminal and not line.has("print"):
+    if at_terminal and not (line.has("print") or line.has("bg")):
         return start_tui(line)
     if line.has("resume") and not line.text("resume"):
-        raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p"))
+        raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p and --bg"))
     folder = get_current_folder()
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     is_resumed = line.has("continue") or line.has("resume")
@@ -78,6 +78,8 @@ def _run_line(
         from treadle.apps.cli.custom_command import choose_model, find_command
 
         command = find_command(line.prompt or "", folder)
+        if command is not None and line.has("bg"):
+            raise UsageError("--bg takes a message; start a command in the terminal, then /detach")
         settings = choose_model(settings, command)
     if reads_input:
         added = [Path(folder, path).expanduser() for path in settings.add_dir]
@@ -85,6 +87,10 @@ def _run_line(
         prompt = read_prompt(line.prompt, files, folder, added_folders=added, optional=is_resumed)
     if not prompt and not is_resumed:
         raise UsageError("no prompt: write it after -p, or pipe it to stdin")
+    if line.has("bg"):
+        from treadle.apps.cli.background import move_to_background
+
+        return asyncio.run(move_to_background(line, settings, folder, prompt))
     schema = None
     if line.text("output_schema"):
         from treadle.apps.cli.structured_output import read_schema

@@ -129,7 +129,8 @@ class Conversation:
     def has_unfinished_turn(self) -> bool:
         """Whether an earlier process left a turn unfinished."""
         move = pending(self.driver.transcript)
-        return not self.view.is_busy and isinstance(move, AskModel | RunTools)
+        is_idle = self.is_idle and not self.view.is_busy
+        return is_idle and isinstance(move, AskModel | RunTools)
 
     # --- actions of the user -------------------------------------------------------------
 

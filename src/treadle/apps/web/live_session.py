@@ -252,7 +252,7 @@ class LiveSession(HostCallbacks):
             changed_files=self._changed_files,
             agents=self._agents,
             banner=self.opened.sandbox_problem,
-            is_unfinished=conversation.has_unfinished_turn and conversation.is_idle,
+            is_unfinished=conversation.has_unfinished_turn,
             retry_at=self._call_times.retry_at,
         )
         regions = render_regions(view, facts, self.list_questions(), self._calls)

@@ -36,6 +36,7 @@ from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.recover import recover
 from treadle.permissions.modes import PermissionMode
+from treadle.sessions import background
 from treadle.sessions.library import Library
 
 # Which command changes a setting for the session; the others are limits.
@@ -85,6 +86,7 @@ class SessionLifecycle:
         self._driver: Driver | None = None
         self._lock = asyncio.Lock()  # one change of the open session at a time
         self._shown_warnings: set[str] = set()
+        self._background = background.NO_CHOICES  # of a session that was in the background
 
     # --- what is open --------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class SessionLifecycle:
     def load_settings(self) -> Settings:
         settings = load_settings(
             self.folder,
-            self.choices.flags,
+            {**self._background.flags, **self.choices.flags},
             is_trusted=lambda: is_trusted(self.folder),
             format_flag=lambda name: _format_origin(self._given_flags, self.choices, name),
         )
@@ -166,21 +168,24 @@ class SessionLifecycle:
     ) -> None:
         """Open a new session, or resume one: by (part of) its id, or "" for the newest here."""
         self.callbacks = callbacks
-        session = await self._build(await self._find_resumed(resume, fork=fork))
+        resume = await self._find_resumed(resume, fork=fork)
+        session = await self._build(resume)
         await self._attach(await self._start(session))
 
     async def switch(self, resume: str | None, *, fork: bool = False) -> None:
         """Show a new session, or another one, in place of this one. If that cannot be opened, this
         one stays as it is, and the error is raised."""
         async with self._lock:
-            conversation = self.require_idle()
-            resume = await self._find_resumed(resume, fork=fork)
-            if (
-                resume is not None
-                and _find_name(self.library, self.folder, resume) == self.driver.session_id
-            ):
-                return
-            session = await self._build(resume)
+            conversation, earlier = self.require_idle(), self._background
+            if resume is not None and not fork:
+                session_dir = _find_session(self.library, self.folder, resume)
+                if session_dir is not None and session_dir.name == self.driver.session_id:
+                    return
+            try:
+                session = await self._build(await self._find_resumed(resume, fork=fork))
+            except BaseException:
+                self._background = earlier
+                raise
             await self._leave(conversation)
             await self._close_driver()
             await self._attach(await self._start(session))
@@ -227,9 +232,27 @@ class SessionLifecycle:
                 raise problem
 
     async def _find_resumed(self, resume: str | None, *, fork: bool) -> str | None:
-        if not fork or not resume:
-            return resume
-        return await undo.fork_session(self.library, self.library.find(resume), self.folder)
+        if fork and resume:
+            return await undo.fork_session(self.library, self.library.find(resume), self.folder)
+        self._background, session_dir = background.NO_CHOICES, None
+        if resume is not None:
+            session_dir = _find_session(self.library, self.folder, resume)
+        if session_dir is not None:
+            tell = partial(self._show_faint, "the session works: it comes here after this round")
+            await background.take_over(session_dir, tell)
+            self._background = background.read_choices(session_dir) or background.NO_CHOICES
+            goal = self._background.until or self.choices.goal
+            self.choices = msgspec.structs.replace(self.choices, goal=goal)
+        return resume
+
+    def _leave_background(self, conversation: Conversation) -> None:
+        """The session is open here; a turn that a run left open is continued."""
+        if background.read_choices(self.session_dir) is None:
+            return
+        background.forget_choices(self.session_dir)
+        state = self.driver.state
+        if self.callbacks.runs_turns and (state.turn is not None or state.queued):
+            conversation.resume()
 
     async def _leave(self, conversation: Conversation) -> None:
         self.callbacks.start_switch()
@@ -244,6 +267,8 @@ class SessionLifecycle:
             self.options,
             interactive=True,
             resume=resume,
+            allow=(*self.options.allow, *self._background.allow),
+            deny=(*self.options.deny, *self._background.deny),
             until=self.choices.goal,
             checkpoints=True,
         )
@@ -297,6 +322,7 @@ class SessionLifecycle:
         if view is None:
             view, notes = await callbacks.read_view(driver, notes)
         conversation = self._make_conversation(driver, view)
+        self._leave_background(conversation)
         callbacks.prepare_conversation(conversation, notes)
         self.conversation = conversation
         if callbacks.runs_turns:
@@ -353,14 +379,15 @@ class SessionLifecycle:
 
 def _format_origin(given: Mapping[str, object], choices: SessionChoices, name: str) -> str:
     """Where a choice of the session comes from: an option, or a command that changed it."""
-    is_option = choices.flags[name] == given.get(name)
+    is_option = choices.flags.get(name) == given.get(name)
     return SETTINGS_BY_NAME[name].option if is_option else _COMMANDS.get(name, "/budget")
 
 
-def _find_name(library: Library, folder: Path, resume: str) -> str:
-    """The id of the session that is meant: of the newest one of the folder, if it is ""."""
-    latest = None if resume else library.find_latest(folder)
-    return (latest or library.find(resume, folder=folder, by_words=True)).name
+def _find_session(library: Library, folder: Path, resume: str) -> Path | None:
+    """The session that is meant: the newest one of the folder, if it is ""; None without one."""
+    if not resume:
+        return library.find_latest(folder)
+    return library.find(resume, folder=folder, by_words=True)
 
 
 async def _collect(problems: list[Exception], work: Awaitable[None]) -> None:

@@ -1,0 +1,118 @@
+"""Sessions in the background: how one gets there (`--bg`), and the run that works on it.
+
+    move_to_background   the message is stored in the session, and the supervisor starts a run
+    run_session          that run: a `treadle -p --resume ID --suspend`, which leaves the session
+                         when another program wants to continue it
+
+Used by start.py and commands/background.py; what is stored is sessions/background.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.apps.assembly import SessionOptions, build_agent
+from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.assembly.sessions import get_session_dir
+from treadle.apps.assembly.suspend import SuspendOnRequest, TurnSuspended
+from treadle.apps.cli.background_wait import list_running
+from treadle.apps.cli.headless import HeadlessRun
+from treadle.apps.cli.options import CommandLine
+from treadle.apps.console.console import UsageError, print_error, print_line
+from treadle.apps.console.exit_codes import SUCCESS
+from treadle.apps.console.supervisor import start_run
+from treadle.apps.settings.folder_rules import is_trusted
+from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import Settings
+from treadle.core.loop.config import TurnSettings
+from treadle.core.loop.driver import Driver
+from treadle.core.steps import Denial, PendingApproval
+from treadle.core.transcript import UserContent
+from treadle.core.transcript.entries import WakeCondition
+from treadle.core.transcript.state import SessionState
+from treadle.lib.files.locks import set_program_name
+from treadle.sessions import background
+from treadle.sessions.library import Library
+
+NOT_WITH_BG = ("print", "output_format", "output_schema", "plain", "inline", "worktree")
+STARTED = "it works in the background: `treadle ps` lists it, `treadle attach {}` brings it here"
+
+
+async def move_to_background(
+    line: CommandLine, settings: Settings, folder: Path, prompt: Sequence[UserContent]
+) -> int:
+    """Store the message in a new session, or a resumed one, and let a run answer it."""
+    for name in NOT_WITH_BG:
+        if line.has(name):
+            raise UsageError(f"--{name.replace('_', '-')} does not work with --bg")
+    choices = background.BackgroundChoices(
+        line.settings(), line.texts("allow"), line.texts("deny"), line.text("until")
+    )
+    resume = "" if line.has("continue") else line.text("resume") or None
+    options = SessionOptions(resume=resume, allow=choices.allow, deny=choices.deny, suspend=True)
+    session = await build_agent(settings, folder, options)
+    try:
+        driver = session.start(tuple(prompt) or None)
+        try:
+            if not driver.can_continue:
+                raise UsageError('the last turn is finished; write a message: treadle --bg "…"')
+            await driver.log.flush()
+            session_dir = get_session_dir(session.store)
+            background.save_choices(session_dir, choices)
+        finally:
+            await driver.aclose()
+    finally:
+        await session.aclose()
+    for warning in session.session_warnings:
+        print_error(f"treadle: {redact_for_display(warning)}")
+    await asyncio.to_thread(start_run, session_dir, folder, os.environ)
+    print_line(session_dir.name)
+    print_error(f"treadle: {STARTED.format(session_dir.name)}")
+    return SUCCESS
+
+
+class BackgroundRun(HeadlessRun):
+    """One run. What it cannot decide suspends the turn, also the calls of child agents."""
+
+    _is_asked_to_leave = False
+
+    def set_leaving(self, is_leaving: bool) -> None:
+        self._is_asked_to_leave = is_leaving
+
+    def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
+        super()._prepare_resume(view, driver)
+        # Not while a task runs in the background: it would be lost.
+        gate = SuspendOnRequest(
+            driver.session_id, lambda: self._is_asked_to_leave and not list_running(driver)
+        )
+        driver.configure_turns(TurnSettings(gates=(gate,)))
+
+    def _decide(self, approval: PendingApproval) -> bool | Denial:
+        if approval.session_id not in ("", self._session_id):  # a child agent's
+            detail = f"{approval.summary} needs approval"
+            raise TurnSuspended("approval", WakeCondition("answer"), detail)
+        return super()._decide(approval)
+
+
+def run_session(session_id: str) -> int:
+    """Work on a session in the background until its turn is over, or waits."""
+    set_program_name(background.PROGRAM)
+    library = Library()
+    session_dir = library.find(session_id)
+    choices = background.read_choices(session_dir)
+    if choices is None:
+        raise UsageError(f"session {session_id} is not in the background")
+    folder = Path(library.get_summary(session_dir).folder)
+    texts = {"allow": list(choices.allow), "deny": list(choices.deny)}
+    options = {**choices.flags, **texts, "until": choices.until}
+    options = {"resume": session_dir.name, "suspend": True, "quiet": True} | options
+    line = CommandLine(None, {name: value for name, value in options.items() if value != ""})
+    settings = load_settings(folder, choices.flags, is_trusted=lambda: is_trusted(folder))
+    run = BackgroundRun(line, settings, folder, (), None, has_output=True)
+    signal.signal(background.LEAVE_SIGNAL, lambda *_: run.set_leaving(True))
+    signal.signal(background.STAY_SIGNAL, lambda *_: run.set_leaving(False))
+    return asyncio.run(run.run())

@@ -1,0 +1,234 @@
+"""Sessions in the background, with real processes: started, seen, followed, attached, stopped."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import run, start
+from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.patience import until
+from treadle.apps.settings.folder_rules import open_trust_store
+from treadle.sessions import Library
+from treadle.sessions.background import find_run
+from treadle.sessions.history import read_state
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
+
+KEY = {"ANTHROPIC_API_KEY": "test"}
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+
+
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """End the supervisor and the runs of this test. The folder is trusted: no terminal asks."""
+    open_trust_store().trust(Path.cwd())
+    yield
+    pids = [int(word) for word in read_words(Path.home() / ".treadle/supervisor/lock")]
+    dirs = list(Library().list_session_dirs())
+    pids += [one.pid for one in map(find_run, dirs) if one is not None]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def read_words(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
+
+
+async def begin(server: ProviderServer, *words: str, **more: str) -> Path:
+    """Start a session in the background; the folder of the session."""
+    ran = await run(server, "--bg", *words, **more)
+    assert ran.code == 0, ran.err
+    return Library().find(ran.out.strip())
+
+
+async def ps(session_dir: Path) -> str:
+    """What `treadle ps` says about a session."""
+    ran = await run(None, "ps")
+    assert ran.code == 0, ran.err
+    return "".join(line for line in ran.out.splitlines() if line.startswith(session_dir.name))
+
+
+async def ends(session_dir: Path) -> None:
+    """Wait until no run has the session, which has begun."""
+    await until(lambda: read_state(session_dir).full_history and not find_run(session_dir))
+
+
+async def test_a_session_works_in_the_background_and_its_log_is_followed():
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if "tool_result" in request.body.decode():
+            return FakeReply(text="All is done.")
+        return bash("mkfifo gate; echo begun > begun; cat gate")
+
+    async with ProviderServer(reply) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("begun").exists())
+        assert "  running  tidy up" in await ps(session_dir)
+        following = await start(None, "logs", "-f", session_dir.name)
+        assert following.stdout is not None
+        assert await following.stdout.readline() == b"> tidy up\n"
+        await asyncio.to_thread(Path("gate").write_text, "opened")
+        out, err = await following.communicate()
+        assert b"opened" in out
+        assert out.endswith(b"All is done.\n\n")
+        assert err.decode() == f"treadle: {session_dir.name}: done\n"
+        assert "  done  " in await ps(session_dir)
+    assert server.violations == []
+
+
+def write_or_end(request: ReceivedRequest) -> FakeReply:
+    if "tool_result" in request.body.decode():
+        return FakeReply(text="It is written.")
+    return FakeReply(calls=(FakeCall("write", {"file_path": "a.txt", "content": "one\n"}),))
+
+
+@needs_tmux
+async def test_a_question_waits_and_is_answered_where_the_session_is_attached(tmp_path: Path):
+    async with ProviderServer(write_or_end) as server:
+        session_dir = await begin(server, "write it")
+        await ends(session_dir)
+        assert "waits for you: [write: a.txt]" in await ps(session_dir)
+        assert not Path("a.txt").exists()
+        terminal = Terminal(tmp_path)
+        try:
+            terminal.run("attach", session_dir.name, env=KEY | {"ANTHROPIC_BASE_URL": server.url})
+            await asyncio.to_thread(terminal.answer, "y", "Enter")
+            await asyncio.to_thread(terminal.sees, "It is written.")
+        finally:
+            terminal.close()
+    assert Path("a.txt").read_text() == "one\n"
+    assert await ps(session_dir) == "", "it is in the terminal now"
+    assert server.violations == []
+
+
+@needs_tmux
+async def test_a_session_at_work_comes_to_the_terminal_after_its_round(tmp_path: Path):
+    """The command is not cut off, and not run twice."""
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if "tool_result" in request.body.decode():
+            return FakeReply(text="All is done.")
+        return bash("mkfifo gate; echo x >> effects; cat gate")
+
+    async with ProviderServer(reply) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        terminal = Terminal(tmp_path)
+        try:
+            address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
+            await asyncio.to_thread(terminal.sees, "it comes here after this round")
+            await asyncio.to_thread(Path("gate").write_text, "opened")
+            screen = await asyncio.to_thread(terminal.sees, "All is done.", "bypass")
+        finally:
+            terminal.close()
+    assert screen.count("All is done.") == 1
+    assert Path("effects").read_text() == "x\n"
+    assert len(server.requests) == 2
+    assert server.violations == []
+
+
+@needs_tmux
+async def test_who_does_not_wait_leaves_the_session_at_work(tmp_path: Path):
+    replies = [bash("mkfifo gate; echo x >> effects; cat gate"), FakeReply(text="All is done.")]
+    async with ProviderServer(replies) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        terminal = Terminal(tmp_path)
+        try:
+            await asyncio.to_thread(terminal.run, "attach", session_dir.name)
+            await asyncio.to_thread(terminal.sees, "it comes here after this round")
+            await asyncio.to_thread(terminal.press, "C-c")
+            await asyncio.to_thread(terminal.sees, "ended with 130")
+        finally:
+            terminal.close()
+        assert "  running  " in await ps(session_dir)
+        await asyncio.to_thread(Path("gate").write_text, "opened")
+        await ends(session_dir)
+        assert "  done  " in await ps(session_dir)
+    assert len(server.requests) == 2
+
+
+async def test_a_killed_run_is_listed_as_interrupted_and_can_be_continued():
+    replies = [bash("echo x >> effects; sleep 1000"), FakeReply(text="All is done.")]
+    async with ProviderServer(replies) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        holder = find_run(session_dir)
+        assert holder is not None
+        os.kill(holder.pid, signal.SIGKILL)
+        await ends(session_dir)
+        assert "  interrupted  tidy up" in await ps(session_dir)
+        ran = await run(server, "--bg", "--resume", session_dir.name, *FREELY)
+        assert ran.code == 0, ran.err
+        await until(lambda: len(server.requests) == 2)
+        await ends(session_dir)
+        assert "  done  " in await ps(session_dir)
+    assert "Interrupted, outcome unknown" in server.requests[1].body.decode()
+    assert Path("effects").read_text() == "x\n"
+
+
+async def test_stop_interrupts_a_session_and_then_takes_it_off_the_list():
+    async with ProviderServer([bash("echo x >> effects; sleep 1000")]) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        first = await run(None, "stop", session_dir.name)
+        assert "  interrupted  " in await ps(session_dir)
+        second = await run(None, "stop", session_dir.name)
+        third = await run(None, "stop", session_dir.name)
+    assert first.out == f"{session_dir.name} is interrupted; `treadle attach` continues it\n"
+    assert second.out == f"{session_dir.name} is not in the background any more\n"
+    assert (third.code, third.out) == (1, "")
+    assert await ps(session_dir) == ""
+
+
+async def test_one_supervisor_starts_the_runs_and_ends_when_idle():
+    async with ProviderServer(lambda _: FakeReply(text="Hello.")) as server:
+        await begin(server, "hello")
+        folder = Path.home() / ".treadle/supervisor"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((folder / "socket").stat().st_mode) == 0o600
+        [pid] = read_words(folder / "lock")
+        second = await run(None, "supervisor")
+        assert second.code == 1
+        assert "runs already" in second.err
+        await ends(await begin(server, "again"))
+        assert read_words(folder / "lock") == [pid]
+        await until(lambda: not (folder / "socket").exists())
+        await ends(await begin(server, "after it has ended"))
+        assert read_words(folder / "lock") != [pid]
+
+
+async def test_a_run_has_the_environment_of_its_caller():
+    replies = [bash("echo $VIRTUAL_ENV >> found"), FakeReply(text="ok")] * 2
+    async with ProviderServer(replies) as server:
+        await ends(await begin(server, "look", *FREELY, VIRTUAL_ENV="/venvs/one"))
+        await ends(await begin(server, "look", *FREELY, VIRTUAL_ENV="/venvs/two"))
+    assert Path("found").read_text() == "/venvs/one\n/venvs/two\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--bg",), "no prompt"),
+        (("--bg", "go", "--output-format", "json"), "--output-format does not work with --bg"),
+        (("--bg", "go", "--model", "nobody/nothing"), "nobody"),
+    ],
+)
+async def test_what_cannot_work_is_said_at_once(words: tuple[str, ...], problem: str):
+    ran = await run(None, *words)
+    assert ran.code == 2
+    assert problem in ran.err
+    assert (await run(None, "ps")).out.startswith("no sessions in the background")
