@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.apps.tui.tmux import Terminal, needs_tmux
 from tests.patience import until
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.sessions import Library
-from treadle.sessions.background import find_run
+from treadle.sessions.background import find_run, read_choices
 from treadle.sessions.history import read_state
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -47,7 +48,7 @@ def read_words(file: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-async def begin(server: ProviderServer, *words: str, **more: str) -> Path:
+async def begin(server: ProviderServer, *words: str, **more: Any) -> Path:
     """Start a session in the background; the folder of the session."""
     ran = await run(server, "--bg", *words, **more)
     assert ran.code == 0, ran.err
@@ -232,3 +233,60 @@ async def test_what_cannot_work_is_said_at_once(words: tuple[str, ...], problem:
     assert ran.code == 2
     assert problem in ran.err
     assert (await run(None, "ps")).out.startswith("no sessions in the background")
+
+
+@needs_tmux
+async def test_a_session_leaves_the_terminal_after_its_round_and_works_on(tmp_path: Path):
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if "tool_result" in request.body.decode():
+            return FakeReply(text="All is done.")
+        return bash("mkfifo gate; echo x >> effects; cat gate")
+
+    async with ProviderServer(reply) as server:
+        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+        terminal = Terminal(tmp_path)
+        try:
+            await asyncio.to_thread(terminal.run, "tidy up", *FREELY, env=address)
+            await until(lambda: Path("effects").exists())
+            await asyncio.to_thread(terminal.send, "/detach")
+            await asyncio.to_thread(terminal.sees, "it goes to the background after this round")
+            await asyncio.to_thread(Path("gate").write_text, "opened")
+            await asyncio.to_thread(terminal.sees, "it works in the background", "ended with 0")
+        finally:
+            terminal.close()
+        [session_dir] = Library().list_session_dirs()
+        await until(lambda: len(server.requests) == 2)
+        await ends(session_dir)
+        assert "  done  " in await ps(session_dir)
+    assert Path("effects").read_text() == "x\n"
+    assert server.violations == []
+
+
+@needs_tmux
+async def test_a_question_goes_to_the_background_and_comes_back(tmp_path: Path):
+    """With the mode and the rules of the terminal, which are not those of the settings."""
+    async with ProviderServer(write_or_end) as server:
+        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+        terminal = Terminal(tmp_path)
+        try:
+            rules = ("--deny", "Bash(git push:*)", "--max-cost", "3")
+            await asyncio.to_thread(terminal.run, "write it", *rules, env=address)
+            await asyncio.to_thread(terminal.sees, "Yes, this once")
+            await asyncio.to_thread(terminal.send, "/detach")
+            await asyncio.to_thread(terminal.sees, "it works in the background", "ended with 0")
+            [session_dir] = Library().list_session_dirs()
+            await until(lambda: read_state(session_dir).suspended is not None)
+            choices = read_choices(session_dir)
+            assert choices is not None
+            assert choices.deny == ("Bash(git push:*)",)
+            assert choices.flags == {"max_cost": "3", "permission_mode": "ask"}
+            assert "waits for you: [write: a.txt]" in await ps(session_dir)
+            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
+            await asyncio.to_thread(terminal.answer, "y", "Enter")
+            await asyncio.to_thread(terminal.sees, "It is written.")
+            await asyncio.to_thread(terminal.send, "/budget")
+            await asyncio.to_thread(terminal.sees, "of $3")
+        finally:
+            terminal.close()
+    assert len(server.requests) == 2, "the question was not asked of the model again"
+    assert Path("a.txt").read_text() == "one\n"

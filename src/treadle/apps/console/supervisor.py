@@ -134,13 +134,13 @@ def serve() -> int:
     os.chdir(folder)
     Path("socket").unlink(missing_ok=True)
     try:
-        asyncio.run(Supervisor().run())
+        asyncio.run(RunSupervisor().run())
     finally:
         Path("socket").unlink(missing_ok=True)
     return 0
 
 
-class Supervisor:
+class RunSupervisor:
     """`runs`: a task for each session that has a run, or waits for its time."""
 
     def __init__(self) -> None:

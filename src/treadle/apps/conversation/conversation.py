@@ -111,6 +111,7 @@ class Conversation:
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._may_wake = may_wake
+        self._is_pausing = self._is_paused = False
         self._is_woken = False  # no message of the user since
         self._waking_tasks = set[str]()
         driver.watch(self.children)  # before the conversation, which shows them
@@ -171,7 +172,24 @@ class Conversation:
     async def wait_for_queue_change(self) -> None:
         """Return when a message is queued, taken back or accepted."""
         queued = self.view.queued_messages
-        while self.view.queued_messages == queued:
+        await self._wait_until(lambda: self.view.queued_messages != queued)
+
+    async def pause(self) -> None:
+        """Begin no further step; return when none runs that must not be cut off. The turn stays
+        open. To be followed by `aclose`."""
+        self._is_pausing = True
+        await self._wait_until(lambda: self._is_paused or self.is_idle or self._only_asks())
+
+    def _only_asks(self) -> bool:
+        """Whether nothing runs but what asks the user, and asks again where the turn continues: a
+        round that has not begun, a question of the model, a child agent."""
+        state, waiting = self.driver.state, self.questions.waiting
+        begun = state.intents.keys() - state.early_results.keys()
+        asking = sum(one.is_child for one in waiting)
+        return bool(self.questions.list_calls()) or (bool(waiting) and len(begun) <= asking)
+
+    async def _wait_until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
             self._changed = self._changed or asyncio.Event()
             await self._changed.wait()
 
@@ -308,7 +326,12 @@ class Conversation:
 
     async def _run_driver(self) -> None:
         while True:
-            match await self.driver.next():
+            step = await self.driver.next()
+            if self._is_pausing and not isinstance(step, ApprovalRequest):
+                self._is_paused = True
+                self._on_change()
+                await asyncio.Event().wait()  # until it is closed
+            match step:
                 case AwaitingInput():
                     await self._wait_for_input()
                 case ApprovalRequest() as request:

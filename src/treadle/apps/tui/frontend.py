@@ -123,7 +123,7 @@ class Frontend(HostCallbacks):
         finally:
             self._is_editor_open = False
 
-    def quit(self) -> None:
+    def quit(self, message: str = "") -> None:
         raise NotImplementedError
 
     def _exit_with(self, code: int, message: str = "") -> None:
@@ -291,7 +291,7 @@ class Frontend(HostCallbacks):
                 self.show_message(exported.note, exported.tone)
                 return True
             case "quit":
-                self.quit()
+                self.quit(change.note)
         return False
 
     async def _show_session(self, change: ScreenChange) -> bool:

@@ -137,8 +137,8 @@ class PlainFrontend(Frontend):
         self._exit_code = code
         self._closing.set()
 
-    def quit(self) -> None:
-        self._exit_with(0)
+    def quit(self, message: str = "") -> None:
+        self._exit_with(0, message)
 
     def _on_sigint(self) -> None:
         if self._is_editor_open:

@@ -180,8 +180,8 @@ class FullScreen(TerminalScreen):
     def resume_listed(self, number: int) -> bool:
         return not self.dialogs.is_open and super().resume_listed(number)
 
-    def quit(self) -> None:
-        self.start_task(self._close(0))
+    def quit(self, message: str = "") -> None:
+        self.start_task(self._close(0, message))
 
     async def _close(self, code: int, message: str = "") -> None:
         """Interrupt the turn, write the log, exit; takes at most CLOSE_TIMEOUT."""

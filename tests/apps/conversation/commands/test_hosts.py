@@ -70,6 +70,7 @@ ANSWERS = {
     "/output-style default": "output_style = default is written",
     "/theme pink": "unknown theme 'pink'",
     "/help": "list commands and keys",
+    "/detach": "nothing is left to do here",
     "/hlep": "did you mean /help?",
 }
 # Each changes the screen, opens a list or starts a turn; tests of the hosts have them.

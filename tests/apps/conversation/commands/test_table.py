@@ -102,9 +102,9 @@ def test_every_command_says_what_it_does_and_an_exception_names_a_command_and_a_
 def test_what_a_host_does_not_have_is_listed_here():
     assert {kind: sorted(missing) for kind, missing in EXCEPTIONS.items()} == {
         "plain": ["statusline", "vim"],
-        "page": ["quit", "statusline", "theme", "tour", "vim"],
+        "page": ["detach", "quit", "statusline", "theme", "tour", "vim"],
         "editor": [
-            *("clear", "fork", "queue", "quit", "resume"),
+            *("clear", "detach", "fork", "queue", "quit", "resume"),
             *("rewind", "sessions", "statusline", "theme", "tour", "vim"),
         ],
     }

@@ -16,6 +16,7 @@ from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands import (
     agents,
     changes,
+    detach,
     information,
     restore,
     review,
@@ -231,6 +232,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("tour", "learn the terminal in two minutes", _run_tour, while_busy=False),
     SlashCommand("vim", "turn the vim keys of the prompt on or off", _run_vim),
     SlashCommand("clear", "start a new session", sessions.run_clear, "folder", False),
+    SlashCommand("detach", "let the session work in the background, and quit", detach.run_detach),
     SlashCommand("quit", "quit", _run_quit),
 )
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
@@ -256,6 +258,7 @@ EXCEPTIONS: Mapping[HostKind, Mapping[str, str]] = {
         "statusline": _NO_STATUS_LINE,
         "theme": "the page has a button for it",
         "tour": "it teaches the keys of the terminal",
+        "detach": "the server works on when the tab is closed",
         "vim": "the prompt is a field of the browser",
         "quit": "close the tab; the server ends with ctrl+c",
     },
@@ -269,6 +272,7 @@ EXCEPTIONS: Mapping[HostKind, Mapping[str, str]] = {
         "statusline": _NO_STATUS_LINE,
         "theme": "the colours are those of the editor",
         "tour": "it teaches the keys of the terminal",
+        "detach": "the editor ends the agent",
         "vim": "the prompt is the editor's",
         "quit": "the editor ends the agent",
     },

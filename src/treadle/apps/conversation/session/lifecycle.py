@@ -329,6 +329,27 @@ class SessionLifecycle:
             conversation.start()
         callbacks.attach_conversation(conversation, is_shown=is_shown)
 
+    async def release(self) -> Path:
+        """Close the session for another program, which continues its turn: as soon as no call of it
+        runs. What the user chose for it is stored there; the folder of its log."""
+        conversation, choices, earlier = self.require_conversation(), self.choices, self._background
+        await conversation.pause()
+        self.callbacks.start_switch()
+        self.conversation = None  # no answer comes between
+        flags = {**earlier.flags, **choices.flags}
+        flags["permission_mode"] = self.agent_session.policy.mode
+        allow = (*self.options.allow, *earlier.allow, *choices.rules)
+        deny = (*self.options.deny, *earlier.deny)
+        session_dir = await self.flush()
+        background.save_choices(
+            session_dir, background.BackgroundChoices(flags, allow, deny, choices.goal)
+        )
+        await self.children.freeze()
+        await self.driver.log.freeze()
+        await conversation.aclose()
+        await self._close_driver()
+        return session_dir
+
     def detach(self) -> Conversation | None:
         """The conversation, which is not the current one any more: the host is being closed."""
         conversation, self.conversation = self.conversation, None

@@ -1,0 +1,31 @@
+"""`/detach`: the session goes on in the background, and the program ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from treadle.apps.console.supervisor import start_run
+from treadle.apps.conversation.block_text import describe_tasks
+from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
+from treadle.apps.conversation.session.hosted_session import HostedSession
+
+NOTHING_TO_DO = "nothing is left to do here; /quit ends the terminal, and the session stays"
+AFTER_ROUND = "it goes to the background after this round; no command is cut off"
+
+
+async def run_detach(session: HostedSession, arguments: str) -> CommandAnswer:
+    conversation = session.require_conversation()
+    if conversation.view.tasks:
+        tasks = describe_tasks(conversation.view.tasks)
+        return CommandAnswer(f"it would end {tasks}; /tasks ID stops one", "warning")
+    state = session.driver.state
+    if state.turn is None and not state.queued:
+        return CommandAnswer(NOTHING_TO_DO, "warning")
+    if not conversation.questions.waiting:
+        session.callbacks.show_message(AFTER_ROUND, "faint")
+    session_id, folder = session.driver.session_id, session.folder
+    session_dir = await session.release()
+    await asyncio.to_thread(start_run, session_dir, folder, os.environ)
+    note = f"it works in the background; treadle attach {session_id} brings it back"
+    return CommandAnswer(screen=ScreenChange("quit", note=note))
