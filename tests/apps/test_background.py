@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.apps.acp.editor import Editor, connect
 from tests.apps.program import run, start
 from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.apps.web.server import open_tab, web_server
 from tests.patience import until
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.sessions import Library
@@ -290,3 +292,64 @@ async def test_a_question_goes_to_the_background_and_comes_back(tmp_path: Path):
             terminal.close()
     assert len(server.requests) == 2, "the question was not asked of the model again"
     assert Path("a.txt").read_text() == "one\n"
+
+
+@needs_tmux
+async def test_one_session_in_terminal_background_page_and_editor(tmp_path: Path):
+    """With the supervisor and the page killed on the way: each effect is there once."""
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        results = request.body.decode().count('"tool_result"')
+        if results == 0:
+            return bash("mkfifo gate; echo x >> effects; cat gate")
+        if results == 1:
+            return FakeReply(calls=(FakeCall("write", {"file_path": "a.txt", "content": "1\n"}),))
+        return FakeReply(text="It is written.")
+
+    async with ProviderServer(reply) as server:
+        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+        terminal = Terminal(tmp_path)
+        try:
+            await asyncio.to_thread(terminal.run, "tidy up", "--sandbox", "off", env=address)
+            await asyncio.to_thread(terminal.answer, "y", "Enter")
+            await until(lambda: Path("effects").exists())
+            [session_dir] = Library().list_session_dirs()
+            await asyncio.to_thread(terminal.send, "/detach")
+            await asyncio.to_thread(Path("gate").write_text, "opened")
+            await asyncio.to_thread(terminal.sees, "ended with 0")
+        finally:
+            terminal.close()
+        [supervisor] = read_words(Path.home() / ".treadle/supervisor/lock")
+        os.kill(int(supervisor), signal.SIGKILL)
+        await until(lambda: read_state(session_dir).suspended is not None)
+        async with web_server(server, Path.cwd()) as page:
+            async with open_tab(page, session_dir.name) as tab:
+                await tab.send(do="inbox", id="1")
+                await tab.wait_until(lambda one: "a.txt" in one.regions.get("questions", ""))
+            await page.kill()
+        editor = Editor(lambda question, options: options[0].option_id)
+        async with connect(server, editor=editor) as on:
+            await on.agent.load_session(
+                cwd=str(Path.cwd()), session_id=session_dir.name, mcp_servers=[]
+            )
+            await on.prompt(session_dir.name, "Go on.")
+    assert Path("effects").read_text() == "x\n"
+    assert Path("a.txt").read_text() == "1\n"
+    assert server.violations == []
+
+
+async def test_the_page_shows_a_session_at_work_and_continues_it_after_its_round():
+    replies = [bash("mkfifo gate; echo x >> effects; cat gate"), FakeReply(text="All is done.")]
+    async with ProviderServer(replies) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        async with (
+            web_server(server, Path.cwd()) as page,
+            open_tab(page, session_dir.name) as tab,
+        ):
+            await tab.wait_until(lambda one: "treadle --bg" in one.regions.get("banner", ""))
+            await asyncio.to_thread(Path("gate").write_text, "opened")
+            await tab.wait_until(lambda one: "All is done." in one.text)
+            assert read_choices(session_dir) is None
+    assert Path("effects").read_text() == "x\n"
+    assert len(server.requests) == 2

@@ -29,10 +29,11 @@ from treadle.apps.web.render.session_list import (
     render_search_result,
     render_session_list,
 )
-from treadle.core.errors import ConfigError, TreadleError
+from treadle.core.errors import ConfigError, SessionBusy, TreadleError
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.logger import logger
 from treadle.lib.text.text import shorten_home
+from treadle.sessions import background
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.cost import group_costs, read_costs
 from treadle.sessions.history import read_last_items, read_state
@@ -93,6 +94,8 @@ class Hub:
             async with self._get_lock(path.name):
                 session = self._open.get(path.name)
                 if session is None:
+                    if background.signal_run(path, background.LEAVE_SIGNAL):
+                        raise SessionBusy("it works in the background, and comes after its round")
                     folder = await self._find_folder_of(path)
                     session = await self._open_session(folder, path.name)
         self._last_used[session.session_id] = time.monotonic()
@@ -275,7 +278,8 @@ class Hub:
                 parent = one.parent.session if one.parent else ""
                 is_own = one.id in self._open  # this server has locked it
                 state = describe_last_turn(one) if is_own else self.library.describe_state(one)
-                if state == "interrupted" and not is_own and self._is_asking(one):
+                is_left = state == "interrupted" and not is_own and self._is_asking(one)
+                if is_left or (one.suspended and one.suspended.reason in ("approval", "question")):
                     state = "waiting"
                 title = self.library.get_title(one) or "New session"
                 cost = totals.get(one.id, 0.0)  # with that of its child agents
