@@ -353,3 +353,28 @@ async def test_the_page_shows_a_session_at_work_and_continues_it_after_its_round
             assert read_choices(session_dir) is None
     assert Path("effects").read_text() == "x\n"
     assert len(server.requests) == 2
+
+
+@needs_tmux
+async def test_the_question_of_a_child_agent_waits_too(tmp_path: Path):
+    replies = [
+        FakeReply(calls=(FakeCall("task", {"description": "write", "prompt": "Write it."}),)),
+        FakeReply(calls=(FakeCall("write", {"file_path": "a.txt", "content": "one\n"}),)),
+        FakeReply(text="The child wrote it."),
+        FakeReply(text="All is done."),
+    ]
+    async with ProviderServer(replies) as server:
+        session_dir = await begin(server, "let it be written")
+        await ends(session_dir)
+        assert "waits for you: [write: a.txt]" in await ps(session_dir)
+        terminal = Terminal(tmp_path)
+        try:
+            address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
+            await asyncio.to_thread(terminal.answer, "y", "Enter")
+            await asyncio.to_thread(terminal.sees, "All is done.")
+        finally:
+            terminal.close()
+    assert Path("a.txt").read_text() == "one\n"
+    assert len(server.requests) == 4
+    assert server.violations == []

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
-from treadle.apps.assembly import SessionOptions, build_agent
+from treadle.agents.agent_settings import ApproverAnswer
+from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.assembly.suspend import SuspendOnRequest, TurnSuspended
@@ -28,6 +29,7 @@ from treadle.apps.console.supervisor import start_run
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import Settings
+from treadle.core.events import TurnResult
 from treadle.core.loop.config import TurnSettings
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
@@ -35,9 +37,11 @@ from treadle.core.transcript import UserContent
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.state import SessionState
 from treadle.lib.files.locks import set_program_name
+from treadle.lib.tasks import forget_result
 from treadle.sessions import background
 from treadle.sessions.library import Library
 
+POLL_SECONDS = 0.2
 NOT_WITH_BG = ("print", "output_format", "output_schema", "plain", "inline", "worktree")
 STARTED = "it works in the background: `treadle ps` lists it, `treadle attach {}` brings it here"
 
@@ -79,6 +83,11 @@ class BackgroundRun(HeadlessRun):
     """One run. What it cannot decide suspends the turn, also the calls of child agents."""
 
     _is_asked_to_leave = False
+    _child_approvals: tuple[PendingApproval, ...] = ()
+
+    async def run(self) -> int:
+        self._child_asks = asyncio.Event()
+        return await super().run()
 
     def set_leaving(self, is_leaving: bool) -> None:
         self._is_asked_to_leave = is_leaving
@@ -91,11 +100,29 @@ class BackgroundRun(HeadlessRun):
         )
         driver.configure_turns(TurnSettings(gates=(gate,)))
 
-    def _decide(self, approval: PendingApproval) -> bool | Denial:
-        if approval.session_id not in ("", self._session_id):  # a child agent's
-            detail = f"{approval.summary} needs approval"
-            raise TurnSuspended("approval", WakeCondition("answer"), detail)
-        return super()._decide(approval)
+    def _decide(self, approval: PendingApproval) -> bool | Denial | Awaitable[ApproverAnswer]:
+        if approval.session_id in ("", self._session_id):
+            return super()._decide(approval)
+        self._child_approvals = (*self._child_approvals, approval)
+        self._child_asks.set()
+        return asyncio.get_running_loop().create_future()  # it is asked again by another program
+
+    async def _run_one_turn(
+        self, session: AgentSession, driver: Driver
+    ) -> tuple[TurnResult, object]:
+        """The turn is suspended as soon as nothing of it runs but child agents that ask."""
+        turn = asyncio.create_task(super()._run_one_turn(session, driver))
+        turn.add_done_callback(forget_result)
+        asked = asyncio.create_task(self._child_asks.wait())
+        await asyncio.wait((turn, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        while not turn.done():
+            state, asking = driver.state, self._child_approvals
+            if len(state.intents.keys() - state.early_results.keys()) <= len(asking):
+                detail = f"{asking[0].summary} needs approval"
+                raise TurnSuspended("approval", WakeCondition("answer"), detail)
+            await asyncio.wait([turn], timeout=POLL_SECONDS)
+        return await turn
 
 
 def run_session(session_id: str) -> int:

@@ -13,13 +13,14 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.agents.agent_settings import ApproverAnswer
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.suspend import TurnSuspended
@@ -278,8 +279,7 @@ class HeadlessRun:
         """Prepare for open calls of an earlier process."""
         if not self._prompt:
             driver.retry()  # a turn that a signal or an error ended is continued
-        move = pending(view.transcript)
-        if isinstance(move, RunTools):
+        if isinstance(move := pending(view.transcript), RunTools):
             self._resumed_call_ids = frozenset(call.id for call in move.calls)
         if view.intents and not self._command_line.has("quiet"):
             driver.watch(
@@ -323,7 +323,7 @@ class HeadlessRun:
 
     # --- during the turn -------------------------------------------------------------------
 
-    def _decide(self, approval: PendingApproval) -> bool | Denial:
+    def _decide(self, approval: PendingApproval) -> bool | Denial | Awaitable[ApproverAnswer]:
         decision = None
         is_of_session = approval.session_id in ("", self._session_id)  # not a subagent's
         is_resumed = is_of_session and approval.call.id in self._resumed_call_ids
