@@ -27,7 +27,7 @@ from treadle.core.errors import SessionInOtherFolder, SessionNotFound, StoreErro
 from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.files.private_files import write_private_file
 from treadle.lib.text.text import plural
-from treadle.sessions.log.lock import acquire_lock, is_locked
+from treadle.sessions.log.lock import SENDING_FILE, acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
 from treadle.sessions.summaries import NAME_FILE, SessionIndex, SessionSummary, make_title
@@ -252,7 +252,8 @@ class Library:
             if summary.updated >= oldest_kept and total - freed <= max_bytes:
                 continue
             session_dir = self.root / summary.key
-            if summary.suspended is not None or summary.id in needed or is_locked(session_dir):
+            is_used = is_locked(session_dir) or (session_dir / SENDING_FILE).exists()
+            if summary.suspended is not None or summary.id in needed or is_used:
                 continue
             if not dry_run:
                 self.remove(session_dir)

@@ -35,11 +35,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "ps": (
         f"{_HERE}.background:run_ps",
-        "sessions in the background (--bg); `attach`, `logs`, `stop`; `resume` suspended turns",
+        "sessions in the background (--bg); `attach`, `logs`, `stop`, `send`; `resume`",
     ),
     "attach": (f"{_HERE}.background:run_attach", "continue a session here, at this terminal"),
     "logs": (f"{_HERE}.background:run_logs", "print what a session has done; -f follows it"),
     "stop": (f"{_HERE}.background:run_stop", "interrupt a session in the background"),
+    "send": (f"{_HERE}.send", "move a session to another machine, or get it from there"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
@@ -73,7 +74,7 @@ SESSION_COMMANDS = (
 AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `ps`, `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = (
-    *("attach", "logs", "stop", "resume", "supervisor"),
+    *("attach", "logs", "stop", "send", "resume", "supervisor"),
     *("redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
 )
 

@@ -30,7 +30,7 @@ from treadle.core.errors import TreadleError
 from treadle.lib.files.flock import try_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.tasks import cancel_all
-from treadle.sessions.background import OUTPUT, read_choices
+from treadle.sessions.background import OUTPUT, find_run, read_choices
 
 IDLE_SECONDS = 5.0
 START_SECONDS = 30.0  # for the supervisor to listen
@@ -237,8 +237,8 @@ def _find_wait(session_dir: Path, code: int) -> float | None:
     is told."""
     from treadle.sessions.library import Library, describe_last_turn
 
-    if read_choices(session_dir) is None:
-        return None  # another program has it
+    if read_choices(session_dir) is None or find_run(session_dir) is not None:
+        return None  # another program has it, or a run of another supervisor
     library = Library()
     summary = library.get_summary(session_dir)
     wake = summary.suspended.wake if code == SUSPENDED and summary.suspended else None

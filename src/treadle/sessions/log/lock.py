@@ -15,11 +15,17 @@ from treadle.lib.files.file_system import Files
 from treadle.lib.files.locks import LockHolder, is_file_locked, lock_file, read_holder
 
 LOCK_NAME = "lock"
+SENDING_FILE = "sending.json"  # of a session that is being moved to another machine (transfer.py)
 
 
 def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) -> int:
     """The lock of a session, as a descriptor to close; SessionBusy if another process has it."""
     path = session_dir / LOCK_NAME
+    if (session_dir / SENDING_FILE).exists():
+        raise SessionBusy(
+            f"session {session_dir.name} is being sent to another machine, which may have it: "
+            f"`treadle send {session_dir.name} HOST` finishes that"
+        )
     if take_over:
         # The old holder keeps a lock on the unlinked file; the new epoch in the journal stops it.
         path.unlink(missing_ok=True)

@@ -76,8 +76,12 @@ class ObjectStore:
     def get_folder(self, name: str) -> list[TreeNode]:
         return msgspec.convert(json.loads(self.get(name)), list[TreeNode])
 
-    def prune(self, trees: Iterable[str]) -> int:
-        """Remove what none of these trees needs; returns the bytes freed."""
+    def find_files(self, trees: Iterable[str]) -> dict[str, Path]:
+        """The files of all contents that these trees need, by their names."""
+        paths = {name: self._path(name) for name in self._find_needed(trees)}
+        return {name: path for name, path in paths.items() if path.is_file()}
+
+    def _find_needed(self, trees: Iterable[str]) -> set[str]:
         needed: set[str] = set()
         left = list(trees)
         while left:
@@ -91,7 +95,11 @@ class ObjectStore:
                 continue
             needed.update(node.hash for node in nodes if node.kind != "folder")
             left += [node.hash for node in nodes if node.kind == "folder"]
-        freed = 0
+        return needed
+
+    def prune(self, trees: Iterable[str]) -> int:
+        """Remove what none of these trees needs; returns the bytes freed."""
+        needed, freed = self._find_needed(trees), 0
         for path in self._root.glob("??/*"):
             if path.name not in needed:
                 freed += path.stat().st_size

@@ -1,0 +1,295 @@
+"""Moves a session to another machine. Exactly one side has it, wherever either is killed.
+
+    sender                                   receiver
+    lock it, mark it as being sent
+    receive: its files               ──▶     store them beside the sessions: not listed, not open
+                                     ◀──     ready
+    commit                           ──▶     note that it is received; move it to the sessions
+                                     ◀──     done
+    remove it
+
+A session that is marked cannot be opened. The next attempt asks the receiver first (`settle`): it
+has the session, and the sender's is removed; or it forgets what came, and can never commit it. The
+streams are the caller's: ssh, in apps/cli/commands/send.py.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal
+
+import msgspec
+
+from treadle.core.errors import SessionBusy, StoreError
+from treadle.lib.files.file_system import LocalFiles
+from treadle.lib.files.flock import try_lock
+from treadle.lib.files.locks import lock_file
+from treadle.lib.files.private_files import make_private_folder, write_private_file
+from treadle.sessions.library import Library, project_name
+from treadle.sessions.log.lock import LOCK_NAME, SENDING_FILE, acquire_lock
+
+SETTLE_SECONDS = 30.0  # for a receiver of the same session that is still there
+_SESSION, _OBJECTS = "session", "objects"
+_RECEIVED, _FORGOTTEN = "received", "forgotten"
+_CHUNK = 1 << 20
+BROKEN = "the connection to the other machine broke; the same command finishes it"
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """The mark of a session that is being sent."""
+
+    host: str
+    token: str
+
+
+class Package(msgspec.Struct, frozen=True):
+    """What follows a request to receive: files by their path and size, one after the other."""
+
+    session: str
+    folder: str
+    files: tuple[tuple[str, int], ...]
+
+
+class Request(msgspec.Struct, frozen=True):
+    do: Literal["settle", "receive", "commit"]
+    token: str
+    package: Package | None = None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    state: Literal["ready", "done", "forgotten", "refused"]
+    problem: str = ""
+
+
+# --- the sender ---------------------------------------------------------------------------
+
+
+def read_sending(session_dir: Path) -> Sending | None:
+    try:
+        return msgspec.json.decode((session_dir / SENDING_FILE).read_bytes(), type=Sending)
+    except FileNotFoundError:
+        return None
+
+
+class Sender:
+    """`objects` are the files of the checkpoints of the session, by their names."""
+
+    def __init__(self, library: Library, to: IO[bytes], back: IO[bytes]) -> None:
+        self._library = library
+        self._to = to
+        self._back = back
+
+    def send(self, session_dir: Path, host: str, objects: Mapping[str, Path]) -> None:
+        """Raises if the session stays here, or if the connection breaks: then ask again."""
+        with ExitStack() as stack:
+            if read_sending(session_dir) is None:
+                lock: int | None = acquire_lock(session_dir, LocalFiles())
+            else:
+                lock = lock_file(session_dir / LOCK_NAME, LocalFiles())
+            if lock is None:
+                raise SessionBusy(f"session {session_dir.name} is being sent by another process")
+            stack.callback(os.close, lock)
+            self._check_family(session_dir)
+            if self._settle(session_dir):
+                return
+            sending = Sending(host, secrets.token_hex(16))
+            write_private_file(session_dir / SENDING_FILE, msgspec.json.encode(sending))
+            try:
+                self._send_files(session_dir, sending.token, objects)
+            except BaseException:
+                (session_dir / SENDING_FILE).unlink()  # nothing was committed
+                raise
+            self._ask(Request("commit", sending.token))
+            self._remove(session_dir, sending.token)
+
+    def _check_family(self, session_dir: Path) -> None:
+        parent = self._library.get_summary(session_dir).parent
+        forks = [one.id for one in self._library.list_forks(session_dir.name)]
+        if parent is not None or forks:
+            others = parent.session if parent is not None else ", ".join(forks[:5])
+            raise StoreError(
+                f"session {session_dir.name} shares its history with {others}, so it cannot be sent"
+            )
+
+    def _settle(self, session_dir: Path) -> bool:
+        """Whether an earlier attempt has moved the session."""
+        earlier = read_sending(session_dir)
+        if earlier is None:
+            return False
+        if self._ask(Request("settle", earlier.token)).state == "done":
+            self._remove(session_dir, earlier.token)
+            return True
+        (session_dir / SENDING_FILE).unlink()
+        return False
+
+    def _send_files(self, session_dir: Path, token: str, objects: Mapping[str, Path]) -> None:
+        files = {
+            f"{_SESSION}/{path.relative_to(session_dir)}": path
+            for path in session_dir.rglob("*")
+            if path.is_file() and path.name not in (LOCK_NAME, SENDING_FILE)
+        } | {f"{_OBJECTS}/{name}": path for name, path in objects.items()}
+        sizes = tuple((name, path.stat().st_size) for name, path in files.items())
+        folder = self._library.get_summary(session_dir).folder
+        self._write(Request("receive", token, Package(session_dir.name, folder, sizes)))
+        for name, size in sizes:
+            with files[name].open("rb") as file:
+                _copy(file, self._to, size)
+        self._read()
+
+    def _remove(self, session_dir: Path, token: str) -> None:
+        """At once: what is killed in the middle leaves no half session."""
+        trash = _find_incoming(self._library) / f"sent-{token}"
+        make_private_folder(trash.parent)
+        session_dir.rename(trash)
+        shutil.rmtree(trash)
+
+    def _ask(self, request: Request) -> Reply:
+        self._write(request)
+        return self._read()
+
+    def _write(self, request: Request) -> None:
+        self._to.write(msgspec.json.encode(request) + b"\n")
+        self._to.flush()
+
+    def _read(self) -> Reply:
+        self._to.flush()
+        line = self._back.readline()
+        if not line.endswith(b"\n"):
+            raise StoreError(BROKEN)
+        reply = msgspec.json.decode(line, type=Reply)
+        if reply.state == "refused":
+            raise StoreError(f"the other machine does not take the session: {reply.problem}")
+        return reply
+
+
+# --- the receiver -------------------------------------------------------------------------
+
+
+def receive(library: Library, source: IO[bytes], back: IO[bytes]) -> str:
+    """Do what a sender asks for, until it ends; the session that came, or ""."""
+    name = ""
+    with ExitStack() as locks:
+        for line in source:
+            try:
+                request = msgspec.json.decode(line, type=Request)
+                reply, package = _answer(library, request, source, locks)
+                name = package.session if package is not None else name
+            except (StoreError, OSError, msgspec.DecodeError) as error:
+                reply = Reply("refused", str(error))
+            back.write(msgspec.json.encode(reply) + b"\n")
+            back.flush()
+    return name
+
+
+def _answer(
+    library: Library, request: Request, source: IO[bytes], locks: ExitStack
+) -> tuple[Reply, Package | None]:
+    if not request.token.isalnum():
+        raise StoreError("the token of the sender is malformed")
+    place = _find_incoming(library) / request.token
+    make_private_folder(place)
+    match request:
+        case Request(do="receive", package=Package() as package):
+            locks.callback(os.close, _lock(place))
+            problem = _find_problem(library, place, package)
+            _store_files(place, package, source, is_wanted=not problem)
+            if problem:
+                raise StoreError(problem)
+            return Reply("ready"), None
+        case Request(do="commit"):
+            if not (place / _SESSION).exists():
+                raise StoreError("it is not there any more")
+            (place / "package").rename(place / _RECEIVED)  # from now on this side has it
+            return Reply("done"), _finish(library, place)
+        case _:
+            lock = _lock(place)
+            try:
+                if (place / _RECEIVED).exists():
+                    return Reply("done"), _finish(library, place)
+                shutil.rmtree(place / _SESSION, ignore_errors=True)
+                shutil.rmtree(place / _OBJECTS, ignore_errors=True)
+                write_private_file(place / _FORGOTTEN, b"")
+                return Reply("forgotten"), None
+            finally:
+                os.close(lock)
+
+
+def _lock(place: Path) -> int:
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while (lock := try_lock(place)) is None:
+        if time.monotonic() > deadline:
+            raise StoreError("an earlier transfer still runs there; try again later")
+        time.sleep(0.1)
+    return lock
+
+
+def _find_problem(library: Library, place: Path, package: Package) -> str:
+    """Why the session cannot be received; "" if it can."""
+    if (place / _FORGOTTEN).exists() or (place / _RECEIVED).exists():
+        return "this transfer is over"
+    if not Path(package.folder).is_dir():
+        return f"there is no folder {package.folder}; clone or copy the project to it first"
+    target = _find_target(library, package)
+    if target.exists() and read_sending(target) is None:
+        return f"session {package.session} is there already"
+    return ""
+
+
+def _store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted: bool) -> None:
+    for name, size in package.files:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or path.parts[0] not in (_SESSION, _OBJECTS):
+            raise StoreError(f"the name of a file is not allowed: {name}")
+        if not is_wanted:
+            _copy(source, None, size)
+            continue
+        make_private_folder(place / path.parent)
+        with open(
+            place / path, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)
+        ) as out:
+            _copy(source, out, size)
+    if is_wanted:
+        write_private_file(place / "package", msgspec.json.encode(package))
+        os.sync()  # all of it is durable before the sender removes its own
+
+
+def _finish(library: Library, place: Path) -> Package:
+    """Move what was received to its place; again, if it was not finished."""
+    package = msgspec.json.decode((place / _RECEIVED).read_bytes(), type=Package)
+    target = _find_target(library, package)
+    objects = library.checkpoint_dir(Path(package.folder)) / _OBJECTS
+    for path in (place / _OBJECTS).glob("*"):
+        make_private_folder(objects / path.name[:2])
+        path.replace(objects / path.name[:2] / path.name)
+    if (place / _SESSION).exists():
+        make_private_folder(target.parent)
+        if target.exists():  # it was sent from here before, and comes back
+            target.rename(place / "before")
+        (place / _SESSION).rename(target)
+        os.sync()
+    shutil.rmtree(place / "before", ignore_errors=True)
+    return package
+
+
+def _find_target(library: Library, package: Package) -> Path:
+    return library.root / project_name(Path(package.folder)) / package.session
+
+
+def _find_incoming(library: Library) -> Path:
+    return library.root.parent / "incoming"
+
+
+def _copy(source: IO[bytes], target: IO[bytes] | None, size: int) -> None:
+    while size:
+        piece = source.read(min(size, _CHUNK))
+        if not piece:
+            raise StoreError(BROKEN)
+        if target is not None:
+            target.write(piece)
+        size -= len(piece)

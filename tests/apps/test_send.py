@@ -1,0 +1,197 @@
+"""`treadle send` between two homes, with an ssh that runs here; killed at each step."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import Ran, run
+from treadle.apps.console import exit_codes
+from treadle.sessions import Library
+from treadle.sessions.history import read_state
+from treadle.sessions.log.lock import SENDING_FILE
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+STEPS = ("start", "files", "ready", "commit", "done", "end")
+TARGETS = ("sender", "receiver", "both")
+
+# Relays between the sender and the receiver of the other home; at a step it kills one of them.
+SSH = """#!{python}
+import os, signal, subprocess, sys, threading
+assert sys.argv[1:3] == ["box", "treadle"], sys.argv
+env = dict(os.environ, HOME={home!r}, XDG_DATA_HOME={home!r} + "/data", XDG_STATE_HOME={home!r})
+step, target = os.environ.get("KILL", " ").split(" ")
+other = subprocess.Popen(
+    [sys.executable, "-I", {program!r}, *sys.argv[3:]],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, bufsize=0,
+)
+
+def reach(name):
+    if name != step:
+        return
+    here = os.getppid()
+    if target != "sender":
+        other.kill()
+        other.wait()
+    if target != "receiver":
+        os.kill(here, signal.SIGKILL)
+    if target == "sender":
+        other.stdin.close()
+        other.wait()
+    os._exit(255)
+
+replies, sent = 0, 0
+
+def answer():
+    global replies
+    for line in other.stdout:
+        replies += 1
+        reach("ready" if replies == 1 else "done")
+        os.write(1, line)
+        if replies == 2:
+            reach("end")
+    os._exit(other.wait())
+
+reach("start")
+threading.Thread(target=answer).start()
+while piece := os.read(0, 65536):
+    if replies == 1:
+        reach("commit")
+    sent += len(piece)
+    other.stdin.write(piece)
+    if replies == 0:
+        reach("files")
+other.stdin.close()
+"""
+
+
+class TwoHomes:
+    """This one, and that of the machine `box`."""
+
+    def __init__(self, place: Path) -> None:
+        import treadle
+
+        self.home = place / "box"
+        self.home.mkdir()
+        program = str(Path(treadle.__file__).parent / "__main__.py")
+        script = SSH.format(python=sys.executable, home=str(self.home), program=program)
+        (place / "ssh").write_text(script)
+        (place / "ssh").chmod(0o755)
+        self.path = {"PATH": f"{place}:{os.environ['PATH']}"}
+        self.there = {
+            "HOME": str(self.home),
+            "XDG_DATA_HOME": f"{self.home}/data",
+            "XDG_STATE_HOME": str(self.home),
+        }
+        self.libraries = (Library(), Library(self.home / "data/treadle/sessions"))
+
+    async def send(self, *words: str, kill: str = " ") -> Ran:
+        return await run(None, "send", *words, KILL=kill, **self.path)
+
+    def list_owners(self) -> list[int]:
+        """Where there is a session that can be opened: 0 here, 1 there."""
+        return [
+            number
+            for number, library in enumerate(self.libraries)
+            for one in library.list_session_dirs()
+            if not (one / SENDING_FILE).exists()
+        ]
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Iterator[TwoHomes]:
+    yield TwoHomes(tmp_path)
+
+
+async def make_session() -> str:
+    """A session whose turn wrote a file."""
+    call = FakeCall("write", {"file_path": "a.txt", "content": "one\n"})
+    async with ProviderServer([FakeReply(calls=(call,)), FakeReply("It is written.")]) as server:
+        ran = await run(server, "-p", "write it", *FREELY)
+    assert ran.code == 0, ran.err
+    [session_dir] = Library().list_session_dirs()
+    return session_dir.name
+
+
+async def test_a_session_goes_to_another_home_with_its_checkpoints_and_comes_back(homes: TwoHomes):
+    session = await make_session()
+    before = read_state(Library().find(session))
+    sent = await homes.send(session, "box")
+    assert sent.code == 0, sent.err
+    assert sent.out == f"{session} is on box: ssh -t box treadle attach {session}\n"
+    assert homes.list_owners() == [1]
+    assert read_state(homes.libraries[1].find(session)) == before
+    undone = await run(None, "undo", **homes.there)
+    assert undone.code == 0, undone.err
+    assert not Path("a.txt").exists()
+    async with ProviderServer([FakeReply("Here, too.")]) as server:
+        more = await run(server, "-p", "--resume", session, "And?", *FREELY, **homes.there)
+    assert (more.code, more.out) == (0, "Here, too.\n")
+    back = await homes.send("--from", "box", session)
+    assert (back.code, back.out) == (0, f"{session} is here: treadle attach {session}\n"), back.err
+    assert homes.list_owners() == [0]
+    after = read_state(Library().find(session))
+    assert after.turns == before.turns + 1
+    assert after.usage.cost is not None
+    assert before.usage.cost is not None
+    assert after.usage.cost > before.usage.cost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("step", STEPS)
+async def test_whoever_is_killed_at_any_step_one_side_has_the_session(
+    homes: TwoHomes, step: str, target: str
+):
+    session = await make_session()
+    before = read_state(Library().find(session))
+    killed = await homes.send(session, "box", kill=f"{step} {target}")
+    assert killed.code != 0 or step == "end"
+    assert len(homes.list_owners()) <= 1
+    if homes.list_owners() != [0]:
+        refused = await run(None, "-p", "--resume", session, "Go on.")
+        is_gone = step in ("done", "end") and refused.code == exit_codes.SESSION_NOT_FOUND
+        assert is_gone or refused.code == exit_codes.SESSION_BUSY, refused.err
+    again = await homes.send(session, "box")
+    assert again.code in (0, exit_codes.SESSION_NOT_FOUND), again.err
+    assert homes.list_owners() == [1]
+    assert read_state(homes.libraries[1].find(session)) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+async def test_whoever_is_killed_on_the_way_back_one_side_has_the_session(
+    homes: TwoHomes, step: str
+):
+    session = await make_session()
+    assert (await homes.send(session, "box")).code == 0
+    await homes.send("--from", "box", session, kill=f"{step} both")
+    assert len(homes.list_owners()) <= 1
+    again = await homes.send("--from", "box", session)
+    assert homes.list_owners() == [0], again.err
+
+
+async def test_what_cannot_be_sent_stays_and_says_why(homes: TwoHomes):
+    session = await make_session()
+    folder = Path.cwd()
+    there = homes.libraries[1].root / Library().find(session).parent.name / session
+    there.mkdir(parents=True)
+    refused = await homes.send(session, "box")
+    assert refused.code == 1
+    assert f"session {session} is there already" in refused.err
+    there.rmdir()
+    elsewhere = folder.rename(f"{folder}-moved")
+    os.chdir(elsewhere)
+    refused = await homes.send(session, "box")
+    elsewhere.rename(folder)
+    os.chdir(folder)
+    assert f"there is no folder {folder}" in refused.err
+    assert homes.list_owners() == [0]
+    assert (await homes.send(session, "-oProxyCommand=touch x")).code == exit_codes.USAGE_ERROR
+    assert (await homes.send("--from", "box", "x;touch y")).code == exit_codes.USAGE_ERROR
