@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,27 +46,30 @@ def reach(name):
         other.wait()
     os._exit(255)
 
-replies, sent = 0, 0
+replies = 0
+is_sent = "--receive" in sys.argv  # from here to there
+
+def relay(source, target, is_reply):
+    global replies
+    while piece := os.read(source, 65536):
+        replies += is_reply
+        if is_reply:
+            reach("ready" if replies == 1 else "done")
+        elif replies == 1:
+            reach("commit")
+        os.write(target, piece)
+        if is_reply and replies == 2:
+            reach("end")
+        elif replies == 0:
+            reach("files")
 
 def answer():
-    global replies
-    for line in other.stdout:
-        replies += 1
-        reach("ready" if replies == 1 else "done")
-        os.write(1, line)
-        if replies == 2:
-            reach("end")
+    relay(other.stdout.fileno(), 1, is_sent)
     os._exit(other.wait())
 
 reach("start")
 threading.Thread(target=answer).start()
-while piece := os.read(0, 65536):
-    if replies == 1:
-        reach("commit")
-    sent += len(piece)
-    other.stdin.write(piece)
-    if replies == 0:
-        reach("files")
+relay(0, other.stdin.fileno(), not is_sent)
 other.stdin.close()
 """
 
@@ -83,8 +86,8 @@ class TwoHomes:
         script = SSH.format(python=sys.executable, home=str(self.home), program=program)
         (place / "ssh").write_text(script)
         (place / "ssh").chmod(0o755)
-        self.path = {"PATH": f"{place}:{os.environ['PATH']}"}
-        self.there = {
+        self.path: dict[str, Any] = {"PATH": f"{place}:{os.environ['PATH']}"}
+        self.there: dict[str, Any] = {
             "HOME": str(self.home),
             "XDG_DATA_HOME": f"{self.home}/data",
             "XDG_STATE_HOME": str(self.home),
@@ -105,8 +108,8 @@ class TwoHomes:
 
 
 @pytest.fixture
-def homes(tmp_path: Path) -> Iterator[TwoHomes]:
-    yield TwoHomes(tmp_path)
+def homes(tmp_path: Path) -> TwoHomes:
+    return TwoHomes(tmp_path)
 
 
 async def make_session() -> str:
