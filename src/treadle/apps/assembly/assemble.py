@@ -163,7 +163,7 @@ async def build_agent(
 async def _open_session(
     folder: Path, options: SessionOptions
 ) -> tuple[SessionLog, SessionState | None, tuple[str, ...]]:
-    origin = "" if options.interactive else "print"
+    origin = "" if options.interactive else options.origin
     opening = (options.resume, folder, find_environment_secrets(), origin)
     if options.resume is None:
         return open_session(*opening)

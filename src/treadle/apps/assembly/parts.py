@@ -90,10 +90,11 @@ class SessionOptions(msgspec.Struct, frozen=True):
     the files before and after turns; None means only for a host that is not interactive.
     `servers` are MCP servers that the host brings as the user's own. `model` is used instead of the
     one that the settings name. `wrap_workspace` puts the host between the tools and the workspace,
-    if it wants to.
+    if it wants to. `origin` is that of a new session of a host that is not interactive.
     """
 
     interactive: bool = False
+    origin: str = "print"
     resume: str | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

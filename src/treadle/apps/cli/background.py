@@ -57,7 +57,9 @@ async def move_to_background(
         line.settings(), line.texts("allow"), line.texts("deny"), line.text("until")
     )
     resume = "" if line.has("continue") else line.text("resume") or None
-    options = SessionOptions(resume=resume, allow=choices.allow, deny=choices.deny, suspend=True)
+    options = SessionOptions(
+        origin="", resume=resume, allow=choices.allow, deny=choices.deny, suspend=True
+    )
     session = await build_agent(settings, folder, options)
     try:
         driver = session.start(tuple(prompt) or None)

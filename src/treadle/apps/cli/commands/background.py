@@ -125,7 +125,7 @@ def _take_over(session_dir: Path, folder: Path) -> None:
 @command("treadle logs", LOGS)
 def run_logs(arguments: list[str]) -> int:
     from treadle.sessions.background import find_run
-    from treadle.sessions.export import list_blocks, redact_entries
+    from treadle.sessions.export import list_blocks, read_blocks, redact_entries
     from treadle.sessions.library import Library
     from treadle.sessions.log.state_loader import JournalFollower
 
@@ -136,9 +136,12 @@ def run_logs(arguments: list[str]) -> int:
     while True:
         is_last = not is_followed or find_run(session_dir) is None
         entries = log.read_new()
-        if entries is None:
-            raise UsageError(f"lines of the log are missing: treadle sessions show {arguments[-1]}")
-        for block in list_blocks(redact_entries(entries)):
+        if entries is None:  # a fork, which has its beginning from another session
+            log.load()
+        blocks = (
+            read_blocks(session_dir) if entries is None else list_blocks(redact_entries(entries))
+        )
+        for block in blocks:
             text = "\n".join(filter(None, (block.title, block.text.strip())))
             start = {"user": "> ", "assistant": ""}.get(block.role, "    ")
             print_line(indent(text, start), end="\n\n")
