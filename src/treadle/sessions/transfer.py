@@ -56,13 +56,13 @@ class Package(msgspec.Struct, frozen=True):
     files: tuple[tuple[str, int], ...]
 
 
-class Request(msgspec.Struct, frozen=True):
+class TransferRequest(msgspec.Struct, frozen=True):
     do: Literal["settle", "receive", "commit"]
     token: str
     package: Package | None = None
 
 
-class Reply(msgspec.Struct, frozen=True):
+class TransferReply(msgspec.Struct, frozen=True):
     state: Literal["ready", "done", "forgotten", "refused"]
     problem: str = ""
 
@@ -105,7 +105,7 @@ class Sender:
             except BaseException:
                 (session_dir / SENDING_FILE).unlink()  # nothing was committed
                 raise
-            self._ask(Request("commit", sending.token))
+            self._ask(TransferRequest("commit", sending.token))
             self._remove(session_dir, sending.token)
 
     def _check_family(self, session_dir: Path) -> None:
@@ -122,7 +122,7 @@ class Sender:
         earlier = read_sending(session_dir)
         if earlier is None:
             return False
-        if self._ask(Request("settle", earlier.token)).state == "done":
+        if self._ask(TransferRequest("settle", earlier.token)).state == "done":
             self._remove(session_dir, earlier.token)
             return True
         (session_dir / SENDING_FILE).unlink()
@@ -136,7 +136,7 @@ class Sender:
         } | {f"{_OBJECTS}/{name}": path for name, path in objects.items()}
         sizes = tuple((name, path.stat().st_size) for name, path in files.items())
         folder = self._library.get_summary(session_dir).folder
-        self._write(Request("receive", token, Package(session_dir.name, folder, sizes)))
+        self._write(TransferRequest("receive", token, Package(session_dir.name, folder, sizes)))
         for name, size in sizes:
             with files[name].open("rb") as file:
                 _copy(file, self._to, size)
@@ -149,20 +149,20 @@ class Sender:
         session_dir.rename(trash)
         shutil.rmtree(trash)
 
-    def _ask(self, request: Request) -> Reply:
+    def _ask(self, request: TransferRequest) -> TransferReply:
         self._write(request)
         return self._read()
 
-    def _write(self, request: Request) -> None:
+    def _write(self, request: TransferRequest) -> None:
         self._to.write(msgspec.json.encode(request) + b"\n")
         self._to.flush()
 
-    def _read(self) -> Reply:
+    def _read(self) -> TransferReply:
         self._to.flush()
         line = self._back.readline()
         if not line.endswith(b"\n"):
             raise StoreError(BROKEN)
-        reply = msgspec.json.decode(line, type=Reply)
+        reply = msgspec.json.decode(line, type=TransferReply)
         if reply.state == "refused":
             raise StoreError(f"the other machine does not take the session: {reply.problem}")
         return reply
@@ -177,45 +177,45 @@ def receive(library: Library, source: IO[bytes], back: IO[bytes]) -> str:
     with ExitStack() as locks:
         for line in source:
             try:
-                request = msgspec.json.decode(line, type=Request)
+                request = msgspec.json.decode(line, type=TransferRequest)
                 reply, package = _answer(library, request, source, locks)
                 name = package.session if package is not None else name
             except (StoreError, OSError, msgspec.DecodeError) as error:
-                reply = Reply("refused", str(error))
+                reply = TransferReply("refused", str(error))
             back.write(msgspec.json.encode(reply) + b"\n")
             back.flush()
     return name
 
 
 def _answer(
-    library: Library, request: Request, source: IO[bytes], locks: ExitStack
-) -> tuple[Reply, Package | None]:
+    library: Library, request: TransferRequest, source: IO[bytes], locks: ExitStack
+) -> tuple[TransferReply, Package | None]:
     if not request.token.isalnum():
         raise StoreError("the token of the sender is malformed")
     place = _find_incoming(library) / request.token
     make_private_folder(place)
     match request:
-        case Request(do="receive", package=Package() as package):
+        case TransferRequest(do="receive", package=Package() as package):
             locks.callback(os.close, _lock(place))
             problem = _find_problem(library, place, package)
             _store_files(place, package, source, is_wanted=not problem)
             if problem:
                 raise StoreError(problem)
-            return Reply("ready"), None
-        case Request(do="commit"):
+            return TransferReply("ready"), None
+        case TransferRequest(do="commit"):
             if not (place / _SESSION).exists():
                 raise StoreError("it is not there any more")
             (place / "package").rename(place / _RECEIVED)  # from now on this side has it
-            return Reply("done"), _finish(library, place)
+            return TransferReply("done"), _finish(library, place)
         case _:
             lock = _lock(place)
             try:
                 if (place / _RECEIVED).exists():
-                    return Reply("done"), _finish(library, place)
+                    return TransferReply("done"), _finish(library, place)
                 shutil.rmtree(place / _SESSION, ignore_errors=True)
                 shutil.rmtree(place / _OBJECTS, ignore_errors=True)
                 write_private_file(place / _FORGOTTEN, b"")
-                return Reply("forgotten"), None
+                return TransferReply("forgotten"), None
             finally:
                 os.close(lock)
 

@@ -85,7 +85,8 @@ class Conversation:
     """`on_change` is called after every visible change; it must return quickly. `on_returned` gets
     the queued messages that an interrupt gives back to the user. `allow_for_session` gets the
     approval whose rules or mode the user allows until the session is closed. `may_wake`: a
-    background task that ended begins a turn, if none runs."""
+    background task that ended begins a turn, if none runs. `is_pausing`: the host wants no further
+    step; `is_paused`: none runs any more."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class Conversation:
         self._shown_error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._may_wake = may_wake
-        self._is_pausing = self._is_paused = False
+        self.is_pausing = self.is_paused = False
         self._is_woken = False  # no message of the user since
         self._waking_tasks = set[str]()
         driver.watch(self.children)  # before the conversation, which shows them
@@ -169,26 +170,8 @@ class Conversation:
         """The messages that wait for their place in the transcript."""
         return _queued_items(self.driver)
 
-    async def wait_for_queue_change(self) -> None:
-        """Return when a message is queued, taken back or accepted."""
-        queued = self.view.queued_messages
-        await self._wait_until(lambda: self.view.queued_messages != queued)
-
-    async def pause(self) -> None:
-        """Begin no further step; return when none runs that must not be cut off. The turn stays
-        open. To be followed by `aclose`."""
-        self._is_pausing = True
-        await self._wait_until(lambda: self._is_paused or self.is_idle or self._only_asks())
-
-    def _only_asks(self) -> bool:
-        """Whether nothing runs but what asks the user, and asks again where the turn continues: a
-        round that has not begun, a question of the model, a child agent."""
-        state, waiting = self.driver.state, self.questions.waiting
-        begun = state.intents.keys() - state.early_results.keys()
-        asking = sum(one.is_child for one in waiting)
-        return bool(self.questions.list_calls()) or (bool(waiting) and len(begun) <= asking)
-
-    async def _wait_until(self, holds: Callable[[], bool]) -> None:
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Return when this holds, which is looked at after every visible change."""
         while not holds():
             self._changed = self._changed or asyncio.Event()
             await self._changed.wait()
@@ -327,8 +310,8 @@ class Conversation:
     async def _run_driver(self) -> None:
         while True:
             step = await self.driver.next()
-            if self._is_pausing and not isinstance(step, ApprovalRequest):
-                self._is_paused = True
+            if self.is_pausing and not isinstance(step, ApprovalRequest):
+                self.is_paused = True
                 self._on_change()
                 await asyncio.Event().wait()  # until it is closed
             match step:
@@ -357,6 +340,12 @@ class Conversation:
             await asyncio.wait([task])
         self.driver.unwatch(self)
         self.driver.unwatch(self.children)
+
+
+async def wait_for_queue_change(conversation: Conversation) -> None:
+    """Return when a message is queued, taken back or accepted."""
+    queued = conversation.view.queued_messages
+    await conversation.wait_until(lambda: conversation.view.queued_messages != queued)
 
 
 def _end_lost_tasks(view: ViewState, driver: Driver) -> ViewState:

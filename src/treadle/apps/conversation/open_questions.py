@@ -89,6 +89,15 @@ class OpenQuestions:
             self._remove(question)
 
     @property
+    def hold_all(self) -> bool:
+        """Whether nothing runs but what asks the user, and asks again where the turn continues: a
+        round that has not begun, a question of the model, a child agent."""
+        state = self._driver.state
+        begun = state.intents.keys() - state.early_results.keys()
+        asking = sum(one.is_child for one in self.waiting)
+        return bool(self.list_calls()) or (bool(self.waiting) and len(begun) <= asking)
+
+    @property
     def takes_text(self) -> bool:
         """Whether the first question is one of the model: a text that the user sends answers it."""
         return bool(self.waiting) and self.waiting[0].model_question is not None

@@ -20,7 +20,7 @@ from treadle.apps.conversation import completion
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import ScreenChange
 from treadle.apps.conversation.commands.sessions import QUEUE_CHANGED
-from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.conversation import Conversation, wait_for_queue_change
 from treadle.apps.tui.agents_view import AgentsView
 from treadle.apps.tui.input.drafts import Draft, Drafts, make_draft
 from treadle.apps.tui.prompt_panel import PromptPanel
@@ -273,7 +273,7 @@ class PromptScreen(FullScreen):
 
 async def _follow_queue(conversation: Conversation, widget: QueueList) -> None:
     while True:
-        await conversation.wait_for_queue_change()
+        await wait_for_queue_change(conversation)
         if widget.is_attached:
             widget.update_queue()
 

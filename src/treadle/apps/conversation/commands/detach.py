@@ -8,6 +8,7 @@ import os
 from treadle.apps.console.supervisor import start_run
 from treadle.apps.conversation.block_text import describe_tasks
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
+from treadle.apps.conversation.session.background import move_to_background
 from treadle.apps.conversation.session.hosted_session import HostedSession
 
 NOTHING_TO_DO = "nothing is left to do here; /quit ends the terminal, and the session stays"
@@ -25,7 +26,7 @@ async def run_detach(session: HostedSession, arguments: str) -> CommandAnswer:
     if not conversation.questions.waiting:
         session.callbacks.show_message(AFTER_ROUND, "faint")
     session_id, folder = session.driver.session_id, session.folder
-    session_dir = await session.release()
+    session_dir = await move_to_background(session)
     await asyncio.to_thread(start_run, session_dir, folder, os.environ)
     note = f"it works in the background; treadle attach {session_id} brings it back"
     return CommandAnswer(screen=ScreenChange("quit", note=note))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
+from treadle.apps.conversation.conversation import wait_for_queue_change
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.undo import FileChange
 from treadle.core.errors import SessionInOtherFolder, SessionNotFound, TreadleError
@@ -127,7 +128,7 @@ async def run_queue(session: HostedSession, arguments: str) -> CommandAnswer:
         return CommandAnswer(NO_MESSAGE)
 
     async def expire() -> str:
-        await conversation.wait_for_queue_change()
+        await wait_for_queue_change(conversation)
         return QUEUE_CHANGED
 
     async def choose_action(position: str) -> CommandAnswer:

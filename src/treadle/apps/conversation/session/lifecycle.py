@@ -86,7 +86,7 @@ class SessionLifecycle:
         self._driver: Driver | None = None
         self._lock = asyncio.Lock()  # one change of the open session at a time
         self._shown_warnings: set[str] = set()
-        self._background = background.NO_CHOICES  # of a session that was in the background
+        self.background = background.NO_CHOICES  # of a session that was in the background
 
     # --- what is open --------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class SessionLifecycle:
     def load_settings(self) -> Settings:
         settings = load_settings(
             self.folder,
-            {**self._background.flags, **self.choices.flags},
+            {**self.background.flags, **self.choices.flags},
             is_trusted=lambda: is_trusted(self.folder),
             format_flag=lambda name: _format_origin(self._given_flags, self.choices, name),
         )
@@ -176,7 +176,7 @@ class SessionLifecycle:
         """Show a new session, or another one, in place of this one. If that cannot be opened, this
         one stays as it is, and the error is raised."""
         async with self._lock:
-            conversation, earlier = self.require_idle(), self._background
+            conversation, earlier = self.require_idle(), self.background
             if resume is not None and not fork:
                 session_dir = _find_session(self.library, self.folder, resume)
                 if session_dir is not None and session_dir.name == self.driver.session_id:
@@ -184,7 +184,7 @@ class SessionLifecycle:
             try:
                 session = await self._build(await self._find_resumed(resume, fork=fork))
             except BaseException:
-                self._background = earlier
+                self.background = earlier
                 raise
             await self._leave(conversation)
             await self._close_driver()
@@ -234,25 +234,16 @@ class SessionLifecycle:
     async def _find_resumed(self, resume: str | None, *, fork: bool) -> str | None:
         if fork and resume:
             return await undo.fork_session(self.library, self.library.find(resume), self.folder)
-        self._background, session_dir = background.NO_CHOICES, None
+        self.background, session_dir = background.NO_CHOICES, None
         if resume is not None:
             session_dir = _find_session(self.library, self.folder, resume)
         if session_dir is not None:
             tell = partial(self._show_faint, "the session works: it comes here after this round")
             await background.take_over(session_dir, tell)
-            self._background = background.read_choices(session_dir) or background.NO_CHOICES
-            goal = self._background.until or self.choices.goal
+            self.background = background.read_choices(session_dir) or background.NO_CHOICES
+            goal = self.background.until or self.choices.goal
             self.choices = msgspec.structs.replace(self.choices, goal=goal)
         return resume
-
-    def _leave_background(self, conversation: Conversation) -> None:
-        """The session is open here; a turn that a run left open is continued."""
-        if background.read_choices(self.session_dir) is None:
-            return
-        background.forget_choices(self.session_dir)
-        state = self.driver.state
-        if self.callbacks.runs_turns and (state.turn is not None or state.queued):
-            conversation.resume()
 
     async def _leave(self, conversation: Conversation) -> None:
         self.callbacks.start_switch()
@@ -267,8 +258,8 @@ class SessionLifecycle:
             self.options,
             interactive=True,
             resume=resume,
-            allow=(*self.options.allow, *self._background.allow),
-            deny=(*self.options.deny, *self._background.deny),
+            allow=(*self.options.allow, *self.background.allow),
+            deny=(*self.options.deny, *self.background.deny),
             until=self.choices.goal,
             checkpoints=True,
         )
@@ -322,33 +313,12 @@ class SessionLifecycle:
         if view is None:
             view, notes = await callbacks.read_view(driver, notes)
         conversation = self._make_conversation(driver, view)
-        self._leave_background(conversation)
+        _continue_from_background(self, conversation)
         callbacks.prepare_conversation(conversation, notes)
         self.conversation = conversation
         if callbacks.runs_turns:
             conversation.start()
         callbacks.attach_conversation(conversation, is_shown=is_shown)
-
-    async def release(self) -> Path:
-        """Close the session for another program, which continues its turn: as soon as no call of it
-        runs. What the user chose for it is stored there; the folder of its log."""
-        conversation, choices, earlier = self.require_conversation(), self.choices, self._background
-        await conversation.pause()
-        self.callbacks.start_switch()
-        self.conversation = None  # no answer comes between
-        flags = {**earlier.flags, **choices.flags}
-        flags["permission_mode"] = self.agent_session.policy.mode
-        allow = (*self.options.allow, *earlier.allow, *choices.rules)
-        deny = (*self.options.deny, *earlier.deny)
-        session_dir = await self.flush()
-        background.save_choices(
-            session_dir, background.BackgroundChoices(flags, allow, deny, choices.goal)
-        )
-        await self.children.freeze()
-        await self.driver.log.freeze()
-        await conversation.aclose()
-        await self._close_driver()
-        return session_dir
 
     def detach(self) -> Conversation | None:
         """The conversation, which is not the current one any more: the host is being closed."""
@@ -396,6 +366,16 @@ class SessionLifecycle:
         if self.conversation is None:
             return None
         return await self.callbacks.ask_approval(self.conversation, approval)
+
+
+def _continue_from_background(session: SessionLifecycle, conversation: Conversation) -> None:
+    """The session is open here now; a turn that a run left open is continued."""
+    if background.read_choices(session.session_dir) is None:
+        return
+    background.forget_choices(session.session_dir)
+    state = session.driver.state
+    if session.callbacks.runs_turns and (state.turn is not None or state.queued):
+        conversation.resume()
 
 
 def _format_origin(given: Mapping[str, object], choices: SessionChoices, name: str) -> str:

@@ -1,0 +1,35 @@
+"""An open session goes to the background. Used by /detach; lifecycle.py takes one from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from treadle.apps.conversation.session.lifecycle import SessionLifecycle
+from treadle.sessions import background
+
+
+async def move_to_background(session: SessionLifecycle) -> Path:
+    """Close the session for another program, which continues its turn: as soon as no call of it
+    runs. What the user chose for it is stored there; the folder of its log."""
+    conversation = session.require_conversation()
+    choices, earlier = session.choices, session.background
+    conversation.is_pausing = True
+    await conversation.wait_until(
+        lambda: conversation.is_paused or conversation.is_idle or conversation.questions.hold_all
+    )
+    session.callbacks.start_switch()
+    session.conversation = None  # no answer comes between
+    mode, options = session.agent_session.policy.mode, session.options
+    stored = background.BackgroundChoices(
+        {**earlier.flags, **choices.flags, "permission_mode": mode},
+        (*options.allow, *earlier.allow, *choices.rules),
+        (*options.deny, *earlier.deny),
+        choices.goal,
+    )
+    session_dir = await session.flush()
+    background.save_choices(session_dir, stored)
+    await session.children.freeze()
+    await session.driver.log.freeze()
+    await conversation.aclose()
+    await session.aclose()
+    return session_dir
