@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": (f"{_HERE}.replay", "replay a session offline"),
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "test": (f"{_HERE}.test", "run recorded sessions again with another model or prompt"),
+    "review": (f"{_HERE}.review", "review commits: findings as data, and an exit code for CI"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "fleet": ("treadle.apps.fleet.commands", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
@@ -72,16 +73,16 @@ SESSION_COMMANDS = (
     "prune",
 )
 AGENT_MODULE = "treadle.apps.cli.start"
-# the help names them with `ps`, `undo`, `sessions`, `config` and `doctor`
+# the help names them with `-p`, `ps`, `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = (
     *("attach", "logs", "stop", "send", "resume", "supervisor"),
-    *("redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
+    *("review", "redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
 )
 
 # Has to fit on a screen of 24 lines.
 HELP_TEMPLATE = """\
 usage: treadle [PROMPT] [OPTIONS]       work interactively in the terminal
-       treadle -p PROMPT [OPTIONS]      run one task, print the answer
+       treadle -p PROMPT [OPTIONS]      run one task, print the answer; `review` a change
        treadle COMMAND [ARGUMENTS]
 
 {commands}

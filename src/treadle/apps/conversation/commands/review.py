@@ -61,12 +61,16 @@ async def _describe_task(session: HostedSession, arguments: str) -> str:
     first, _, rest = arguments.partition(" ")
     if await _is_revision(session, first):
         range_ = first if ".." in first else f"{first}..HEAD"
-        focus = f" The user adds: {rest.strip()}" if rest.strip() else ""
-        shown = shlex.quote(range_)
-        return f"Review the commits {range_}: `git log {shown}` and `git diff {shown}`.{focus}"
+        return describe_commits(range_, rest)
     if ".." in first and not rest:
         raise ConfigError(f"git does not know the commits {first}; {USAGE}")
     return f"Review what this describes, also if it is the text of a pull request:\n{arguments}"
+
+
+def describe_commits(range_: str, focus: str = "") -> str:
+    added = f" The user adds: {focus.strip()}" if focus.strip() else ""
+    shown, commits = shlex.quote(range_), shlex.quote(range_.replace("...", ".."))
+    return f"Review the commits {range_}: `git log {commits}` and `git diff {shown}`.{added}"
 
 
 async def _is_revision(session: HostedSession, word: str) -> bool:

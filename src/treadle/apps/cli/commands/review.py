@@ -1,0 +1,144 @@
+"""`treadle review`: a review of commits, or of what is not committed, with its findings as data.
+
+A run of `treadle -p` in the mode plan whose answer has a schema; its exit code says whether
+anything was found. `/review` is the same in a conversation (apps/conversation/commands/review.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.apps.cli.headless import HeadlessRun
+from treadle.apps.cli.options import parse_command_line
+from treadle.apps.cli.output import RunReport
+from treadle.apps.cli.signals import reopen_closed_streams
+from treadle.apps.console import exit_codes
+from treadle.apps.console.console import UsageError, command, get_current_folder, print_error
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural
+
+HELP = """\
+usage: treadle review [BASE..HEAD | BASE] [--json] [--model NAME] [--max-cost USD] [--max-time 10m]
+                      [--quiet] [--verbose]
+
+Reviews commits (a BASE alone: up to HEAD; BASE...HEAD: since both parted), or without them the
+uncommitted changes. Reads only. Options that are settings are as for `treadle -p`.
+  --json   print the report of the run as JSON: `output.findings` is a list of
+           {file, line, severity: error|warning|note, title, detail}
+
+Exit codes: 0 nothing found · 1 findings · 2 an error, or a wrong command line · others as for -p"""
+
+FOUND = 1
+FAILED = 2
+SEVERITIES = ("error", "warning", "note")
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "summary": {"type": "string", "description": "the review in one or two sentences"},
+        "findings": {
+            "type": "array",
+            "description": "what is wrong, the worst first; empty if nothing is",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "file": {"type": "string", "description": "its path in the repository"},
+                    "line": {"type": "integer", "description": "in the new file; 0: all of it"},
+                    "severity": {"type": "string", "enum": list(SEVERITIES)},
+                    "title": {"type": "string", "description": "one line"},
+                    "detail": {"type": "string", "description": "what happens, how to see it"},
+                },
+                "required": ["file", "line", "severity", "title", "detail"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["summary", "findings"],
+    "additionalProperties": False,
+}
+_OPTIONS = {"model", "quiet", "verbose", "sandbox", "add_dir"}
+
+
+@command("treadle review", HELP)
+def run(arguments: list[str]) -> int:
+    has_output = reopen_closed_streams()
+    words = [word for word in arguments if word != "--json"]
+    line = parse_command_line([*words, "--permission-mode", "plan"])
+    allowed = _OPTIONS | set(line.settings())
+    if wrong := sorted(set(line.options) - allowed):
+        raise UsageError(f"--{wrong[0].replace('_', '-')} is not an option of review")
+    if len(words) != len(arguments):
+        line.options["output_format"] = "json"
+    folder = get_current_folder()
+    task = asyncio.run(_describe_change(folder, line.prompt or ""))
+    if not task:
+        print_error("treadle review: there are no changes")
+        return exit_codes.SUCCESS
+    return _review(folder, task, line, has_output)
+
+
+def _review(folder: Path, task: str, line: Any, has_output: bool) -> int:
+    from treadle.agents.agent_definition import REVIEW_AGENT
+    from treadle.apps.settings.folder_rules import is_trusted
+    from treadle.apps.settings.load import load_settings
+    from treadle.core.transcript.content import Text
+
+    settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
+    prompt = (Text(f"{REVIEW_AGENT.prompt}\n\n{task}"),)
+    return asyncio.run(_ReviewRun(line, settings, folder, prompt, SCHEMA, has_output).run())
+
+
+class _ReviewRun(HeadlessRun):
+    """A run whose report has the findings as text, and whose exit code tells of them."""
+
+    def _complete_report(self, report: RunReport) -> RunReport:
+        report, code = super()._complete_report(report), report.exit_code
+        if report.output is not None:
+            findings = report.output["findings"]
+            text = format_findings(report.output["summary"], findings)
+            report = msgspec.structs.replace(report, text=text)
+            if code == exit_codes.SUCCESS and findings:
+                return msgspec.structs.replace(report, exit_code=FOUND)
+        failed = FAILED if code == exit_codes.ERROR else code
+        return msgspec.structs.replace(report, exit_code=failed)
+
+
+def format_findings(summary: str, findings: list[dict[str, Any]]) -> str:
+    """As compilers write it: FILE:LINE: SEVERITY: TITLE, then the detail."""
+    lines = []
+    for one in findings:
+        place = f"{one['file']}:{one['line']}" if one["line"] > 0 else one["file"]
+        lines.append(escape_invisible(f"{place}: {one['severity']}: {one['title']}"))
+        lines += [f"    {escape_invisible(row)}" for row in one["detail"].splitlines()]
+    count = plural(len(findings), "finding")
+    return "\n".join([*lines, f"{count}. {escape_invisible(summary)}"])
+
+
+async def _describe_change(folder: Path, revisions: str) -> str:
+    """What the model is told to review; "" if there is nothing. Raises UsageError."""
+    from treadle.apps.conversation.commands.review import (
+        NO_REPOSITORY,
+        WORKING_TREE,
+        describe_commits,
+    )
+    from treadle.lib.git.run import GitError, run_git
+
+    # No objects are fetched: the repository names the program that would do it.
+    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
+    try:
+        await run_git(folder, "rev-parse", "--show-toplevel", environment=environment)
+    except GitError as error:
+        raise UsageError(f"{NO_REPOSITORY}: {error}") from error
+    if not revisions:
+        return WORKING_TREE
+    range_ = revisions if ".." in revisions else f"{revisions}..HEAD"
+    query = ("diff", "--name-only", "--no-ext-diff", "--no-textconv", "--end-of-options", range_)
+    try:
+        changed = await run_git(folder, *query, "--", environment=environment)
+    except GitError as error:
+        raise UsageError(f"git does not know the commits {range_}: {error}") from error
+    return describe_commits(range_) if changed else ""

@@ -1,0 +1,113 @@
+"""`treadle review`: findings as data, and exit codes for CI."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from tests.apps.program import run
+from tests.repository.test_workflows import lint
+from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
+
+WORKFLOW = Path(__file__).parents[4] / "examples/workflows/review.yml"
+FINDING = {
+    "file": "add.py",
+    "line": 2,
+    "severity": "error",
+    "title": "subtracts",
+    "detail": "add(1, 2) is -1.\nIt has to be 3.",
+}
+
+
+def answer(*findings: dict[str, object], summary: str = "It was read.") -> FakeReply:
+    return FakeReply(json.dumps({"summary": summary, "findings": findings}))
+
+
+def git(*arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(own_place: Path) -> None:
+    """Two commits; the second one has a mistake."""
+    git("init", "-b", "main")
+    for text in ("a + b", "a - b"):
+        Path("add.py").write_text(f"def add(a, b):\n    return {text}\n")
+        git("add", ".")
+        git("commit", "-m", text)
+
+
+@pytest.mark.usefixtures("repository")
+async def test_findings_are_lines_data_and_an_exit_code():
+    read = FakeReply(calls=(FakeCall("bash", {"command": "git diff HEAD~1..HEAD"}),))
+    write = FakeReply(calls=(FakeCall("bash", {"command": "echo x > add.py"}),))
+    replies = [read, answer(FINDING), write, answer(FINDING), answer()]
+    async with ProviderServer(replies) as server:
+        text = await run(server, "review", "HEAD~1")
+        data = await run(server, "review", "--json", "HEAD~1..HEAD")
+        clean = await run(server, "review", "HEAD~1...HEAD")
+    assert (text.code, text.out.splitlines()) == (
+        1,
+        [
+            "add.py:2: error: subtracts",
+            "    add(1, 2) is -1.",
+            "    It has to be 3.",
+            "1 finding. It was read.",
+        ],
+    )
+    [report] = data.lines
+    assert (data.code, report["exit_code"]) == (1, 1)
+    assert report["output"]["findings"] == [FINDING]
+    assert report["session_id"]
+    assert Path("add.py").read_text().endswith("a - b\n")  # it only reads
+    assert (clean.code, clean.out) == (0, "0 findings. It was read.\n")
+    asked = server.requests[0].body.decode()
+    assert "Review the commits HEAD~1..HEAD" in asked
+    assert "return a - b" in server.requests[1].body.decode()
+    assert server.violations == []
+
+
+@pytest.mark.usefixtures("repository")
+async def test_what_is_not_a_review_has_another_code():
+    async with ProviderServer([], faults=[ProviderFault("bad_request", times=-1)]) as server:
+        failed = await run(server, "review", "HEAD~1")
+        nothing = await run(server, "review", "HEAD..HEAD")
+        unknown = await run(server, "review", "nonsense..HEAD")
+        option = await run(server, "review", "--output-format", "json")
+    assert failed.code == 2, failed
+    assert (nothing.code, nothing.err) == (0, "treadle review: there are no changes\n")
+    assert (unknown.code, option.code) == (2, 2)
+    assert "git does not know the commits nonsense..HEAD" in unknown.err
+    assert "--output-format is not an option of review" in option.err
+
+
+async def test_outside_of_a_repository_it_says_so():
+    ran = await run(None, "review")
+    assert (ran.code, ran.out) == (2, "")
+    assert "not in a git repository" in ran.err
+
+
+def test_the_workflow_posts_what_the_report_has(tmp_path: Path):
+    assert lint(tmp_path, WORKFLOW) == []
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_comments_of_the_workflow_are_those_of_the_findings(tmp_path: Path):
+    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["review"]["steps"]
+    whole = {"text": "all", "output": {"summary": "It was read.", "findings": [FINDING]}}
+    (tmp_path / "review.json").write_text(json.dumps(whole))
+    (tmp_path / "gh").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "gh").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "COMMIT": "abc", "PULL": "repos/x/pulls/1"}
+    subprocess.run(["sh", "-ec", steps[-1]["run"]], cwd=tmp_path, env=env, check=True)
+    review = json.loads((tmp_path / "comments.json").read_text())
+    [comment] = review["comments"]
+    assert (comment["path"], comment["line"], review["commit_id"]) == ("add.py", 2, "abc")
+    assert comment["body"].startswith("**error**: subtracts")
