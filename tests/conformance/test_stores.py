@@ -27,6 +27,7 @@ from treadle.testing import FaultyFiles, MemoryStore, check_store
 from treadle.testing.conformance.store import EVERY_ENTRY_KIND, user_entry
 from treadle.testing.faulty_files import FileFault
 
+FIRST_FILLER = 5
 FILLER = 10**9  # entries behind the others, which take the rest of the pages
 
 
@@ -107,16 +108,18 @@ async def test_the_sqlite_store_keeps_the_promises_of_a_store(own_place: Path) -
             with contextlib.suppress(sqlite3.ProgrammingError):  # it is closed
                 database.execute("PRAGMA max_page_count = 1000000000")
             with contextlib.closing(sqlite3.connect(own_place / "sessions.db")) as other:
-                other.execute("DELETE FROM entries WHERE seq >= ?", (FILLER,))
+                other.execute("DELETE FROM entries WHERE entry = ''")
                 other.commit()
             return
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages}")
-        with contextlib.suppress(sqlite3.OperationalError):
-            for seq in range(FILLER, FILLER + 100_000):
-                row = (opened[-1]._number, seq)
-                database.execute("INSERT INTO entries VALUES (?, ?, 0, '')", row)
-                database.commit()
+        # Small numbers too: then there is no room in the index for the next entry.
+        for seqs in (range(FILLER, FILLER + 100_000), range(FIRST_FILLER, FIRST_FILLER + 100_000)):
+            with contextlib.suppress(sqlite3.OperationalError):
+                for seq in seqs:
+                    row = (opened[-1]._number, seq)
+                    database.execute("INSERT INTO entries VALUES (?, ?, 0, '')", row)
+                    database.commit()
 
     await check_store(open_session, fail_writes=fail_writes)
 

@@ -46,6 +46,7 @@ from treadle.sessions.summaries import SessionSummary
 
 if TYPE_CHECKING:
     from treadle.core.loop.driver import Driver
+    from treadle.sessions.log.hash_chain import ChainReport
 
 _TIME = optional(number("a time in seconds, as time.time() gives it", math.isfinite))
 _FORMATS = one_of("markdown", "json")
@@ -189,6 +190,14 @@ class AgentSessions:
         check("format", format, _FORMATS)
         found = await self._find(session_id)
         return render_entries(found.summary, found.entries, format)
+
+    async def verify(self, session_id: str) -> ChainReport:
+        """Whether the log is as it was written: its `state` is "intact", "broken" (`problem` says
+        where), or "unsigned" if an earlier version wrote it. SessionNotFound if there is none."""
+        from treadle.sessions.log.hash_chain import verify_chain
+
+        found = await self._find(session_id)
+        return verify_chain(await found.place.read_chain(session_id))
 
     async def _find(self, session_id: str) -> _FoundSession:
         place = self._find_place("read")

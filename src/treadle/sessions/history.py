@@ -127,7 +127,8 @@ def fork_journal(
         last_seq = seqs[-1] - 1
     reader = JournalReader(session_dir, last_seq=last_seq)
     state = StateLoader(reader).load()
-    journal = create(ForkPoint(session_dir.name, reader.seq if last_seq is None else last_seq))
+    seq = reader.seq if last_seq is None else last_seq
+    journal = create(ForkPoint(session_dir.name, seq, reader.head.decode()))
     entries = recover_fork(state, session_dir.name)
     for entry in entries:
         journal.append(entry)

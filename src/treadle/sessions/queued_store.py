@@ -21,6 +21,7 @@ from treadle.core.transcript.entry_json import decode_entries, encode_entry
 from treadle.lib.shielded import complete
 from treadle.lib.text.text import plural
 from treadle.sessions.log.entry_redaction import EntryRedactor
+from treadle.sessions.log.hash_chain import ChainLink, seal
 from treadle.sessions.log.records import WriterOpened, warn_of_losses
 
 WRITE_DELAY = 0.1  # seconds that entries may wait to be written together
@@ -28,12 +29,10 @@ MAX_QUEUED_ENTRIES = 256  # then they are written without delay
 RETRY_DELAY = 2.0  # seconds, after a failed write
 
 
-class QueuedEntry(msgspec.Struct, frozen=True):
-    seq: int
-    time: float
+class QueuedEntry(ChainLink, kw_only=True):
+    """`content` is what is too long for a line."""
+
     entry: Entry | WriterOpened
-    body: bytes
-    content: bytes | None = None  # too long for a line
 
 
 class QueuedStore(ABC):
@@ -51,6 +50,8 @@ class QueuedStore(ABC):
         self._is_closed = self._is_released = False
         self.write_error: StoreError | None = None
         self.redactor = EntryRedactor()  # of what is appended from now on
+        self._head = b""  # the hash of the last write
+        self._sealed_seq = last_seq
 
     @property
     def session_id(self) -> str:
@@ -79,7 +80,7 @@ class QueuedStore(ABC):
             name = type(entry).__name__
             raise StoreError(f"{name} cannot be written to the session: {error}") from error
         self._seq += 1
-        self._queue.append(QueuedEntry(self._seq, self._clock(), entry, body, content))
+        self._queue.append(QueuedEntry(self._seq, self._clock(), body, content, entry=entry))
         self._schedule_write()
 
     @abstractmethod
@@ -162,7 +163,12 @@ class QueuedStore(ABC):
 
     @abstractmethod
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
-        """Durably, all or none; StoreError if it fails."""
+        """Seal it, and write it durably, all or none; StoreError if it fails."""
+
+    def _seal(self, batch: Sequence[QueuedEntry]) -> None:
+        """Hash what a failed write has not hashed before: that one may be durable as it was."""
+        if new := [one for one in batch if one.seq > self._sealed_seq]:
+            self._head, self._sealed_seq = seal(self._head, new), new[-1].seq
 
     async def _release(self) -> None:
         """Give up connections and locks; nothing is written any more."""

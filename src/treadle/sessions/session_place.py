@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
+from treadle.sessions.log.hash_chain import ChainLink
 from treadle.sessions.summaries import UNREADABLE, SessionIndex, SessionSummary
 
 FIRST_ENTRIES = 8  # one of them is the first message
@@ -54,6 +55,10 @@ class SessionPlace(ABC):
         """The entries; none if there is no such session."""
 
     @abstractmethod
+    async def read_chain(self, session_id: str) -> Iterable[ChainLink]:
+        """The same as they were written, with their hashes."""
+
+    @abstractmethod
     async def remove(self, session_id: str) -> None:
         """SessionBusy if it is open; StoreError if another session needs its entries."""
 
@@ -79,6 +84,14 @@ class FolderPlace(SessionPlace):
         session_dir = self._root / session_id
         is_there = (session_dir / FIRST_SEGMENT).exists()
         return await asyncio.to_thread(read_entries, session_dir) if is_there else ()
+
+    async def read_chain(self, session_id: str) -> Iterable[ChainLink]:
+        from treadle.sessions.audit import read_links
+        from treadle.sessions.log.reader import JournalReader
+
+        return await asyncio.to_thread(
+            lambda: list(read_links(JournalReader(self._root / session_id)))
+        )
 
     async def remove(self, session_id: str) -> None:
         await asyncio.to_thread(self._remove, session_id)

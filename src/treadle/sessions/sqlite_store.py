@@ -30,6 +30,7 @@ from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
 from treadle.lib.files.locks import is_file_locked
 from treadle.lib.files.sqlite import SqliteFile, open_sqlite
+from treadle.sessions.log.hash_chain import MAX_SEAL_BYTES, ChainLink, find_hash
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 from treadle.sessions.session_place import (
     FIRST_ENTRIES,
@@ -88,7 +89,8 @@ class SqliteStore(DatabaseStore):
         try:
             self._number = self._find_number()
             self._lock = lock_session(path, self._number, session_id) if fence is None else None
-            self._seq = self._durable_seq = self._read_last_seq()
+            self._seq, self._head = self._read_last()
+            self._durable_seq = self._sealed_seq = self._seq
         except sqlite3.Error as error:
             self._database.close()
             raise to_store_error(error, path) from error
@@ -117,6 +119,7 @@ class SqliteStore(DatabaseStore):
     # --- in a thread -----------------------------------------------------------------------
 
     def _write(self, batch: Sequence[QueuedEntry]) -> None:
+        self._seal(batch)
         rows = [(self._number, one.seq, one.time, one.body) for one in batch]
         with self._thread_lock, self._database as database:
             database.check_file()
@@ -145,9 +148,18 @@ class SqliteStore(DatabaseStore):
             query = "SELECT number FROM sessions WHERE id = ?"
             return int(database.execute(query, (self._session_id,)).fetchone()[0])
 
-    def _read_last_seq(self) -> int:
-        query = "SELECT max(seq) FROM entries WHERE session = ?"
-        return int(self._database.execute(query, (self._number,)).fetchone()[0] or 0)
+    def _read_last(self) -> tuple[int, bytes]:
+        """The number of the last entry, and the last hash."""
+        query = (
+            f"SELECT seq, CAST(substr(entry, -{MAX_SEAL_BYTES}) AS BLOB) FROM entries"
+            " WHERE session = ? ORDER BY seq DESC"
+        )
+        last_seq = 0
+        for seq, end in self._database.execute(query, (self._number,)):
+            last_seq = last_seq or int(seq)
+            if found := find_hash(end):
+                return last_seq, found
+        return last_seq, b""
 
 
 def read_entries(path: Path, session_id: str) -> list[Entry]:
@@ -291,6 +303,9 @@ class SqlitePlace(SessionPlace):
     async def read(self, session_id: str) -> Sequence[Entry]:
         return await self._in_thread(lambda: read_entries(self._path, session_id), [])
 
+    async def read_chain(self, session_id: str) -> Sequence[ChainLink]:
+        return await self._in_thread(lambda: self._read_chain(session_id), [])
+
     async def remove(self, session_id: str) -> None:
         await self._in_thread(lambda: self._remove(session_id), None)
 
@@ -307,6 +322,14 @@ class SqlitePlace(SessionPlace):
                 )
                 for number, name, created, updated in found
             ]
+
+    def _read_chain(self, session_id: str) -> list[ChainLink]:
+        query = (
+            "SELECT seq, time, CAST(entry AS BLOB) FROM entries JOIN sessions ON session = number"
+            " WHERE id = ? ORDER BY seq"
+        )
+        with use_database(self._path) as database:
+            return [ChainLink(*row) for row in database.execute(query, (session_id,))]
 
     def _is_open(self, session_id: str) -> bool:
         number = self._find_number(session_id)

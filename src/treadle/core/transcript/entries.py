@@ -76,7 +76,8 @@ class Intent(_Entry, frozen=True, tag="intent"):
     """A call is about to have its effect. `evidence` is what a probe will compare. `raw` holds the
     arguments of the run if they differ from the model's: edited, changed by a hook, forwarded.
     `is_assumed`: the log is damaged where the intent would be; the call may or may not have run.
-    `is_withdrawn`: the intent could not be made durable in time, so the call did not run."""
+    `is_withdrawn`: the intent could not be made durable in time, so the call did not run.
+    `allowed_by`: why the policy allowed the call without asking, such as a rule."""
 
     call_id: str
     tool: str
@@ -86,6 +87,7 @@ class Intent(_Entry, frozen=True, tag="intent"):
     raw: str | None = None
     is_assumed: bool = False
     is_withdrawn: bool = False
+    allowed_by: str = ""
 
 
 class EarlyResult(_Entry, frozen=True, tag="settled"):

@@ -68,6 +68,7 @@ class Journal(QueuedStore):
         clock: Callable[[], float],
         seq: int = 0,
         epoch: int = 1,
+        head: bytes = b"",
         tail: JournalTail | None = None,
         has_writer_record: bool = False,
         unsynced_folders: Sequence[Path] = (),
@@ -78,6 +79,7 @@ class Journal(QueuedStore):
         self._files = files
         self._lock = lock
         self._epoch = epoch
+        self._head = head
         self._segment = Segment(session_dir, header, files, tail, unsynced_folders)
         self._blobs = Blobs(session_dir / "blobs", files)
         self._has_writer_record = has_writer_record
@@ -113,6 +115,7 @@ class Journal(QueuedStore):
             files=files,
             clock=clock,
             seq=seq,
+            head=parent.head.encode() if parent is not None else b"",
             unsynced_folders=unsynced,
         )
 
@@ -132,7 +135,8 @@ class Journal(QueuedStore):
         if not self._has_writer_record and not self._is_closed:
             self._has_writer_record = True
             opened = make_writer_record()
-            self._queue.append(QueuedEntry(self._seq, self._clock(), opened, to_json(opened)))
+            now, body = self._clock(), to_json(opened)
+            self._queue.append(QueuedEntry(self._seq, now, body, entry=opened))
         super().append(entry)
 
     def _encode(self, entry: Entry) -> tuple[bytes, bytes | None]:
@@ -160,6 +164,7 @@ class Journal(QueuedStore):
         with self._write_lock:
             if self._is_released:
                 raise StoreError(f"session {self.session_id} is closed; nothing more is written")
+            self._seal(batch)
             self._segment.append(b"".join([self._format_queued(queued) for queued in batch]))
 
     def _format_queued(self, queued: QueuedEntry) -> bytes:
@@ -239,6 +244,7 @@ def _resume_locked(
         or JournalHeader(FORMAT_VERSION, session_dir.name, clock(), writer=__version__),
         seq=reader.seq,
         epoch=reader.epoch if take_over else reader.epoch + 1,
+        head=reader.head,
         tail=reader.tail,
         lock=lock,
         files=files,

@@ -17,6 +17,7 @@ import msgspec
 
 from treadle.core.errors import SessionNotFound, StoreError
 from treadle.lib.text.text import plural
+from treadle.sessions.log.hash_chain import find_hash
 from treadle.sessions.log.records import JournalHeader, Record, decode_header, parse_record
 
 FIRST_SEGMENT = "journal.jsonl"
@@ -63,6 +64,7 @@ class JournalReader:
         self.epoch = 0
         self.tail = JournalTail(session_dir / FIRST_SEGMENT)
         self._last_seq = last_seq
+        self.head = b""  # the last hash
         self._opened_seq = 0  # the last entry when the current writer opened the session
         self._highest_held_seq = 0
 
@@ -73,6 +75,12 @@ class JournalReader:
             limit = min(limits) if limits else None
             for record in self._session_records(session_dir, limit):
                 yield record, session_dir
+
+    def own_records(self) -> Iterator[Record]:
+        """Every valid line of this session alone."""
+        parent = self.header.parent if self.header is not None else None
+        self.seq = parent.seq if parent is not None else 0
+        return self._session_records(self.session_dir, self._last_seq)
 
     def read_to_end(self) -> None:
         """Complete the attributes; the lines are not needed."""
@@ -121,6 +129,7 @@ class JournalReader:
         if line.seq > self.seq + 1:
             self.add_damage(path, 0, 0, _describe_missing(self.seq + 1, line.seq - 1))
         self.seq, self.epoch = line.seq, max(self.epoch, line.epoch)
+        self.head = find_hash(line.raw) or self.head
         return True
 
     def _file_records(self, path: Path, segment: int) -> Iterator[Record]:

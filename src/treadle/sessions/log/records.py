@@ -39,11 +39,12 @@ _RECORD_PREFIX = re.compile(
 )
 
 
-class ForkPoint(msgspec.Struct, frozen=True):
-    """The parent of a fork, and the last entry that the fork has from it."""
+class ForkPoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The parent of a fork, and the last entry that the fork has from it, with its hash."""
 
     session: str
     seq: int
+    head: str = ""
 
 
 class JournalHeader(msgspec.Struct, frozen=True, omit_defaults=True):

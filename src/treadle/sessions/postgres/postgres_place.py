@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from treadle.core.transcript.entries import Entry
+from treadle.sessions.log.hash_chain import ChainLink
 from treadle.sessions.postgres.postgres_pool import ServerConnection
 from treadle.sessions.postgres.postgres_server import SessionServer
-from treadle.sessions.postgres.postgres_store import DELETE_SESSIONS, load_entries
+from treadle.sessions.postgres.postgres_store import DELETE_SESSIONS, load_chain, load_entries
 from treadle.sessions.session_place import (
     FIRST_ENTRIES,
     SUMMARY_KINDS,
@@ -62,6 +63,10 @@ class PostgresPlace(SessionPlace):
     async def read(self, session_id: str) -> Sequence[Entry]:
         async with self._use_server() as server:
             return await load_entries(server.pool, session_id)
+
+    async def read_chain(self, session_id: str) -> Sequence[ChainLink]:
+        async with self._use_server() as server:
+            return await load_chain(server.pool, session_id)
 
     async def remove(self, session_id: str) -> None:
         async def work(connection: ServerConnection) -> None:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from treadle.core.errors import SessionBusy, StoreError
 from treadle.lib.shielded import complete
 from treadle.sessions.postgres.postgres_pool import PostgresPool
-from treadle.sessions.postgres.postgres_store import PostgresStore, make_tables
+from treadle.sessions.postgres.postgres_store import PostgresStore, load_head, make_tables
 from treadle.sessions.queued_store import SessionFence
 
 POOL_SIZE = 20
@@ -56,10 +56,11 @@ class LeasedPostgresStore(PostgresStore):
         leasing = asyncio.get_running_loop().create_task(server.take(session_id))
         try:
             fence, last = await asyncio.shield(leasing)
+            head = await load_head(server.pool, session_id, last)
         except BaseException:
             await complete(_give_up(server, leasing))
             raise
-        store = cls(server.pool, session_id, fence, last)
+        store = cls(server.pool, session_id, fence, last, head)
         store._server = server
         return store
 

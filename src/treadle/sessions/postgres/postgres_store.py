@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
+from treadle.sessions.log.hash_chain import MAX_SEAL_BYTES, ChainLink, find_hash
 from treadle.sessions.postgres.postgres_pool import PostgresPool, ServerConnection
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 
@@ -30,6 +31,11 @@ DELETE_SESSIONS = (  # for the ids that a query gives
     "DELETE FROM treadle_entries WHERE session IN ({})",
     "DELETE FROM treadle_sessions WHERE id IN ({})",
 )
+_LAST_SEALED = f"""
+SELECT substring(entry from greatest(length(entry) - {MAX_SEAL_BYTES - 1}, 1)) FROM treadle_entries
+WHERE session = %s AND position('"of":'::bytea in
+    substring(entry from greatest(length(entry) - 20, 1))) > 0 ORDER BY seq DESC LIMIT 1
+"""
 SCHEMA_LOCK = 8_317_224_901  # one process at a time makes the tables
 
 
@@ -37,9 +43,15 @@ class PostgresStore(DatabaseStore):
     """One session, open for writing. A fleet opens it, with its own fence."""
 
     def __init__(
-        self, pool: PostgresPool, session_id: str, fence: SessionFence, last_seq: int
+        self,
+        pool: PostgresPool,
+        session_id: str,
+        fence: SessionFence,
+        last_seq: int,
+        head: bytes = b"",
     ) -> None:
         super().__init__(session_id, last_seq)
+        self._head = head
         self._pool = pool
         self._fence = fence
         query = fence.make_query("%s")
@@ -60,12 +72,14 @@ class PostgresStore(DatabaseStore):
         rows = await pool.execute(query, (session_id, fence.row_id, fence.epoch))
         if not rows:
             raise fence.make_error(session_id)
-        return cls(pool, session_id, fence, int(rows[0][0] or 0))
+        last = int(rows[0][0] or 0)
+        return cls(pool, session_id, fence, last, await load_head(pool, session_id, last))
 
     async def _read_bodies(self) -> Sequence[bytes]:
         return await _read_bodies(self._pool, self._session_id)
 
     async def _write_batch(self, batch: Sequence[QueuedEntry]) -> None:
+        self._seal(batch)
         rows = [(one.seq, one.time, one.body) for one in batch]
         seqs, times, bodies = (list(column) for column in zip(*rows, strict=True))
         fence = self._fence
@@ -85,6 +99,18 @@ async def make_tables(pool: PostgresPool, schema: str = SCHEMA) -> None:
 
 async def load_entries(pool: PostgresPool, session_id: str) -> list[Entry]:
     return decode_entries(await _read_bodies(pool, session_id)).entries
+
+
+async def load_head(pool: PostgresPool, session_id: str, last_seq: int) -> bytes:
+    """The last hash of a session that has so many entries."""
+    rows = await pool.execute(_LAST_SEALED, (session_id,)) if last_seq else []
+    return find_hash(bytes(rows[0][0])) if rows else b""
+
+
+async def load_chain(pool: PostgresPool, session_id: str) -> list[ChainLink]:
+    query = "SELECT seq, time, entry FROM treadle_entries WHERE session = %s ORDER BY seq"
+    rows = await pool.execute(query, (session_id,))
+    return [ChainLink(int(seq), float(time), bytes(body)) for seq, time, body in rows]
 
 
 async def _read_bodies(pool: PostgresPool, session_id: str) -> list[bytes]:

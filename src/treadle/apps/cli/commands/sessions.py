@@ -75,6 +75,14 @@ def _parser() -> argparse.ArgumentParser:
     export = command("export", _export, "export a session to a file or stdout", "id")
     export.add_argument("--format", choices=["markdown", "html", "json"], default="markdown")
     export.add_argument("--output", type=Path, help="the file (default: stdout)")
+    verify = command("verify", _verify, "check that the log of a session was not changed", "id")
+    about = "a file of `evidence`: the log has to begin with the one that it is about"
+    verify.add_argument("--evidence", type=Path, metavar="FILE", help=about)
+    evidence = command("evidence", _evidence, "who allowed what, what followed, the cost", "id")
+    evidence.add_argument("--format", choices=["json", "html"], default="json")
+    evidence.add_argument("--output", type=Path, metavar="FILE", help="the file (default: stdout)")
+    about = "sign the file with this SSH key; the signature is FILE.sig"
+    evidence.add_argument("--sign", type=Path, metavar="KEY", help=about)
     fork = command("fork", _fork, "create a session that shares the history of this one", "id")
     fork.add_argument("--before", metavar="TURN", help="without this turn and those after it")
     undo.add_rewind_arguments(command("rewind", undo.rewind, undo.REWIND))
@@ -187,18 +195,65 @@ def _format_time(timestamp: float) -> str:
 def _export(options: argparse.Namespace, library: Library) -> int:
     from treadle.apps.pages.session_files import encode_session
 
-    data = encode_session(options.format, library.find(options.id))
+    _write_output(encode_session(options.format, library.find(options.id)), options)
+    return SUCCESS
+
+
+def _write_output(data: bytes, options: argparse.Namespace) -> None:
     if options.output is None:
         if sys.stdout.isatty():  # a file or pipe gets the exact bytes
             text = data.decode()
             data = (escape_json(text) if options.format == "json" else strip_escapes(text)).encode()
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-        return SUCCESS
+        return
     if options.output.exists():
         raise StoreError(f"{options.output} exists; choose another name, or remove it first")
     options.output.write_bytes(data)
     print_line(f"{options.output}: {format_bytes(len(data))}")
+
+
+# --- verify, evidence ------------------------------------------------------------------------
+
+
+def _verify(options: argparse.Namespace, library: Library) -> int:
+    from treadle.sessions.audit import describe_chain, read_evidence, verify_session
+    from treadle.sessions.children import list_descendants
+    from treadle.sessions.log.reader import list_lineage
+
+    session_dir = library.find(options.id)
+    parents = [parent for parent, _ in list_lineage(session_dir)[:-1]]
+    session_dirs = (session_dir, *parents, *list_descendants(session_dir))
+    reports = [(one.name, verify_session(one)) for one in session_dirs]
+    for name, report in reports:
+        print_line(escape_invisible(describe_chain(name, report)))
+    if options.evidence is not None:
+        evidence, (_, own) = read_evidence(options.evidence), reports[0]
+        found = {head: seq for seq, head in own.heads.items()}
+        if evidence.session != session_dir.name or evidence.head not in found:
+            print_line(f"{options.evidence}: not about this log, which was changed or cut since")
+            return ERROR
+        print_line(f"{options.evidence}: about this log up to entry {found[evidence.head]}")
+    return ERROR if any(report.problem for _, report in reports) else SUCCESS
+
+
+def _evidence(options: argparse.Namespace, library: Library) -> int:
+    from treadle.apps.pages.evidence import render_evidence
+    from treadle.core.transcript.entry_json import to_json
+    from treadle.sessions.audit import collect_evidence
+
+    if options.sign is not None and options.output is None:
+        raise UsageError("--sign needs --output: the signature is beside the file")
+    evidence = collect_evidence(library.find(options.id))
+    is_page = options.format == "html"
+    data = render_evidence(evidence).encode() if is_page else to_json(evidence) + b"\n"
+    _write_output(data, options)
+    if options.sign is not None:
+        import subprocess
+
+        words = ["-Y", "sign", "-f", str(options.sign), "-n", "treadle", str(options.output)]
+        if subprocess.run(["ssh-keygen", *words], check=False).returncode:
+            raise StoreError(f"ssh-keygen did not sign {options.output}")
     return SUCCESS
 
 

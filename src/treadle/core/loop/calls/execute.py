@@ -191,6 +191,7 @@ class CallExecutor:
                 tool.spec.effect,
                 evidence,
                 raw,
+                allowed_by=prepared.allowed_by,
             )
         )
         return None

@@ -61,6 +61,7 @@ class PreparedCall(msgspec.Struct, frozen=True):
     rerun_refusal  why it may not run now, if it turns out that it did not run before a crash
     early_result   it ended before a crash, and its result waits for its place
     intent         an earlier process was about to run it
+    allowed_by     why the policy allowed it without asking
     """
 
     call: ToolCall
@@ -73,6 +74,11 @@ class PreparedCall(msgspec.Struct, frozen=True):
     rerun_refusal: str | None = None
     early_result: ToolResultItem | None = None
     intent: Intent | None = None
+    allowed_by: str = ""
+
+    def allowed(self, verdict: Allow) -> PreparedCall:
+        is_new = verdict.reason != self.allowed_by
+        return msgspec.structs.replace(self, allowed_by=verdict.reason) if is_new else self
 
     def denied(self, reason: str) -> PreparedCall:
         return msgspec.structs.replace(self, refusal=f"denied: {reason}", refusal_outcome="denied")
@@ -183,7 +189,7 @@ class CallPreparer:
             return prepared
         verdict = await self.decide(prepared)
         if isinstance(verdict, Allow):
-            return prepared
+            return prepared.allowed(verdict)
         problem = f"error: a hook changed the call into one that is not allowed: {verdict.reason}"
         return msgspec.structs.replace(prepared, refusal=problem, refusal_outcome="denied")
 
@@ -192,9 +198,11 @@ class CallPreparer:
         assert prepared.tool is not None, "only calls of known tools are run"
         again = self._check(prepared.call, prepared.tool, prepared.arguments)
         if again.refusal is not None or again.access == prepared.access:
-            return again
+            return msgspec.structs.replace(again, allowed_by=prepared.allowed_by)
         verdict = await self.decide(again)
-        return again if isinstance(verdict, Allow) else again.denied(verdict.reason)
+        if isinstance(verdict, Allow):
+            return again.allowed(verdict)
+        return again.denied(verdict.reason)
 
     def _check(self, call: ToolCall, tool: Tool, arguments: Arguments) -> PreparedCall:
         try:
@@ -237,7 +245,7 @@ class CallPreparer:
         if isinstance(verdict, Deny):
             return prepared.denied(verdict.reason)
         if isinstance(verdict, Allow):
-            return prepared
+            return prepared.allowed(verdict)
         if decision is not None:
             if decision.always:
                 await self._save_rules(prepared, decision, verdict.rules)
