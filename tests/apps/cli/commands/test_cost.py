@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -28,7 +29,9 @@ from treadle.core.transcript import to_user_item
 from treadle.core.transcript.entries import ItemAdded, UsageRecorded
 from treadle.sessions.cost import CostTotal, format_local_day
 from treadle.sessions.library import Library
-from treadle.testing.provider import FakeReply, ProviderServer
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+LAST = FakeReply("That is all.")
 
 PRICED = Usage(100, 1_000, cache_read=800, cache_write=100, requests=1, cost=1.25)
 UNPRICED = Usage(1_000, 10, requests=1, cost=None)
@@ -210,3 +213,42 @@ async def test_thinking_has_its_price_in_the_total(capsys):
     await spent(("anthropic/claude-opus-5-5", thought))
     assert "2.0k out (1.5k of it thinking, $0.03)" in shown(capsys)
     assert json.loads(shown(capsys, "--json"))["thinking_cost"] == pytest.approx(0.03)
+
+
+async def test_the_cost_of_a_turn_belongs_to_its_files_its_commit_and_its_issue():
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *identity, *words], check=True, capture_output=True)
+
+    def write(name: str) -> FakeCall:
+        return FakeCall("write", {"file_path": name, "content": "x\n"})
+
+    git("init", "-q")
+    git("commit", "--allow-empty", "-qm", "nothing")
+    freely = ("--permission-mode", "bypass", "--sandbox", "off")
+    both = FakeReply(calls=(write("a.py"), write("b.py")))
+    replies = [FakeReply("A question."), both, LAST, FakeReply(calls=(write("c.py"),)), LAST]
+    async with ProviderServer(replies) as server:
+        await program(server, "-p", "what?", *freely)
+        await program(server, "-p", "both", "--continue", *freely)
+        git("add", ".")
+        git("commit", "-qm", "Write both\n\nCloses #12 and ABC-7")
+        await program(server, "-p", "one", "--continue", *freely)
+
+    async def read(by: str) -> dict[str, float]:
+        ran = await program(None, "cost", "--by", by, "--json")
+        return {one["key"]: round(one["cost"], 6) for one in ran.lines[0][f"by_{by}"]}
+
+    files, commits, issues = [await read(by) for by in ("file", "commit", "issue")]
+    assert set(files) == {"a.py", "b.py", "c.py", "no file"}
+    assert files["a.py"] == files["b.py"]
+    whole = round(sum(files.values()), 6)
+    [committed] = [key for key in commits if key.endswith("Write both")]
+    assert set(commits) == {committed, "no commit"}
+    assert commits[committed] == pytest.approx(files["a.py"] * 2 + files["no file"], abs=1e-5)
+    assert issues["#12"] == issues["ABC-7"]
+    assert sum(issues.values()) == pytest.approx(whole, abs=1e-5)
+    text = await program(None, "cost", "--by", "file")
+    assert "  1 turn     a.py\n" in text.out
+    outside = await program(None, "cost", "--by", "commit", "--html", "x.html")
+    assert outside.code == exit_codes.USAGE_ERROR

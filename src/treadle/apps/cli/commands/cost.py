@@ -12,25 +12,30 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import cast
+
+from msgspec.structs import asdict
 
 from treadle.apps.cli.options import parse_flags
 from treadle.apps.console.console import UsageError, command, get_current_folder, print_line
 from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.conversation import costs
 from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_dollars, plural
 
 HELP = """\
-usage: treadle cost [--by day|model|project|session|purpose] [--since 30d] [--here]
-                    [--json | --html FILE]
+usage: treadle cost [--by WHAT] [--since 30d] [--here] [--json | --html FILE]
 
 Shows the cost, the tokens and the cache use of the sessions on this machine.
-  --by WHAT      one table only (default: by day, model, project, and what the calls were for)
+  --by WHAT      one table only: day, model, project, session, purpose; or, of the sessions of this
+                 folder, file, commit, issue (default: day, model, project, purpose)
   --since WHEN   30d, 12h, 2w, a date such as 2026-10-31, or all (default: 30d)
   --here         only sessions of this folder
   --json         print JSON; a cost without a known price is null
   --html FILE    write a page with charts, also by session; it loads nothing from the network"""
 
 SECONDS_PER_UNIT = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+OWNERS = ("file", "commit", "issue")  # of apps/console/cost_owners.py
 DEFAULT_GROUPINGS = ("day", "model", "project", "purpose")
 
 
@@ -44,11 +49,15 @@ def run(arguments: list[str]) -> int:
     wanted: Sequence[str] = costs.ALL_GROUPINGS if is_json or file else DEFAULT_GROUPINGS
     if "by" in flags:
         wanted = (flags["by"],)
+    since = parse_since(flags.get("since", "30d"), time.time())
+    if flags.get("by") in OWNERS:
+        if file is not None:
+            raise UsageError(f"--html has no table by {flags['by']}; --json has")
+        return _print_owners(flags["by"], since, is_json=is_json)
     groupings = [grouping for grouping in costs.ALL_GROUPINGS if grouping in wanted]
     if not groupings:
-        choices = ", ".join(costs.ALL_GROUPINGS)
+        choices = ", ".join((*costs.ALL_GROUPINGS, *OWNERS))
         raise UsageError(f"--by cannot be {flags['by']!r}; it must be one of {choices}")
-    since = parse_since(flags.get("since", "30d"), time.time())
     folder = get_current_folder() if "here" in flags else None
     report = costs.load_cost_report(groupings, since=since, folder=folder)
     if is_json:
@@ -60,6 +69,22 @@ def run(arguments: list[str]) -> int:
     width = max(20, shutil.get_terminal_size().columns)
     for line in costs.format_report(report, width, plain=plain):
         print_line(escape_invisible(line.rstrip()))
+    return SUCCESS
+
+
+def _print_owners(by: str, since: float | None, *, is_json: bool) -> int:
+    from treadle.apps.console.cost_owners import Owner, load_owned_costs
+
+    sums = load_owned_costs(get_current_folder(), cast("Owner", by), since)
+    if is_json:
+        print(json.dumps({"version": 1, "since": since, f"by_{by}": [asdict(one) for one in sums]}))
+        return SUCCESS
+    for one in sums:
+        unknown = f" + {plural(one.unpriced_calls, 'call')} unknown" if one.unpriced_calls else ""
+        cost = f"{format_dollars(one.cost)}{unknown}"
+        print_line(escape_invisible(f"{cost:>9}  {plural(one.turns, 'turn'):9}  {one.key}"))
+    if not sums:
+        print_line("no turns")
     return SUCCESS
 
 
