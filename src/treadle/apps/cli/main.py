@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "sessions": (
         f"{_HERE}.sessions",
-        "list, search, show, fork, rewind, import, prune; also `replay`, `diff`, `test`",
+        "list, search, show, fork, rewind; also `replay`, `diff`, `test`, `bisect`, `whatif`",
     ),
     "ps": (
         f"{_HERE}.background:run_ps",
@@ -48,6 +48,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": (f"{_HERE}.replay:run_diff", "compare two sessions"),
     "test": (f"{_HERE}.test", "run recorded sessions again with another model or prompt"),
     "review": (f"{_HERE}.review", "review commits: findings as data, and an exit code for CI"),
+    "bisect": ("treadle.apps.cli.trials.bisect", "find the turn of a session that broke a command"),
+    "whatif": ("treadle.apps.cli.trials.whatif", "run a turn again with other models or prompts"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "fleet": ("treadle.apps.fleet.commands", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
@@ -75,7 +77,7 @@ SESSION_COMMANDS = (
 AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `-p`, `ps`, `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = (
-    *("attach", "logs", "stop", "send", "resume", "supervisor"),
+    *("attach", "logs", "stop", "send", "resume", "supervisor", "bisect", "whatif"),
     *("review", "redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
 )
 

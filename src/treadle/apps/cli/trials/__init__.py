@@ -1,0 +1,1 @@
+"""Commands that try something out from a point of a session: bisect.py, whatif.py."""

@@ -1,0 +1,137 @@
+"""`treadle bisect`: which turn of a session broke something, by its checkpoints.
+
+The files before and after each turn are written into a folder of their own, and a command says
+whether they are good; half of what is left is ruled out by each run. No model is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.cli.trials.trial import run_check, write_files
+from treadle.apps.console.console import print_line, report_errors
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.core.errors import StoreError
+from treadle.core.transcript.entries import TurnBegan, UsageRecorded, ViewRewritten
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
+from treadle.lib.text.text import plural
+from treadle.sessions.history import TurnInfo, list_turns
+from treadle.sessions.library import Library
+from treadle.sessions.log.journal import read_records
+
+MAX_TITLE = 70
+
+
+class _State(msgspec.Struct, frozen=True):
+    """The files at a point; `turn` made them, None: they were changed between two turns."""
+
+    tree: str
+    name: str
+    turn: TurnInfo | None = None
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="treadle bisect",
+        description="Find the turn of a session since which a command fails, by the checkpoints of "
+        "the files. The command runs in a folder with these files, without the ignored ones; "
+        "TREADLE_FOLDER is the folder of the session. Your files are not touched.",
+    )
+    parser.add_argument("id", metavar="ID", help="a session")
+    parser.add_argument("--check", required=True, metavar="CMD", help="fails if it is broken")
+    about = "seconds for each run of the check (default: %(default)g)"
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help=about)
+    options = parser.parse_args(arguments)
+    return report_errors("treadle bisect", lambda: asyncio.run(_bisect(options)))
+
+
+async def _bisect(options: argparse.Namespace) -> int:
+    library = Library()
+    session_dir = library.find(options.id, by_words=True)
+    folder = Path(library.get_summary(session_dir).folder)
+    states = _list_states(session_dir)
+    if len(states) < 2:
+        raise StoreError(f"session {session_dir.name} has no turn with checkpoints that differ")
+    checks = 0
+    with tempfile.TemporaryDirectory(prefix="treadle-bisect-") as name:
+        root = Path(name)
+
+        async def passes(at: int) -> bool:
+            nonlocal checks
+            checks += 1
+            await write_files(library, folder, root, states[at].tree)
+            result = await run_check(folder, root, options.check, options.timeout)
+            print_line(f"{states[at].name}: {result}")
+            return result.passed
+
+        if await passes(len(states) - 1):
+            print_line("nothing is broken at the end of the session")
+            return ERROR
+        if not await passes(0):
+            print_line("it was broken before the first turn")
+            return ERROR
+        good, bad = 0, len(states) - 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if await passes(middle) else (good, middle)
+    await _describe(library, session_dir, folder, states[good], states[bad], checks)
+    return SUCCESS
+
+
+def _list_states(session_dir: Path) -> list[_State]:
+    """Those whose files differ from the one before."""
+    found: list[_State] = []
+    for turn in list_turns(session_dir):
+        before, after = turn.checkpoint_before, turn.checkpoint_after
+        if before:
+            found.append(_State(before, f"before turn {turn.number}"))
+        if after:
+            found.append(_State(after, f"after turn {turn.number}", turn))
+    return [one for at, one in enumerate(found) if not at or one.tree != found[at - 1].tree]
+
+
+async def _describe(
+    library: Library, session_dir: Path, folder: Path, good: _State, bad: _State, checks: int
+) -> None:
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+
+    count = plural(checks, "check")
+    if bad.turn is None:
+        print_line(f"a change that no turn made broke it, {bad.name} ({count})")
+    else:
+        title = " ".join(strip_escapes(bad.turn.text).split())[:MAX_TITLE]
+        print_line(escape_invisible(f"turn {bad.turn.number} broke it ({count}): {title}"))
+        for line in _list_causes(session_dir, bad.turn):
+            print_line(f"    {line}")
+    changes = await Checkpoints(folder, library.checkpoint_dir(folder)).diff(good.tree, bad.tree)
+    for change in changes:
+        print_line(escape_invisible(f"    {change.kind} {change.path}"))
+
+
+def _list_causes(session_dir: Path, turn: TurnInfo) -> list[str]:
+    """What else was new in the turn: another model, or a shortened view."""
+    models: list[str] = []
+    model = before = ""
+    compacted, is_turn = False, False
+    for record, entry in read_records(session_dir, kinds=("turn", "usage", "compaction")):
+        match entry:
+            case TurnBegan(turn_id=turn_id, continues=False):
+                if is_turn:
+                    break
+                is_turn = turn_id == turn.turn_id and record.seq == turn.seq
+                before, model = model or before, ""
+                compacted = compacted and is_turn
+            case UsageRecorded(purpose="turn" | "") if not model:
+                model = entry.model
+            case ViewRewritten(start=start, stop=stop) if start < stop:
+                compacted = True
+            case _:
+                pass
+    if before and model and model != before:
+        models.append(f"its model was {model}, before it {before}")
+    return [*models, *(["the history was compacted for it"] if compacted else [])]

@@ -1,0 +1,55 @@
+"""What bisect.py and whatif.py share: files of a checkpoint in another folder, and the check."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.settings.folder_rules import is_trusted
+from treadle.apps.settings.load import load_settings
+from treadle.core.errors import WorkspaceError
+from treadle.sessions.library import Library
+
+FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in another one
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    passed: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        return "passes" if self.passed else "fails"
+
+
+async def write_files(library: Library, folder: Path, root: Path, tree: str) -> None:
+    """Give `root` the files that a checkpoint of `folder` has. Ignored files are in none."""
+    from treadle.workspace.checkpoints.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(root, library.checkpoint_dir(folder))
+    try:
+        result = await checkpoints.apply((await checkpoints.take()).tree, tree)
+    finally:
+        checkpoints.close()
+    if result.skipped:
+        paths = ", ".join(one.path for one in result.skipped)
+        raise WorkspaceError(f"{root}: cannot be written: {paths}")
+
+
+async def run_check(folder: Path, root: Path, command: str, timeout: float) -> CheckResult:
+    """Run the command in `root`, in the sandbox of the settings of `folder`."""
+    from treadle.apps.assembly.lazy import LazyWorkspace
+    from treadle.workspace.options import WorkspaceOptions
+
+    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
+    environment = {**settings.env, FOLDER_VARIABLE: str(folder)}
+    options = WorkspaceOptions(sandbox=settings.sandbox, network=settings.network, env=environment)
+    workspace = LazyWorkspace(root, lambda: options)
+    began = time.monotonic()
+    try:
+        done = await workspace.run(command, timeout=timeout)
+    finally:
+        await workspace.aclose()
+    passed = done.exit_code == 0 and not done.timed_out
+    return CheckResult(passed, round(time.monotonic() - began, 1))

@@ -1,0 +1,249 @@
+"""`treadle whatif`: a turn of a session again, by other models or with other prompts, at once.
+
+Each variant is a fork of the session before the turn, in a git worktree with the files of then:
+a run of `treadle -p` as a process of its own, with its part of the budget. A check says which are
+good; one may be kept as its branch. Nothing of the session or its folder changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import secrets
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.apps.cli.session_worktree import WORKTREES_DIR
+from treadle.apps.cli.trials.trial import run_check, write_files
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
+from treadle.apps.settings.load import load_settings
+from treadle.core.errors import WorkspaceError
+from treadle.lib.files.private_files import find_state_dir
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_dollars, plural
+from treadle.sessions.history import TurnInfo, find_turn, list_turns
+from treadle.sessions.library import Library
+from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
+from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree
+
+MAX_VARIANTS = 8
+DEFAULT_MAX_COST = 5.0
+
+
+class Variant(msgspec.Struct):
+    """One way to run the turn, and what came of it. `passed` is None without a check."""
+
+    name: str
+    model: str
+    prompt: str
+    session: str = ""
+    reason: str = ""
+    passed: bool | None = None
+    changes: str = ""
+    cost: float | None = None
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """The best is first: it passed, it ended by itself, it was cheap."""
+        unknown = float("inf") if self.cost is None else self.cost
+        return self.passed is not True, self.reason != "end_turn", unknown
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="treadle whatif",
+        description="Run a turn of a session again, by other models or with other prompts, each in "
+        "a git worktree with the files before the turn. Further options are those of `treadle -p`.",
+    )
+    parser.add_argument("id", metavar="ID", help="a session")
+    parser.add_argument("--turn", default="-1", metavar="N", help="its number; the last one")
+    parser.add_argument("--models", default="", metavar="A,B", help="one variant for each")
+    parser.add_argument(
+        "--prompts", nargs="+", default=[], metavar="TEXT", help="instead of its own"
+    )
+    parser.add_argument("--check", metavar="CMD", help="says whether a variant is good")
+    about = "seconds for each run of the check (default: %(default)g)"
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help=about)
+    about = f"for all variants together; that of the settings, or {DEFAULT_MAX_COST:g}"
+    parser.add_argument("--max-cost", type=float, metavar="USD", help=about)
+    about = "best, all, none, or a number; without it you are asked, or all stay"
+    parser.add_argument("--keep", metavar="WHICH", help=about)
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    options, rest = parser.parse_known_args(arguments)
+    return report_errors("treadle whatif", lambda: asyncio.run(_try_all(options, rest)))
+
+
+async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    library = Library()
+    session_dir = library.find(options.id, by_words=True)
+    folder = Path(library.get_summary(session_dir).folder)
+    if not is_trusted(folder):
+        raise UsageError(f"worktrees let git run in {folder}; trust it first (`treadle trust`)")
+    turn = find_turn(session_dir, options.turn)
+    variants = _list_variants(options, turn)
+    settings = load_settings(folder, {}, is_trusted=lambda: True)
+    limit = options.max_cost or settings.max_cost or DEFAULT_MAX_COST
+    worktrees = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR)
+    trial = _Trial(library, session_dir, folder, turn, worktrees, options, rest)
+    try:
+        await asyncio.gather(*(trial.run(one, limit / len(variants)) for one in variants))
+        _print_variants(variants, is_json=options.json)
+        await trial.keep(_choose(variants, options))
+    finally:
+        trial.release()
+    return SUCCESS if any(one.passed is not False and not one.error for one in variants) else ERROR
+
+
+def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]:
+    models = [one.strip() for one in options.models.split(",") if one.strip()] or [""]
+    prompts = options.prompts or [turn.text]
+    if len(models) * len(prompts) > MAX_VARIANTS:
+        raise UsageError(f"at most {MAX_VARIANTS} variants")
+    if options.keep and options.keep not in ("best", "all", "none") and not options.keep.isdigit():
+        raise UsageError("--keep is best, all, none, or the number of a variant")
+    tag = secrets.token_hex(2)
+    pairs = [(model, prompt) for model in models for prompt in prompts]
+    return [
+        Variant(f"whatif-{tag}-{number}", model, prompt)
+        for number, (model, prompt) in enumerate(pairs, 1)
+    ]
+
+
+class _Trial(msgspec.Struct):
+    library: Library
+    session_dir: Path
+    folder: Path
+    turn: TurnInfo
+    worktrees: SessionWorktrees
+    options: argparse.Namespace
+    rest: Sequence[str]
+    made: dict[str, Worktree] = {}
+
+    async def run(self, variant: Variant, max_cost: float) -> None:
+        from treadle.apps.conversation.undo import fork_session
+
+        worktree = self.made[variant.name] = await self.worktrees.enter(variant.name)
+        open_trust_store().copy_decision(self.folder, worktree.root)
+        if tree := _find_tree(self.session_dir, self.turn):
+            await write_files(self.library, self.folder, worktree.root, tree)
+        await _commit(worktree, f"Files before turn {self.turn.number} of {self.session_dir.name}")
+        variant.session = await fork_session(
+            self.library, self.session_dir, worktree.root, self.turn.turn_id
+        )
+        report = await self._run_agent(worktree.root, variant, max_cost)
+        variant.reason, variant.error = report["reason"], report["error"]
+        variant.cost, variant.seconds = report["usage"].get("cost"), report["seconds"]
+        if self.options.check:
+            root, command = worktree.root, self.options.check
+            result = await run_check(self.folder, root, command, self.options.timeout)
+            variant.passed = result.passed
+        await worktree.run_git("add", "--all")
+        shown = await worktree.run_git("diff", "--cached", "--shortstat", "HEAD")
+        numbers = [re.search(rf"(\d+) {what}", shown) for what in ("file", "insertion", "deletion")]
+        files, added, removed = (int(one.group(1)) if one else 0 for one in numbers)
+        variant.changes = f"+{added} −{removed} in {plural(files, 'file')}" if files else "none"
+        await _commit(worktree, f"What if: {variant.model or variant.prompt[:60]}")
+
+    async def _run_agent(self, root: Path, variant: Variant, max_cost: float) -> dict[str, Any]:
+        words = ["-p", "--resume", variant.session, "--output-format", "json", *self.rest]
+        words += ["--model", variant.model] if variant.model else []
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-m", "treadle", *words, "--max-cost", f"{max_cost:g}"),
+            *("--", variant.prompt),
+            cwd=root,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        try:
+            out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
+                await process.communicate()
+        try:
+            report: dict[str, Any] = json.loads(out)
+        except ValueError:
+            said = err.decode(errors="replace").strip()
+            raise WorkspaceError(f"{variant.name}: {said or 'it printed no report'}") from None
+        return report
+
+    async def keep(self, kept: Sequence[Variant]) -> None:
+        """Remove the worktrees and branches of the others."""
+        names = {one.name for one in kept}
+        for name, worktree in self.made.items():
+            worktree.release()
+            branch = f"{BRANCH_FOLDER}/{name}"
+            if name in names:
+                print_error(f"kept: {worktree.root}; `git merge {branch}` takes it over")
+                continue
+            open_trust_store().distrust(worktree.root)
+            await worktree.repository.run("worktree", "remove", "--force", str(worktree.top))
+            await worktree.repository.run("branch", "--quiet", "-D", branch)
+
+    def release(self) -> None:
+        for worktree in self.made.values():
+            worktree.release()
+
+
+async def _commit(worktree: Worktree, message: str) -> None:
+    await worktree.run_git("add", "--all")
+    await worktree.run_git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", message)
+
+
+def _find_tree(session_dir: Path, turn: TurnInfo) -> str:
+    """The files before the turn; "" if no turn has a checkpoint."""
+    turns = list_turns(session_dir)
+    earlier = [one.checkpoint_after for one in turns if one.seq < turn.seq and one.checkpoint_after]
+    later = [one.checkpoint_before for one in turns if one.seq > turn.seq and one.checkpoint_before]
+    return turn.checkpoint_before or next(iter([*earlier[-1:], *later[:1]]), "")
+
+
+def _print_variants(variants: Sequence[Variant], *, is_json: bool) -> None:
+    if is_json:
+        print(msgspec.json.encode(variants).decode())
+        return
+    checks = {True: "passes", False: "fails", None: "–"}
+    heads = ("", "variant", "check", "changes", "cost", "time", "end")
+    rows = [heads] + [
+        (
+            str(number),
+            one.model or one.prompt[:30],
+            checks[one.passed],
+            one.changes,
+            "unknown" if one.cost is None else format_dollars(one.cost),
+            f"{one.seconds:.1f} s",
+            one.error or one.reason,
+        )
+        for number, one in enumerate(variants, 1)
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        print_line(escape_invisible("  ".join(cells).rstrip()))
+
+
+def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequence[Variant]:
+    which = options.keep
+    if not which and sys.stdin.isatty() and sys.stdout.isatty():
+        which = input(f"keep which? [1-{len(variants)}, best, all, none] ").strip() or "all"
+    if which == "none":
+        return []
+    if which == "best":
+        return sorted(variants, key=lambda one: one.rank)[:1]
+    if which and which.isdigit():
+        return [one for number, one in enumerate(variants, 1) if number == int(which)]
+    return variants
