@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.apps.program import run
+from tests.apps.program import Ran, run
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off", "--output-format", "json")
@@ -17,7 +17,7 @@ def write(name: str, text: str) -> FakeReply:
 
 
 async def make_session(server: ProviderServer, *turns: tuple[str, ...]) -> str:
-    more: tuple[str, ...] = ()
+    ran, more = Ran(0, "", ""), tuple[str, ...]()
     for prompt, *options in turns:
         ran = await run(server, "-p", prompt, *FREELY, *options, *more)
         assert ran.code == 0, ran

@@ -15,7 +15,7 @@ from treadle.sessions.library import Library
 FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in another one
 
 
-class CheckResult(msgspec.Struct, frozen=True):
+class TrialCheck(msgspec.Struct, frozen=True):
     passed: bool
     seconds: float
 
@@ -37,7 +37,7 @@ async def write_files(library: Library, folder: Path, root: Path, tree: str) -> 
         raise WorkspaceError(f"{root}: cannot be written: {paths}")
 
 
-async def run_check(folder: Path, root: Path, command: str, timeout: float) -> CheckResult:
+async def run_check(folder: Path, root: Path, command: str, timeout: float) -> TrialCheck:
     """Run the command in `root`, in the sandbox of the settings of `folder`."""
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.workspace.options import WorkspaceOptions
@@ -52,4 +52,4 @@ async def run_check(folder: Path, root: Path, command: str, timeout: float) -> C
     finally:
         await workspace.aclose()
     passed = done.exit_code == 0 and not done.timed_out
-    return CheckResult(passed, round(time.monotonic() - began, 1))
+    return TrialCheck(passed, round(time.monotonic() - began, 1))
