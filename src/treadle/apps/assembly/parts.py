@@ -86,8 +86,9 @@ class SessionOptions(msgspec.Struct, frozen=True):
     `resume` is a session id, "" for the last session of the folder, None for a new one. `until`
     is a command that has to succeed before a turn may end. The final answer has to match
     `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
-    With `suspend`, a wait that is too long raises TurnSuspended (suspend.py). `checkpoints` records
-    the files before and after turns; None means only for a host that is not interactive.
+    With `dry_run` nothing is changed (dry_run.py). With `suspend`, a wait that is too long raises
+    TurnSuspended (suspend.py). `checkpoints` records the files before and after turns; None means
+    only for a host that is not interactive.
     `servers` are MCP servers that the host brings as the user's own. `model` is used instead of the
     one that the settings name. `wrap_workspace` puts the host between the tools and the workspace,
     if it wants to. `origin` is that of a new session of a host that is not interactive.
@@ -102,6 +103,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     output_schema: dict[str, Any] | None = None
     prompt_chars: int = 0
     suspend: bool = False
+    dry_run: bool = False
     checkpoints: bool | None = None
     servers: Mapping[str, Mapping[str, Any]] = {}
     model: Model | None = None

@@ -246,13 +246,19 @@ def _make_agent(parts: AgentParts) -> CodingAgent:
         parts.builtin.begin_session(driver.session_id, driver.transcript)
 
     effort = settings.thinking
+    tools, policy = parts.tools, _wrap_policy(parts)
+    if parts.options is not None and parts.options.dry_run:
+        from treadle.apps.assembly.dry_run import DryRun, DryRunPolicy
+
+        dry_run = DryRun()
+        tools, policy = dry_run.wrap(tools), DryRunPolicy(parts.policy, dry_run)
     return CodingAgent(
         _wrap_main_model(parts),
-        parts.tools,
+        tools,
         name=given.name,
         instructions=parts.prompt.text,
         max_turns=settings.max_turns,
-        policy=_wrap_policy(parts),
+        policy=policy,
         approve=given.approve,
         hooks=redact_hooks(parts.hooks, parts.secrets),
         mutators=parts.mutators,

@@ -225,6 +225,7 @@ class HeadlessRun:
             output_schema=self._schema,
             prompt_chars=sum(len(part.text) for part in self._prompt if isinstance(part, Text)),
             suspend=line.has("suspend"),
+            dry_run=line.has("dry_run"),
         )
         session = await build_agent(
             self._settings,

@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "review": (f"{_HERE}.review", "review commits: findings as data, and an exit code for CI"),
     "bisect": ("treadle.apps.cli.trials.bisect", "find the turn of a session that broke a command"),
     "whatif": ("treadle.apps.cli.trials.whatif", "run a turn again with other models or prompts"),
+    "apply": ("treadle.apps.cli.trials.apply", "carry out what a dry run recorded"),
     "cost": (f"{_HERE}.cost", "show costs by day, model, project, session"),
     "fleet": ("treadle.apps.fleet.commands", "run many tasks, on one or more machines"),
     "prompt": (f"{_HERE}.prompt", "print the system prompt and its size"),
@@ -77,7 +78,7 @@ SESSION_COMMANDS = (
 AGENT_MODULE = "treadle.apps.cli.start"
 # the help names them with `-p`, `ps`, `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = (
-    *("attach", "logs", "stop", "send", "resume", "supervisor", "bisect", "whatif"),
+    *("attach", "logs", "stop", "send", "resume", "supervisor", "bisect", "whatif", "apply"),
     *("review", "redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
 )
 

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
 
 TUI_MODULE = "treadle.apps.tui.main"
-HEADLESS_OPTIONS = ("file", "output_format", "output_schema", "suspend", "quiet", "verbose", "raw")
+HEADLESS_OPTIONS = (
+    "file",
+    "output_format",
+    "output_schema",
+    "suspend",
+    "dry_run",
+    "quiet",
+    "verbose",
+    "raw",
+)
 
 
 def run(words: list[str], resume_input: ResumeInput | None = None, reads_input: bool = True) -> int:
@@ -101,7 +110,10 @@ def _run_line(
     headless = HeadlessRun(
         line, settings, folder, prompt, schema, has_output, resume_input, command
     )
-    return asyncio.run(headless.run())
+    code = asyncio.run(headless.run())
+    if line.has("dry_run") and not line.has("quiet"):
+        print_error("treadle: dry run: `treadle apply` shows what was recorded, and carries it out")
+    return code
 
 
 def start_tui(command_line: CommandLine) -> int:

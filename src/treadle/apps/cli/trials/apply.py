@@ -1,0 +1,198 @@
+"""`treadle apply`: carry out what a dry run recorded.
+
+The calls are shown together, and approved, edited or left out at once. Then they are made in order
+in a turn of the same session: the policy, hooks, checkpoints and the log are those of any call.
+Before each one its files have to be as the dry run left them; the first that fails ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.apps.assembly.dry_run import DRY_RUN_KEY, RecordedEffect, hash_file, read_file
+from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.apps.settings.folder_rules import is_trusted
+from treadle.apps.settings.load import load_settings
+from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.steps import Denial, PendingApproval
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural
+from treadle.sessions.history import read_state
+from treadle.sessions.library import Library
+
+CALL_PREFIX = "apply-"  # before the id of the recorded call
+MESSAGE = "Carry out these calls of the dry run: {calls}"
+MODEL = "apply/recorded-calls"
+
+
+class Effect(msgspec.Struct):
+    """A recorded call, and what to do with it."""
+
+    call: ToolCall
+    recorded: RecordedEffect
+
+
+def run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="treadle apply",
+        description="Show what a dry run (`treadle -p --dry-run`) recorded, and carry it out. At a "
+        "terminal you are asked which; else name them.",
+    )
+    about = "the session of the dry run; the last one of this folder"
+    parser.add_argument("id", nargs="?", default="", metavar="ID", help=about)
+    parser.add_argument("--only", metavar="1,3", help="these calls, in their order; or `all`")
+    parser.add_argument("--drop", default="", metavar="2,4", help="all but these")
+    about = "carry out call N with these arguments, as JSON"
+    parser.add_argument(
+        "--edit", nargs=2, action="append", default=[], metavar=("N", "JSON"), help=about
+    )
+    options = parser.parse_args(arguments)
+    return report_errors("treadle apply", lambda: asyncio.run(_apply(options)))
+
+
+def list_effects(items: Sequence[Item]) -> list[Effect]:
+    """What was recorded and not carried out since, in order."""
+    calls = {
+        call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
+    }
+    return [
+        Effect(calls[item.call_id], msgspec.convert(item.data[DRY_RUN_KEY], RecordedEffect))
+        for item in items
+        if isinstance(item, ToolResultItem) and item.data and DRY_RUN_KEY in item.data
+        if item.call_id in calls and f"{CALL_PREFIX}{item.call_id}" not in calls
+    ]
+
+
+async def _apply(options: argparse.Namespace) -> int:
+    library = Library()
+    session_dir = _find_session(library, options.id)
+    effects = list_effects(read_state(session_dir).full_history)
+    if not effects:
+        print_line(f"session {session_dir.name} has no recorded calls that wait")
+        return SUCCESS
+    for number, text in options.edit:
+        _edit(effects, number, text)
+    for at, effect in enumerate(effects, 1):
+        print_line(f"{at}. {escape_invisible(effect.call.name)}")
+        shown = map(escape_invisible, effect.recorded.preview.rstrip().splitlines())
+        print_line("\n".join(f"   {line}" for line in shown))
+    chosen = _choose(effects, options)
+    if not chosen:
+        print_line("nothing is carried out")
+        return SUCCESS
+    return await _carry_out(session_dir.name, Path(library.get_summary(session_dir).folder), chosen)
+
+
+def _find_session(library: Library, name: str) -> Path:
+    if name:
+        return library.find(name, by_words=True)
+    latest = library.find_latest(Path.cwd())
+    if latest is None:
+        raise UsageError("there is no session in this folder; name one")
+    return latest
+
+
+def _edit(effects: list[Effect], number: str, text: str) -> None:
+    [at] = _parse_numbers(number, effects) or [0]
+    try:
+        is_object = isinstance(json.loads(text), dict)
+    except ValueError:
+        is_object = False
+    if not is_object:
+        raise UsageError(f"--edit {number}: the arguments must be a JSON object")
+    old = effects[at - 1]
+    call = msgspec.structs.replace(old.call, raw=text)
+    effects[at - 1] = Effect(call, RecordedEffect(f"edited: {text}", old.recorded.before))
+
+
+def _choose(effects: list[Effect], options: argparse.Namespace) -> list[Effect]:
+    only = options.only
+    if only is None and not options.drop:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError("name the calls to carry out: --only all, --only 1,3 or --drop 2")
+        only = input(f"carry out which? [all, none, numbers such as 1,{len(effects)}] ").strip()
+    if only in ("none", ""):
+        return []
+    wanted = set(range(1, len(effects) + 1)) if only in ("all", None) else None
+    numbers = (wanted or _parse_numbers(only, effects)) - _parse_numbers(options.drop, effects)
+    return [effect for at, effect in enumerate(effects, 1) if at in numbers]
+
+
+def _parse_numbers(text: str, effects: Sequence[Effect]) -> set[int]:
+    words = [one.strip() for one in text.split(",") if one.strip()]
+    if any(not one.isdigit() or not 0 < int(one) <= len(effects) for one in words):
+        raise UsageError(f"{text!r} names no calls: their numbers are 1 to {len(effects)}")
+    return {int(one) for one in words}
+
+
+class _Player:
+    """The replies of a turn that makes the calls: one each, while all is as expected."""
+
+    def __init__(self, effects: Sequence[Effect]) -> None:
+        self._effects = list(effects)
+        self.done = 0
+        self.problem = ""
+
+    def reply(self, request: ModelRequest) -> AssistantItem:
+        from treadle.core.transcript.content import Text
+
+        last = request.transcript[-1]
+        if isinstance(last, ToolResultItem) and last.call_id.startswith(CALL_PREFIX):
+            if last.is_error:
+                self.problem = f"{last.name}: {last.text.strip()}"
+            else:
+                self.done += 1
+        if not self.problem and self.done < len(self._effects):
+            effect = self._effects[self.done]
+            if changed := _find_changed(effect.recorded):
+                self.problem = f"{effect.call.name}: changed since the dry run: {changed}"
+            else:
+                call = msgspec.structs.replace(effect.call, id=f"{CALL_PREFIX}{effect.call.id}")
+                return AssistantItem((call,), "tool_use")
+        text = f"{plural(self.done, 'call')} of {len(self._effects)} carried out."
+        return AssistantItem((Text(f"{text} {self.problem}".strip()),))
+
+
+def _find_changed(recorded: RecordedEffect) -> str:
+    changed = [
+        path for path, before in recorded.before.items() if hash_file(read_file(path)) != before
+    ]
+    return ", ".join(changed)
+
+
+async def _carry_out(session_id: str, folder: Path, effects: Sequence[Effect]) -> int:
+    from treadle.apps.assembly import SessionOptions, build_agent
+    from treadle.models.scripted import Scripted
+
+    allowed = {f"{CALL_PREFIX}{effect.call.id}" for effect in effects}
+
+    def approve(approval: PendingApproval) -> bool | Denial:
+        is_known = approval.call.id in allowed and approval.kind == "approval"
+        return is_known or Denial("this call was not in the dry run")
+
+    player = _Player(effects)
+    model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
+    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
+    options = SessionOptions(resume=session_id, model=model, checkpoints=True)
+    session = await build_agent(settings, folder, options, approve=approve, warn=print_error)
+    try:
+        names = ", ".join(effect.call.name for effect in effects)
+        driver = session.start(MESSAGE.format(calls=names))
+        try:
+            turn = await session.agent.finish_turn(driver)
+        finally:
+            await driver.aclose()
+    finally:
+        await session.aclose()
+    print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
+    return SUCCESS if player.done == len(effects) else ERROR

@@ -1,0 +1,90 @@
+"""`--dry-run` changes nothing; `treadle apply` carries out what it recorded."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.apps.program import run
+from treadle.sessions.library import Library
+from treadle.sessions.log.journal import read_entries
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+LAST = FakeReply("That is all.")
+CALLS: list[tuple[str, dict[str, object]]] = [
+    ("read", {"file_path": "a.py"}),
+    ("edit", {"file_path": "a.py", "old_string": "one", "new_string": "two"}),
+    ("edit", {"file_path": "a.py", "old_string": "two", "new_string": "three"}),
+    ("bash", {"command": "ls"}),
+    ("bash", {"command": "cat a.py >> effects"}),
+    ("write", {"file_path": "new.py", "content": "new\n"}),
+]
+
+
+async def record() -> str:
+    """The id of a session that was a dry run."""
+    Path("a.py").write_text("one\n")
+    replies = [FakeReply(calls=(FakeCall(name, arguments),)) for name, arguments in CALLS]
+    async with ProviderServer([*replies, LAST]) as server:
+        ran = await run(server, "-p", "go", "--dry-run", "--output-format", "json", *FREELY)
+        results = server.requests[-1].body.decode()
+    assert ran.code == 0, ran
+    assert results.count("Dry run: recorded") == 4
+    assert "1\\tone" in results  # a call that reads is live
+    return str(ran.lines[0]["session_id"])
+
+
+async def test_a_dry_run_changes_nothing_and_is_carried_out_in_order():
+    session = await record()
+    assert sorted(path.name for path in Path().iterdir()) == ["a.py"]
+    assert Path("a.py").read_text() == "one\n"
+    asked = await run(None, "apply", session)
+    assert (asked.code, "--only all" in asked.err) == (2, True)
+    assert "+two" in asked.out
+    assert "cat a.py >> effects" in asked.out
+    done = await run(None, "apply", session, "--only", "all")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "4 calls of 4 carried out."), done
+    assert Path("a.py").read_text() == "three\n"
+    assert Path("effects").read_text() == "three\n"
+    assert Path("new.py").read_text() == "new\n"
+    again = await run(None, "apply", "--only", "all")
+    assert (again.code, "no recorded calls" in again.out) == (0, True)
+    kinds = [type(one).__name__ for one in read_entries(Library().find(session))]
+    assert kinds.count("Checkpoint") >= 2  # it can be undone
+    undone = await run(None, "undo", "--yes")
+    assert undone.code == 0, undone
+    assert Path("a.py").read_text() == "one\n"
+
+
+async def test_calls_are_left_out_and_edited():
+    session = await record()
+    edited = json.dumps({"command": "echo other >> effects"})
+    done = await run(None, "apply", session, "--drop", "2,4", "--edit", "3", edited)
+    assert done.code == 0, done
+    assert Path("a.py").read_text() == "two\n"
+    assert Path("effects").read_text() == "other\n"
+    assert not Path("new.py").exists()
+    wrong = await run(None, "apply", session, "--only", "9")
+    assert (wrong.code, "'9' names no calls" in wrong.err) == (2, True)
+
+
+async def test_a_file_that_changed_since_is_not_overwritten():
+    session = await record()
+    Path("new.py").write_text("mine\n")
+    done = await run(None, "apply", session, "--only", "all")
+    assert done.code == 1
+    assert "3 calls of 4 carried out. write: changed since the dry run: " in done.out
+    assert Path("new.py").read_text() == "mine\n"
+
+
+async def test_a_deny_rule_holds_when_it_is_carried_out():
+    session = await record()
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text('{"permissions": {"deny": ["Bash(cat:*)"]}}')
+    done = await run(None, "apply", session, "--only", "3")
+    assert done.code == 1, done
+    assert "denied" in done.out
+    assert not Path("effects").exists()
