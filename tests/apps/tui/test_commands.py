@@ -29,6 +29,7 @@ async def test_commands_that_show_information(monkeypatch):
         for line, answer in (
             ("/cost", "requests"),
             ("/context", "free"),
+            ("/forecast fix it", "earlier task"),
             ("/permissions", "there are no rules"),
             ("/config", "theme = "),
             ("/doctor", "ripgrep"),

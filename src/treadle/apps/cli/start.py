@@ -27,10 +27,13 @@ from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.core.transcript.content import Text, UserContent
 from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import format_dollars
 
 if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
+    from treadle.apps.settings.settings import Settings
 
+AUTO_LIMIT = "auto"  # of --max-cost: from a forecast
 TUI_MODULE = "treadle.apps.tui.main"
 HEADLESS_OPTIONS = (
     "file",
@@ -79,6 +82,9 @@ def _run_line(
     if line.has("resume") and not line.text("resume"):
         raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p and --bg"))
     folder = get_current_folder()
+    is_automatic = line.options.get("max_cost") == AUTO_LIMIT
+    if is_automatic:
+        del line.options["max_cost"]
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     is_resumed = line.has("continue") or line.has("resume")
     prompt: tuple[UserContent, ...] = ()
@@ -105,6 +111,8 @@ def _run_line(
         from treadle.apps.cli.structured_output import read_schema
 
         schema = read_schema(line.text("output_schema"))
+    if (is_automatic or line.has("verbose")) and line.prompt:
+        settings = _forecast(line, settings, folder, is_automatic=is_automatic)
     from treadle.apps.cli.headless import HeadlessRun
 
     headless = HeadlessRun(
@@ -116,8 +124,29 @@ def _run_line(
     return code
 
 
+def _forecast(
+    line: CommandLine, settings: Settings, folder: Path, *, is_automatic: bool
+) -> Settings:
+    """Print what the task will probably cost; with `is_automatic` it becomes the limit."""
+    from treadle.apps.assembly.model_choice import choose_model_now
+    from treadle.sessions.forecast import make_forecast
+    from treadle.sessions.library import Library
+
+    model, _ = choose_model_now(settings)
+    forecast = make_forecast(Library(), line.prompt or "", folder, model.name)
+    limit = forecast.max_cost if is_automatic else None
+    shown = f"; at most {format_dollars(limit)}" if limit is not None else ""
+    print_error(f"treadle: forecast: {forecast}{shown}")
+    if limit is None:
+        return settings
+    line.options["max_cost"] = str(limit)
+    return load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
+
+
 def start_tui(command_line: CommandLine) -> int:
     """Run the terminal UI until the user leaves it; returns the exit code."""
+    if command_line.options.get("max_cost") == AUTO_LIMIT:
+        raise UsageError("--max-cost auto works only with -p; /forecast TEXT shows a forecast")
     for name in HEADLESS_OPTIONS:
         if command_line.has(name):
             raise UsageError(f"--{name.replace('_', '-')} works only with -p")

@@ -29,6 +29,8 @@ ANSWERS = {
     "/cost everything": "/cost takes no arguments: show tokens and cost of this session",
     "/export": "this session is empty: there is nothing to export",
     "/context": "free",
+    "/forecast fix it": "no forecast: only ",
+    "/forecast": "usage: /forecast TEXT",
     "/permissions": "there are no rules",
     "/permissions add Bash(": "is not a rule",
     "/config max_turns": "limit of tool rounds per turn",

@@ -39,6 +39,17 @@ async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
     return CommandAnswer(format_table(rows), is_table=True)
 
 
+async def run_forecast(session: HostedSession, arguments: str) -> CommandAnswer:
+    from treadle.sessions.forecast import make_forecast
+
+    if not arguments.strip():
+        raise ConfigError("usage: /forecast TEXT: the message that you would send")
+    forecast = await asyncio.to_thread(
+        make_forecast, session.library, arguments, session.folder, session.agent_session.model.name
+    )
+    return CommandAnswer(str(forecast))
+
+
 def measure_session(session: HostedSession) -> ContextUsage:
     """Of an open session, with what stands before its messages."""
     tokens = session.require_conversation().view.context_tokens

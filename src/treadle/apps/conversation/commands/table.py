@@ -125,6 +125,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("uncompact", "undo all compactions", sessions.run_uncompact, while_busy=False),
     SlashCommand("cost", "show tokens and cost of this session", information.run_cost),
+    SlashCommand(
+        "forecast", "what a message would cost, and take", information.run_forecast, "message"
+    ),
     SlashCommand("context", "show what fills the context window", information.run_context),
     SlashCommand("sessions", "list sessions and resume one", sessions.run_resume, "words", False),
     SlashCommand("resume", "resume another session", sessions.run_resume, "id or words", False),

@@ -1,0 +1,67 @@
+"""A forecast says what earlier tasks cost, and how many they were."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.apps.program import run
+from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded, UsageRecorded
+from treadle.core.transcript.items import AssistantItem, to_user_item
+from treadle.core.transcript.usage import Usage
+from treadle.sessions.forecast import make_forecast
+from treadle.sessions.library import Library
+from treadle.testing.provider import FakeReply, ProviderServer
+
+MODEL = "anthropic/claude-sonnet-5-5"
+
+
+async def past(text: str, cost: float, seconds: float, model: str = MODEL) -> None:
+    """A run of `-p` of the current folder, which began so long ago."""
+    began = time.time() - seconds
+    journal = Library().create(Path(), origin="print", clock=lambda: began)
+    journal.append(TurnBegan("turn-1"))
+    journal.append(ItemAdded(to_user_item(text)))
+    journal.append(ItemAdded(AssistantItem(())))
+    journal.append(UsageRecorded(model, Usage(100, 100, requests=1, cost=cost), "turn"))
+    journal.append(TurnEnded("turn-1", "end_turn"))
+    await journal.aclose()
+
+
+async def test_similar_tasks_make_the_forecast_and_few_are_named_as_few():
+    assert str(make_forecast(Library(), "fix the parser", Path(), MODEL)) == (
+        "no forecast: only 0 earlier tasks with a known cost"
+    )
+    for cost in (0.10, 0.20, 0.30):
+        await past("Fix the parser", cost, cost * 100)
+    few = make_forecast(Library(), "fix the parser", Path(), MODEL)
+    assert "only 3 earlier tasks: a guess" in str(few)
+    assert few.max_cost is None  # not enough for a limit
+    for number in range(10):
+        await past(f"Write a poem about the sea, number {number}", 5.0, 600)
+    for _ in range(30):
+        await past("Fix the parser again", 0.20, 20)
+    known = make_forecast(Library(), "please fix the parser", Path(), MODEL)
+    assert known.cost is not None
+    assert (known.samples, known.cost.middle, known.cost.high) == (30, 0.20, 0.20)
+    assert str(known) == (
+        "about $0.20 (mostly $0.20 to $0.20), about 20 s (mostly 20 s to 20 s), "
+        "from 30 earlier tasks"
+    )
+    assert known.max_cost == 0.40
+
+
+async def test_the_program_shows_it_and_takes_it_as_a_limit():
+    async with ProviderServer([FakeReply("Hello.")] * 3) as server:
+        first = await run(server, "-p", "say hello", "--max-cost", "auto")
+        assert (first.code, first.out) == (0, "Hello.\n")
+        assert "forecast: no forecast: only 0 earlier tasks" in first.err
+        for number in range(10):
+            await past("say hello", 0.01 * (number + 1), 10)
+        shown = await run(server, "-p", "say hello", "--verbose")
+        assert "treadle: forecast: about $0.0" in shown.err
+        assert "from 11 earlier tasks" in shown.err
+        limited = await run(server, "-p", "say hello", "--max-cost", "auto")
+    assert (limited.code, "; at most $0.1" in limited.err) == (0, True), limited
+    refused = await run(None, "--max-cost", "auto", "--plain", "hello")
+    assert (refused.code, "works only with -p" in refused.err) == (2, True)
