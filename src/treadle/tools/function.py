@@ -37,9 +37,11 @@ from treadle.core.contracts.tool import (
     ToolContext,
     ToolOutput,
     ToolSpec,
+    UndoAnswer,
 )
 from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
+from treadle.core.transcript.items import ToolResultItem
 from treadle.core.type_variables import PartDepsT
 from treadle.lib.text.text import shorten_middle
 from treadle.tools.tool_options import check_effect, check_name, check_options
@@ -199,6 +201,10 @@ class FunctionTool(BaseTool[PartDepsT], Generic[P, R, PartDepsT]):
             on_cancel, context = cancelled.set, _make_thread_context(context, cancelled)
         positional, named = self._parameters.bind(arguments, context)
         return await run_in_thread(partial(self.function, *positional, **named), on_cancel)
+
+    def undo(self, arguments: Arguments, result: ToolResultItem) -> UndoAnswer:
+        undo = self.options.get("undo")
+        return undo(arguments, result) if undo is not None else None
 
     async def evidence(
         self, arguments: Arguments, context: ToolContext[PartDepsT]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
 
-from treadle.core.contracts.tool import Access, Preview, ProbeResult, ToolKind
+from treadle.core.contracts.tool import Access, Preview, ProbeResult, ToolKind, UndoAnswer
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import EffectClass
+from treadle.core.transcript.items import ToolResultItem
 
 PreviewAnswer = str | Preview | None
 
@@ -35,6 +36,8 @@ class ToolOptions(TypedDict, total=False):
     check             what else is wrong with the arguments, as a text for the model; None: nothing
     preview           what a call would do, for the user who has to approve it: a text or a Preview,
                       of the arguments; may be async. A ToolError says that the call would fail
+    undo              the call that takes a call back, of its arguments and its result (`.text`):
+                      the name of a tool and its arguments; or why there is none
     evidence, probe   of a verifiable tool: what is kept before a call, and whether it happened
     """
 
@@ -53,3 +56,4 @@ class ToolOptions(TypedDict, total=False):
     preview: Callable[[Arguments], PreviewAnswer | Awaitable[PreviewAnswer]] | None
     probe: Callable[..., Awaitable[ProbeResult]] | None
     evidence: Callable[..., Awaitable[dict[str, Any]]] | None
+    undo: Callable[[Arguments, ToolResultItem], UndoAnswer] | None

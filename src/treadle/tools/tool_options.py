@@ -88,4 +88,5 @@ EXPECTED_OPTIONS: Mapping[str, Expected] = {
     "preview": _OPTIONAL_FUNCTION,
     "probe": _OPTIONAL_FUNCTION,
     "evidence": _OPTIONAL_FUNCTION,
+    "undo": _OPTIONAL_FUNCTION,
 }

@@ -202,6 +202,11 @@ class ToolContext(msgspec.Struct, Generic[ContextDepsT], frozen=True):
     view: Callable[[], Transcript] = Transcript  # what the model sees of the history
 
 
+# Of an optional method `undo(arguments, result)`: the call that takes a call back, as the name of a
+# tool and its arguments; why there is none; None: not known.
+UndoAnswer = tuple[str, Arguments] | str | None
+
+
 class Tool(Protocol[PartDepsT]):
     """One thing that an agent can do. `BaseTool` has a default for all but `spec` and `call`.
     A `Tool[Shop]` needs the `deps` of a run to be a Shop.

@@ -26,12 +26,13 @@ from treadle.core.contracts.tool import (
     ToolContext,
     ToolOutput,
     ToolSpec,
+    UndoAnswer,
 )
 from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import StoreError, StreamBroken
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.entries import Entry
-from treadle.core.transcript.items import AssistantItem
+from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.usage import CallPurpose
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ class WrappedTool:
     def repair(self, arguments: Arguments) -> RepairedArguments:
         repair = getattr(self._tool, "repair", None)
         return RepairedArguments(arguments) if repair is None else repair(arguments)
+
+    def undo(self, arguments: Arguments, result: ToolResultItem) -> UndoAnswer:
+        undo = getattr(self._tool, "undo", None)
+        return undo(arguments, result) if undo is not None else None
 
     def check(self, arguments: Arguments) -> str | None:
         return self._tool.check(arguments)

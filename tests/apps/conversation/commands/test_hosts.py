@@ -29,6 +29,8 @@ ANSWERS = {
     "/cost everything": "/cost takes no arguments: show tokens and cost of this session",
     "/export": "this session is empty: there is nothing to export",
     "/context": "free",
+    "/effects": "no turn had effects beyond files",
+    "/effects often": "usage: /effects lists them",
     "/forecast fix it": "no forecast: only ",
     "/forecast": "usage: /forecast TEXT",
     "/permissions": "there are no rules",

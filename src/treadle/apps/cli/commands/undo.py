@@ -7,6 +7,7 @@ Uses apps/conversation/undo.py, like the terminal UI.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -50,6 +51,11 @@ def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     parser.set_defaults(action=name, do=apply_last)
     parser.epilog = _NOTE if name == "undo" else None
     parser.add_argument("id", nargs="?", help="the session (default: the last one of this folder)")
+    if name == "undo":
+        about = "not files: what else the last turn did, by the inverses of its tools"
+        parser.add_argument("--effects", action="store_true", help=about)
+        about = "with --effects: take back these; or `all`. Without it you are asked, or it lists"
+        parser.add_argument("--only", metavar="1,3", help=about)
     _add_common_arguments(parser)
 
 
@@ -89,6 +95,10 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         session_dir = latest
     else:
         raise SessionNotFound(f"no session in {folder}")
+    if getattr(options, "effects", False):
+        from treadle.apps.cli.trials.undo_effects import undo_effects
+
+        return asyncio.run(undo_effects(session_dir, folder, options.only))
 
     async def work(resumed: ResumedSession) -> int:
         checkpoints = undo.open_checkpoints(library, folder)

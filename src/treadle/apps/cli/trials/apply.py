@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,16 +31,20 @@ from treadle.lib.text.text import plural
 from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
 
+if TYPE_CHECKING:
+    from treadle.apps.assembly import AgentSession
+
 CALL_PREFIX = "apply-"  # before the id of the recorded call
 MESSAGE = "Carry out these calls of the dry run: {calls}"
 MODEL = "apply/recorded-calls"
 
 
 class Effect(msgspec.Struct):
-    """A recorded call, and what to do with it."""
+    """A recorded call, which is made with this id, and the state of files that it needs."""
 
     call: ToolCall
-    recorded: RecordedEffect
+    recorded: RecordedEffect = RecordedEffect("")
+    new_id: str = ""
 
 
 def run(arguments: list[str]) -> int:
@@ -66,7 +71,11 @@ def list_effects(items: Sequence[Item]) -> list[Effect]:
         call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
     }
     return [
-        Effect(calls[item.call_id], msgspec.convert(item.data[DRY_RUN_KEY], RecordedEffect))
+        Effect(
+            calls[item.call_id],
+            msgspec.convert(item.data[DRY_RUN_KEY], RecordedEffect),
+            f"{CALL_PREFIX}{item.call_id}",
+        )
         for item in items
         if isinstance(item, ToolResultItem) and item.data and DRY_RUN_KEY in item.data
         if item.call_id in calls and f"{CALL_PREFIX}{item.call_id}" not in calls
@@ -86,11 +95,15 @@ async def _apply(options: argparse.Namespace) -> int:
         print_line(f"{at}. {escape_invisible(effect.call.name)}")
         shown = map(escape_invisible, effect.recorded.preview.rstrip().splitlines())
         print_line("\n".join(f"   {line}" for line in shown))
-    chosen = _choose(effects, options)
+    chosen = choose_effects(effects, options.only, options.drop)
     if not chosen:
         print_line("nothing is carried out")
         return SUCCESS
-    return await _carry_out(session_dir.name, Path(library.get_summary(session_dir).folder), chosen)
+    folder = Path(library.get_summary(session_dir).folder)
+    names = ", ".join(effect.call.name for effect in chosen)
+    player = CallPlayer()
+    session = await open_session(session_dir.name, folder, player)
+    return await player.play(session, chosen, MESSAGE.format(calls=names))
 
 
 def _find_session(library: Library, name: str) -> Path:
@@ -112,19 +125,19 @@ def _edit(effects: list[Effect], number: str, text: str) -> None:
         raise UsageError(f"--edit {number}: the arguments must be a JSON object")
     old = effects[at - 1]
     call = msgspec.structs.replace(old.call, raw=text)
-    effects[at - 1] = Effect(call, RecordedEffect(f"edited: {text}", old.recorded.before))
+    recorded = RecordedEffect(f"edited: {text}", old.recorded.before)
+    effects[at - 1] = Effect(call, recorded, old.new_id)
 
 
-def _choose(effects: list[Effect], options: argparse.Namespace) -> list[Effect]:
-    only = options.only
-    if only is None and not options.drop:
+def choose_effects(effects: list[Effect], only: str | None, drop: str = "") -> list[Effect]:
+    if only is None and not drop:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError("name the calls to carry out: --only all, --only 1,3 or --drop 2")
         only = input(f"carry out which? [all, none, numbers such as 1,{len(effects)}] ").strip()
     if only in ("none", ""):
         return []
     wanted = set(range(1, len(effects) + 1)) if only in ("all", None) else None
-    numbers = (wanted or _parse_numbers(only, effects)) - _parse_numbers(options.drop, effects)
+    numbers = (wanted or _parse_numbers(only or "", effects)) - _parse_numbers(drop, effects)
     return [effect for at, effect in enumerate(effects, 1) if at in numbers]
 
 
@@ -135,19 +148,38 @@ def _parse_numbers(text: str, effects: Sequence[Effect]) -> set[int]:
     return {int(one) for one in words}
 
 
-class _Player:
-    """The replies of a turn that makes the calls: one each, while all is as expected."""
+class CallPlayer:
+    """Makes calls in a turn of a session: one each round, while all is as expected. The user has
+    approved these calls, and no other one."""
 
-    def __init__(self, effects: Sequence[Effect]) -> None:
-        self._effects = list(effects)
+    def __init__(self) -> None:
+        self._effects: Sequence[Effect] = ()
         self.done = 0
         self.problem = ""
+
+    def approve(self, approval: PendingApproval) -> bool | Denial:
+        is_known = any(one.new_id == approval.call.id for one in self._effects)
+        return (is_known and approval.kind == "approval") or Denial("this call was not approved")
+
+    async def play(self, session: AgentSession, effects: Sequence[Effect], message: str) -> int:
+        """Make the calls and close the session; returns the exit code."""
+        self._effects = effects
+        try:
+            driver = session.start(message)
+            try:
+                turn = await session.agent.finish_turn(driver)
+            finally:
+                await driver.aclose()
+        finally:
+            await session.aclose()
+        print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
+        return SUCCESS if self.done == len(effects) else ERROR
 
     def reply(self, request: ModelRequest) -> AssistantItem:
         from treadle.core.transcript.content import Text
 
         last = request.transcript[-1]
-        if isinstance(last, ToolResultItem) and last.call_id.startswith(CALL_PREFIX):
+        if isinstance(last, ToolResultItem):
             if last.is_error:
                 self.problem = f"{last.name}: {last.text.strip()}"
             else:
@@ -157,7 +189,7 @@ class _Player:
             if changed := _find_changed(effect.recorded):
                 self.problem = f"{effect.call.name}: changed since the dry run: {changed}"
             else:
-                call = msgspec.structs.replace(effect.call, id=f"{CALL_PREFIX}{effect.call.id}")
+                call = msgspec.structs.replace(effect.call, id=effect.new_id)
                 return AssistantItem((call,), "tool_use")
         text = f"{plural(self.done, 'call')} of {len(self._effects)} carried out."
         return AssistantItem((Text(f"{text} {self.problem}".strip()),))
@@ -170,29 +202,12 @@ def _find_changed(recorded: RecordedEffect) -> str:
     return ", ".join(changed)
 
 
-async def _carry_out(session_id: str, folder: Path, effects: Sequence[Effect]) -> int:
+async def open_session(session_id: str, folder: Path, player: CallPlayer) -> AgentSession:
+    """The session with the player in place of its model."""
     from treadle.apps.assembly import SessionOptions, build_agent
     from treadle.models.scripted import Scripted
 
-    allowed = {f"{CALL_PREFIX}{effect.call.id}" for effect in effects}
-
-    def approve(approval: PendingApproval) -> bool | Denial:
-        is_known = approval.call.id in allowed and approval.kind == "approval"
-        return is_known or Denial("this call was not in the dry run")
-
-    player = _Player(effects)
     model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
     settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
     options = SessionOptions(resume=session_id, model=model, checkpoints=True)
-    session = await build_agent(settings, folder, options, approve=approve, warn=print_error)
-    try:
-        names = ", ".join(effect.call.name for effect in effects)
-        driver = session.start(MESSAGE.format(calls=names))
-        try:
-            turn = await session.agent.finish_turn(driver)
-        finally:
-            await driver.aclose()
-    finally:
-        await session.aclose()
-    print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
-    return SUCCESS if player.done == len(effects) else ERROR
+    return await build_agent(settings, folder, options, approve=player.approve, warn=print_error)

@@ -8,16 +8,24 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
+from msgspec.json import encode
+
 from treadle.apps.conversation.choices import ChoiceOption
 from treadle.apps.conversation.commands.answers import CommandAnswer, Question, ScreenChange
 from treadle.apps.conversation.session.file_undo import RestoreAction, normalize_paths
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.saved_sessions import TurnLine
 from treadle.apps.conversation.undo import FileChange, describe_changes, join_paths
-from treadle.core.errors import SessionNotFound, TreadleError
+from treadle.core.errors import ConfigError, SessionNotFound, TreadleError
+from treadle.core.transcript.items import to_user_item
 from treadle.lib.text.text import format_age, plural
 
 NOTHING_CHANGED = "nothing was changed"
+UNDO_EFFECTS = """\
+Take back what the last turn did: make exactly these calls, in this order, one at a time. Stop at \
+the first that fails, and say which were done.
+
+{calls}"""
 REWIND_TITLE = "Rewind to before this message"
 _REWIND_SCOPES = (
     ChoiceOption("both", "Conversation and files", key="b"),
@@ -31,6 +39,28 @@ async def run_undo(session: HostedSession, arguments: str) -> CommandAnswer:
 
 async def run_redo(session: HostedSession, arguments: str) -> CommandAnswer:
     return await _restore(session, "redo", arguments)
+
+
+async def run_effects(session: HostedSession, arguments: str) -> CommandAnswer:
+    """`/effects` lists what the last turn did beyond files; `/effects undo` lets the model make the
+    calls that take it back, which are decided on like any other."""
+    from treadle.sessions.log.journal import read_entries
+    from treadle.tools.undo import plan_undo
+
+    if arguments not in ("", "undo"):
+        raise ConfigError("usage: /effects lists them, /effects undo takes them back")
+    try:
+        entries = read_entries(await session.flush())
+    except SessionNotFound:  # it is on disk from its first message on
+        entries = []
+    steps = plan_undo(entries, session.agent_session.agent.config.source.tools())
+    calls = [f"{one.tool} {encode(one.arguments).decode()}" for one in steps if one.tool]
+    if arguments == "undo" and calls:
+        return CommandAnswer(message=to_user_item(UNDO_EFFECTS.format(calls="\n".join(calls))))
+    if not steps:
+        return CommandAnswer("no turn had effects beyond files")
+    lines = [f"{one.summary}: {one.reason or f'by {one.tool} {one.arguments}'}" for one in steps]
+    return CommandAnswer("\n".join([*lines, "/effects undo takes back what can be"]))
 
 
 async def _restore(session: HostedSession, action: RestoreAction, path: str) -> CommandAnswer:

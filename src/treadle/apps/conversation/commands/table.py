@@ -148,6 +148,13 @@ COMMANDS: tuple[SlashCommand, ...] = (
         "also this file, which you changed",
         False,
     ),
+    SlashCommand(
+        "effects",
+        "what the last turn did beyond files; undo: take it back",
+        restore.run_effects,
+        "undo",
+        False,
+    ),
     SlashCommand("diff", "show the changes: turn, session or git", information.run_diff, "which"),
     SlashCommand("todo", "show the todo list", information.run_todo),
     SlashCommand("plan", "show the plan that you accepted", information.run_plan),

@@ -23,6 +23,7 @@ from treadle.core.contracts.tool import (
     SandboxRequest,
     ToolContext,
     ToolOutput,
+    UndoAnswer,
 )
 from treadle.core.contracts.workspace import CommandResult, RunningCommand
 from treadle.core.errors import WorkspaceError
@@ -35,6 +36,7 @@ from treadle.tools.builtin.session_memory import (
     ToolSessions,
     kill_shielded,
 )
+from treadle.tools.builtin.shell.inverse import find_inverse
 from treadle.tools.function import summarize_call
 
 DEFAULT_TIMEOUT = 120.0
@@ -163,6 +165,12 @@ class BashTool(BuiltinTool[BashArguments]):
         request = REQUEST_TEXTS[args.sandbox]
         note = f"# runs{request}, for this command only\n" if request else ""
         return Preview("command", f"{note}{args.command}")
+
+    def undo(self, arguments: Arguments, result: ToolResultItem) -> UndoAnswer:
+        command = None if result.is_error else find_inverse(str(arguments["command"]), result.text)
+        if command is None:
+            return "what the command did, and how to take it back, is not known"
+        return self.name, {**arguments, "command": command}
 
     async def run(self, args: BashArguments, site: CallSite) -> ToolOutput:
         cwd = str(site.resolve(".")) if args.cwd else site.cwd

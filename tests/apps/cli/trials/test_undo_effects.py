@@ -1,0 +1,116 @@
+"""Effects beyond files are taken back by the inverses that tools declare."""
+# ruff: noqa: ASYNC240 (files are how a test and the program meet)
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.apps.program import run
+from treadle import Agent, tool
+from treadle.core.errors import ConfigError
+from treadle.models import Say, Scripted
+from treadle.sessions import Journal
+from treadle.sessions.log.journal import read_entries
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.tools.builtin.shell.inverse import find_inverse
+from treadle.tools.undo import plan_undo
+
+FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
+
+
+def git(*words: str, folder: str = ".") -> str:
+    command = ["git", "-C", folder, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def bash(command: str) -> FakeReply:
+    return FakeReply(calls=(FakeCall("bash", {"command": command}),))
+
+
+async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
+    git("init", "-q", "--bare", "-b", "main", "remote")
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "a")
+    git("config", "user.email", "a@b")
+    git("remote", "add", "origin", "./remote")
+    Path("a.txt").write_text("one\n")
+    git("add", "a.txt")
+    git("commit", "-qm", "first")
+    replies = [
+        bash("echo two >> a.txt && git add a.txt"),
+        bash("git commit -m second"),
+        bash("git push origin main:topic"),
+        FakeReply("Done."),
+    ]
+    async with ProviderServer(replies) as server:
+        await run(server, "-p", "go", *FREELY)
+    assert "topic" in git("branch", "--list", folder="remote")
+    listed = await run(None, "undo", "--effects")
+    lines = listed.out.splitlines()
+    assert listed.code == 0, listed
+    assert lines[0].startswith("1. [bash: git push origin main:topic] by bash: git push origin --")
+    assert lines[1].startswith("2. [bash: git commit -m second] by bash: git revert --no-edit ")
+    assert lines[2].startswith("cannot be taken back: [bash: echo two")
+    assert "topic" in git("branch", "--list", folder="remote")  # it only lists
+    done = await run(None, "undo", "--effects", "--only", "all", TREADLE_SANDBOX="off")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "2 calls of 2 carried out."), done
+    assert "topic" not in git("branch", "--list", folder="remote")
+    assert Path("a.txt").read_text() == "one\n"
+    assert git("log", "--format=%s").splitlines()[0] == 'Revert "second"'
+    again = await run(None, "undo", "--effects", "--only", "all")
+    assert (again.code, "nothing can be taken back" in again.out) == (0, True)
+
+
+async def test_a_tool_of_a_program_declares_its_inverse(own_place: Path):
+    tickets: dict[str, str] = {}
+
+    @tool(undo=lambda arguments, result: ("close_ticket", {"number": result.text}))
+    async def open_ticket(title: str) -> str:
+        """Open a ticket."""
+        tickets["T1"] = title
+        return "T1"
+
+    @tool(undo=lambda arguments, result: "a closed ticket stays closed")
+    async def close_ticket(number: str) -> str:
+        """Close a ticket."""
+        return tickets.pop(number)
+
+    @tool
+    async def send_mail(to: str) -> str:
+        """Send a mail."""
+        return "sent"
+
+    calls = [("open_ticket", {"title": "broken"}), ("send_mail", {"to": "a@b"})]
+    agent = Agent(Scripted([Say(calls=calls), "done"]), [open_ticket, close_ticket, send_mail])
+    journal = Journal.create(own_place / "p/s")
+    await agent.run("go", session=journal)
+    mail, ticket = plan_undo(read_entries(own_place / "p/s"), agent.config.source.tools())
+    assert (mail.tool, mail.reason) == ("", "send_mail declares no inverse for it")
+    assert (ticket.tool, ticket.arguments) == ("close_ticket", {"number": "T1"})
+    with pytest.raises(ConfigError, match="undo of a tool"):
+        tool(send_mail, undo="close_ticket")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "inverse"),
+    [
+        ("git commit -m x", "[main 1a2b3c4] x\n 1 file changed", "git revert --no-edit 1a2b3c4"),
+        ("git commit --amend -m x", "[main 1a2b3c4] x", None),
+        ("git commit -m x; rm -rf y", "[main 1a2b3c4] x", None),
+        ("git push origin main", "   1a2b3c4..2b3c4d5  main -> main", None),
+        ("git tag v1", "", "git tag -d v1"),
+        (
+            "gh issue create -t x",
+            "https://github.com/a/b/issues/7",
+            "gh issue close https://github.com/a/b/issues/7",
+        ),
+        ("make release", "", None),
+    ],
+)
+def test_an_inverse_is_named_only_where_the_output_says_what_was_done(
+    command: str, output: str, inverse: str | None
+):
+    assert find_inverse(command, output) == inverse
