@@ -108,6 +108,11 @@ def test_an_unknown_variable_is_noted_with_the_nearest():
     )
 
 
+def test_a_variable_that_is_read_elsewhere_is_not_unknown():
+    environ = dict.fromkeys(("TREADLE_VERTEX_TOKEN_COMMAND", "TREADLE_PROJECT_DIR"), "x")
+    assert load_settings(here(), environ=environ).notes == ()
+
+
 def test_aliases_are_a_table(user_file: Path):
     write(user_file, '[aliases]\nfast = "anthropic/haiku"\n')
     settings = load_settings(here(), environ={})

@@ -41,6 +41,8 @@ from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 
 SettingValues = dict[str, tuple[object, str]]  # by name, with the origin
+# Variables of ours that are no settings: of cloud/google.py, and what hooks are given.
+OTHER_VARIABLES = ("TREADLE_VERTEX_TOKEN_COMMAND", "TREADLE_PROJECT_DIR")
 
 
 def load_settings(
@@ -194,6 +196,8 @@ def _read_environment(env: Mapping[str, str], notes: list[str]) -> SettingValues
     values: SettingValues = {}
     for variable in sorted(name for name in env if name.startswith("TREADLE_")):
         setting, text = known.get(variable), env[variable].strip()
+        if variable in OTHER_VARIABLES:
+            continue
         if setting is None:
             hint = suggest_name(variable, known)
             notes.append(f"unknown environment variable {variable}{hint}")
