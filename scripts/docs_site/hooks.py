@@ -1,7 +1,7 @@
 """What mkdocs calls while it builds the site: see `hooks` in mkdocs.yml.
 
-Adds the pages that are not in docs/ (the README, files that pages link to, the reference), expands
-the navigation, and changes what a code host and mkdocs read differently in the same Markdown text.
+Adds the pages that are not in docs/ (the README, files that pages link to), expands the navigation,
+and changes what a code host and mkdocs read differently in the same Markdown text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scripts.docs_site import proofs, reference
+from scripts.docs_site import proofs
 from scripts.docs_site.navigation import expand_navigation
 from scripts.docs_site.repository_links import ROOT, list_copies, repository_path, rewrite_links
 
@@ -25,9 +25,7 @@ CODE_SPAN = re.compile(r"`[^`\n]+`")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    config.nav = expand_navigation(
-        config.nav or [], [*list_pages(), *reference.write_reference(), *FROM_ROOT]
-    )
+    config.nav = expand_navigation(config.nav or [], [*list_pages(), *FROM_ROOT])
     return config
 
 
@@ -42,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     sources = ["README.md", *(f"docs/{page}" for page in list_pages())]
     texts = {name: (ROOT / name).read_text() for name in sources}
-    pages = {"index.md": texts["README.md"], **list_copies(sources), **reference.write_reference()}
+    pages = {"index.md": texts["README.md"], **list_copies(sources)}
     for name, text in {**pages, **proofs.write_proofs(texts.values())}.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -51,8 +49,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
     page.meta["search"] = {"boost": choose_search_weight(name)}
-    is_made = name.startswith((f"{reference.FOLDER}/", f"{proofs.FOLDER}/"))
-    if is_made or not repository_path(name).endswith(".md"):  # a program is shown as it is
+    if name.startswith(f"{proofs.FOLDER}/") or not repository_path(name).endswith(
+        ".md"
+    ):  # a program is shown as it is
         return markdown
     return adapt_markdown(proofs.link_proofs(rewrite_links(markdown, name), name))
 
@@ -64,7 +63,7 @@ def choose_search_weight(name: str) -> float:
         return 4
     if name.startswith("repository/"):
         return 0.1
-    return 0.5 if name.startswith((f"{reference.FOLDER}/", "decisions/")) else 1
+    return 0.5 if name.startswith(("reference/", "decisions/")) else 1
 
 
 def adapt_markdown(text: str) -> str:

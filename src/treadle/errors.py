@@ -1,4 +1,4 @@
-"""Every error that Treadle raises on purpose; docs/errors.md says when, and what to do."""
+"""Every error that Treadle raises on purpose; docs/reference/errors.md says what to do."""
 
 from __future__ import annotations
 

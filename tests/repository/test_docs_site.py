@@ -1,5 +1,5 @@
-"""The documentation site: every page is in its navigation, every link leads to a heading, the
-reference is complete. `./check docs` builds it."""
+"""The documentation site: every page is in its navigation, every link leads to a heading.
+`./check docs` builds it. The reference is in test_reference.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from scripts.build_docs import find_foreign_files
 from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, choose_search_weight, list_pages
 from scripts.docs_site.navigation import expand_navigation, walk
 from scripts.docs_site.proofs import link_proofs, write_proofs
-from scripts.docs_site.reference import NAMES, write_reference
 from scripts.docs_site.repository_links import (
     ROOT,
     find_links,
@@ -25,8 +24,6 @@ from scripts.docs_site.repository_links import (
     rewrite_links,
 )
 from tests.node_programs import find_node
-from treadle import Agent
-from treadle.apps.cli.main import COMMANDS
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}" for page in list_pages())]
 
@@ -54,7 +51,7 @@ def test_every_page_of_docs_is_once_in_the_navigation():
 
 
 def test_the_navigation_names_no_page_that_does_not_exist():
-    known = {*list_pages(), *FROM_ROOT, *write_reference()}
+    known = {*list_pages(), *FROM_ROOT}
     assert [entry for entry in expand(sorted(known)) if entry not in known] == []
 
 
@@ -105,40 +102,8 @@ def test_markdown_of_a_code_host_is_adapted_for_the_site():
     assert adapt_markdown(text) == "Two:\n\n- a\n- b\n```python\n- x\n```\n| `a | b` |\n"
 
 
-def test_the_reference_describes_every_public_name_once():
-    pages = {name: text for name, text in write_reference().items() if "treadle" in name}
-    described = re.findall(r"^## (\w+)$", "".join(pages.values()), re.MULTILINE)
-    assert sorted(described) == sorted(
-        {name.rpartition(".")[2] for name in NAMES.read_text().split()}
-    )
-
-
-def test_the_reference_shows_signatures_as_they_are_written():
-    page = write_reference()["reference/treadle.md"]
-    assert "class Agent(\n    model: str | Model,\n    tools: Sequence[ToolLike[Any]] = ()," in page
-    assert " at 0x" not in page
-    assert "<class" not in page
-
-
-def test_the_reference_begins_with_what_a_reader_looks_for():
-    page = write_reference()["reference/treadle.md"]
-    names = re.findall(r"^## (\w+)$", page, re.MULTILINE)
-    assert names[:3] == ["Agent", "Session", "Stream"]
-    methods = re.findall(r"^### Agent\.(\w+)$", page, re.MULTILINE)
-    assert methods[:4] == ["run", "run_sync", "stream", "session"]
-    internal = {"finish_run", "make_run", "disconnect", "aclose_owned_model", "answer_parent"}
-    assert not internal & set(dir(Agent))
-
-
-def test_the_reference_has_the_help_of_every_command_and_its_subcommands():
-    page = write_reference()["reference/command-line.md"]
-    for name in COMMANDS:
-        assert f"\n## treadle {name}\n\n```text\nusage: " in page
-    assert "\n### treadle sessions rewind\n\n```text\nusage: treadle sessions rewind" in page
-
-
 def test_a_search_shows_the_guides_first_and_the_changelog_last():
-    pages = ["terminal.md", "reference/treadle.md", "repository/CHANGELOG.md"]
+    pages = ["terminal.md", "reference/api/treadle.md", "repository/CHANGELOG.md"]
     weights = [choose_search_weight(page) for page in pages]
     assert weights == sorted(weights, reverse=True)
     assert len({*weights}) == len(pages)

@@ -3,8 +3,8 @@
     {"type":"text_delta","session_id":"…","turn_id":"turn-1","seq":12,"text":"Hel"}
     {"type":"item","session_id":"…","position":3,"item":{"type":"assistant",…}}
 
-The types are those of core/events.py, and `item`; docs/events.md lists their fields. New types and
-fields may be added at any time; FORMAT_VERSION grows when one is removed or changes its meaning.
+The types are those of core/events.py (docs/reference/events.md), and `item`. New types and fields
+may be added at any time; FORMAT_VERSION grows when one is removed or changes its meaning.
 The host decides where the bytes go.
 """
 

@@ -1,47 +1,39 @@
-"""The reference of the site: a page for each public module, from docstrings and signatures, and one
-for the command line, from `--help`.
+"""The pages of the API: one for each public module, from docstrings and signatures.
 
 The public names are those of tests/repository/public_api.txt. A name that two modules have is
-described once: on the page of the narrower module, `treadle` links to it. Used by hooks.py.
+described once: on the page of the narrower module, `treadle` links to it.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import io
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
-from functools import cache
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 from scripts.docs_site.repository_links import ROOT
+from scripts.reference_pages.markdown import make_page
 
-FOLDER = "reference"
+FOLDER = "api"
 NAMES = ROOT / "tests/repository/public_api.txt"
 WIDTH = 88
 # What a reader looks for first; the other names follow in the order of the alphabet, the other
 # methods in that of the source.
 FIRST_NAMES = ("Agent", "Session", "Stream", "Result", "coding_agent")
 FIRST_METHODS = ("run", "run_sync", "stream", "session", "start")
-SUBCOMMAND = re.compile(r"^    (\w[\w-]*)(?: {2,}|$)", re.MULTILINE)
 # What `str(signature)` adds to the source: quotes of annotations, modules, forms of repr().
 NOISE = re.compile(r" at 0x[0-9a-f]+|\b(?:treadle|collections|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
 CLASS = re.compile(r"<class '(?:[\w]+\.)*(\w+)'>")
 QUOTED_TYPE = re.compile(r"((?:: |-> ))'((?:[^'\\]|\\.)*)'|((?:: |-> ))\"([^\"]*)\"")
 
 
-@cache
-def write_reference() -> dict[str, str]:
+def write_pages() -> dict[str, str]:
     """Name of the page to its Markdown text."""
     modules = sorted({name.rpartition(".")[0] for name in NAMES.read_text().split()})
     homes = find_homes(modules)
-    pages = {f"{FOLDER}/{name}.md": describe_module(name, homes) for name in modules}
-    return {**pages, f"{FOLDER}/command-line.md": describe_commands()}
+    return {f"{FOLDER}/{name}.md": describe_module(name, homes) for name in modules}
 
 
 def find_homes(modules: list[str]) -> dict[str, str]:
@@ -56,7 +48,7 @@ def describe_module(name: str, homes: dict[str, str]) -> str:
     module = importlib.import_module(name)
     own = [one for one in module.__all__ if homes[one] == name]
     others = [one for one in module.__all__ if homes[one] != name]
-    parts = [f"# {name}", clean_text(module.__doc__ or "")]
+    parts = [clean_text(module.__doc__ or "")]
     if others:
         parts.append(
             "Also here: "
@@ -64,7 +56,7 @@ def describe_module(name: str, homes: dict[str, str]) -> str:
             + "."
         )
     parts += [part for one in sort_first(own, FIRST_NAMES) for part in describe(one, module)]
-    return "\n\n".join(parts) + "\n"
+    return make_page(name, *parts)
 
 
 def sort_first(names: Iterable[str], first: Sequence[str]) -> list[str]:
@@ -171,38 +163,3 @@ def split_parameters(signature: inspect.Signature) -> Iterator[str]:
 
 def block(code: str) -> str:
     return f"```python\n{code}\n```"
-
-
-def describe_commands() -> str:
-    """Every help text of the program, as it prints them."""
-    from treadle.apps.cli.main import COMMANDS
-
-    parts = ["# Command line", "What `--help` prints. [The guide](../cli.md) explains it."]
-    for words in ([], ["help", "options"], *([name] for name in COMMANDS)):
-        parts += show_help(words)
-    return "\n\n".join(parts) + "\n"
-
-
-def show_help(words: list[str]) -> Iterator[str]:
-    line = words if words[:1] == ["help"] else [*words, "--help"]
-    text = print_help(line)
-    yield f"## treadle {' '.join(words)}".rstrip()
-    yield f"```text\n{text}\n```"
-    if words and "\n  COMMAND\n" in text:
-        inside = text.partition("\n  COMMAND\n")[2].partition("\n\n")[0]
-        for name in SUBCOMMAND.findall(inside):
-            yield f"### treadle {words[0]} {name}"
-            yield f"```text\n{print_help([*words, name, '--help'])}\n```"
-
-
-def print_help(arguments: list[str]) -> str:
-    from treadle.apps.cli.main import run
-
-    printed = io.StringIO()
-    # argparse wraps its lines at the width of the terminal
-    with patch.dict(os.environ, COLUMNS="100"), redirect_stdout(printed):
-        try:
-            run(arguments)
-        except SystemExit:
-            pass
-    return printed.getvalue().strip()
