@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from scripts.docs_site import proofs
 from scripts.docs_site.navigation import expand_navigation
-from scripts.docs_site.repository_links import ROOT, list_copies, repository_path, rewrite_links
+from scripts.docs_site.repository_links import (
+    PROOFS,
+    ROOT,
+    list_copies,
+    repository_path,
+    rewrite_links,
+)
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -49,11 +55,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
     page.meta["search"] = {"boost": choose_search_weight(name)}
-    if name.startswith(f"{proofs.FOLDER}/") or not repository_path(name).endswith(
+    if name.startswith(f"{PROOFS}/") or not repository_path(name).endswith(
         ".md"
     ):  # a program is shown as it is
         return markdown
-    return adapt_markdown(proofs.link_proofs(rewrite_links(markdown, name), name))
+    return adapt_markdown(rewrite_links(markdown, name))
 
 
 def choose_search_weight(name: str) -> float:

@@ -1,5 +1,7 @@
-"""Tests that the documents name, as `tests/path.py::test_name`: on the site each is a link to its
-source. A page below repository/proofs/ has the named tests of a file. Used by hooks.py.
+"""Tests that the documents link to, as `tests/path.py#test_name`: on the site each link leads to
+the source of that test. A page below repository/proofs/ has the linked tests of a file.
+
+Used by hooks.py and the tests.
 """
 
 from __future__ import annotations
@@ -8,32 +10,24 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
-from posixpath import relpath
 
-from scripts.docs_site.repository_links import COPIES, NOT_SEARCHED, ROOT
+from scripts.docs_site.repository_links import NOT_SEARCHED, PROOFS, ROOT
 
-NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
-FOLDER = f"{COPIES}/proofs"
+LINKED_TEST = re.compile(r"\]\((?:\.\./)*(tests/[\w/]+\.py)#(test_\w+)\)")
 
 
-def link_proofs(text: str, page: str) -> str:
-    """The text with a link to the source of each test that it names."""
-
-    def link(named: re.Match[str]) -> str:
-        target = relpath(f"{FOLDER}/{named[1]}.md", Path(page).parent.as_posix())
-        return f"[{named[0]}]({target}#{named[2]})"
-
-    return NAMED_TEST.sub(link, text)
+def list_linked_tests(text: str) -> list[tuple[str, str]]:
+    """The file and the name of each test that a text links to."""
+    return sorted({(path, name) for path, name in LINKED_TEST.findall(text)})
 
 
 def write_proofs(texts: Iterable[str]) -> dict[str, str]:
-    """The pages with the tests that these texts name."""
+    """The pages with the tests that these texts link to."""
     named: defaultdict[str, set[str]] = defaultdict(set)
     for text in texts:
-        for path, name in NAMED_TEST.findall(text):
+        for path, name in list_linked_tests(text):
             named[path].add(name)
-    return {f"{FOLDER}/{path}.md": show_tests(path, names) for path, names in named.items()}
+    return {f"{PROOFS}/{path}.md": show_tests(path, names) for path, names in named.items()}
 
 
 def show_tests(path: str, names: set[str]) -> str:

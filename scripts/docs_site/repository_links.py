@@ -14,6 +14,7 @@ from posixpath import normpath, relpath
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIES = "repository"
+PROOFS = f"{COPIES}/proofs"
 MAX_COLORED_LINES = 400
 # The head of a page that the search leaves out: code would hide what explains it.
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
@@ -64,6 +65,11 @@ def repository_path(page: str) -> str:
     return path if page.endswith("/folder.md") or (ROOT / path).is_file() else path[: -len(".md")]
 
 
+def is_test(link: str) -> bool:
+    """Whether a link leads to one test of a file: its page is made by proofs.py."""
+    return link.partition("#")[2].startswith("test_")
+
+
 def rewrite_links(text: str, page: str) -> str:
     """The text of a page with links that hold on the site; `page` is its file of the site."""
     source = repository_path(page)
@@ -72,7 +78,9 @@ def rewrite_links(text: str, page: str) -> str:
         link = part["link"]
         if not link or EXTERNAL.match(link):
             return part[0]
-        target = relpath(site_path(resolve(link, source)), Path(page).parent.as_posix())
+        path = resolve(link, source)
+        shown = f"{PROOFS}/{path}.md" if is_test(link) else site_path(path)
+        target = relpath(shown, Path(page).parent.as_posix())
         anchor = link.partition("#")[2]
         return f"]({target}{'#' if anchor else ''}{anchor})"
 
@@ -85,7 +93,7 @@ def list_copies(pages: list[str]) -> dict[str, str]:
     waiting = [(page, (ROOT / page).read_text()) for page in pages]
     while waiting:
         page, text = waiting.pop()
-        for path in {resolve(link, page) for link in find_links(text)}:
+        for path in {resolve(link, page) for link in find_links(text) if not is_test(link)}:
             name = site_path(path)
             if name.startswith(f"{COPIES}/") and name not in copies:
                 copies[name] = show_file(path)

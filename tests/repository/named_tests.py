@@ -1,17 +1,18 @@
-"""Tests that documents name, as `tests/path.py::test_name`."""
+"""Tests that documents link to, as `tests/path.py#test_name`: here `tests/path.py::test_name`."""
 
 from __future__ import annotations
 
 import ast
-import re
 from functools import cache
 from pathlib import Path
+
+from scripts.docs_site.proofs import list_linked_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def list_named_tests(text: str) -> list[str]:
-    return sorted({span for span in re.findall(r"`([^`\n]+)`", text) if "::" in span})
+    return [f"{path}::{name}" for path, name in list_linked_tests(text)]
 
 
 def exists(named: str) -> bool:

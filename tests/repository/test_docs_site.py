@@ -14,7 +14,7 @@ import pytest
 from scripts.build_docs import find_foreign_files
 from scripts.docs_site.hooks import FROM_ROOT, adapt_markdown, choose_search_weight, list_pages
 from scripts.docs_site.navigation import expand_navigation, walk
-from scripts.docs_site.proofs import link_proofs, write_proofs
+from scripts.docs_site.proofs import write_proofs
 from scripts.docs_site.repository_links import (
     ROOT,
     find_links,
@@ -24,6 +24,7 @@ from scripts.docs_site.repository_links import (
     rewrite_links,
 )
 from tests.node_programs import find_node
+from tests.repository.named_tests import exists
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page}" for page in list_pages())]
 
@@ -71,7 +72,10 @@ def test_every_link_of_a_page_leads_to_a_file_and_its_heading(page: str):
         target = resolve(link, page)
         assert (ROOT / target).exists(), link
         anchor = link.partition("#")[2]
-        assert not anchor or anchor in headings(target), link
+        if anchor.startswith("test_"):
+            assert exists(f"{target}::{anchor}"), link
+        else:
+            assert not anchor or anchor in headings(target), link
     for anchor in re.findall(r"\]\(#([^)\s]+)\)", text):
         assert anchor in headings(page)
 
@@ -83,13 +87,13 @@ def test_a_program_that_a_page_links_to_is_shown_on_the_site():
     assert text == "[server](repository/examples/chat_server.py.md) and `](code)`"
 
 
-def test_a_named_test_is_a_link_to_its_source():
-    text = "Proof: `tests/repository/test_docs_site.py::test_a_named_test_is_a_link_to_its_source`."
-    target = "../repository/proofs/tests/repository/test_docs_site.py.md"
-    linked = link_proofs(text, "decisions/page.md")
-    assert f"]({target}#test_a_named_test_is_a_link_to_its_source)." in linked
+def test_a_link_to_a_test_leads_to_its_source():
+    name = "test_a_link_to_a_test_leads_to_its_source"
+    text = f"([test](../../tests/repository/test_docs_site.py#{name}))."
+    linked = rewrite_links(text, "decisions/page.md")
+    assert f"](../repository/proofs/tests/repository/test_docs_site.py.md#{name}))." in linked
     [page] = write_proofs([text]).values()
-    assert "## test_a_named_test_is_a_link_to_its_source\n\n````python\ndef test_a_named" in page
+    assert f"## {name}\n\n````python\ndef test_a_link" in page
 
 
 def test_links_of_the_readme_hold_on_the_first_page():
