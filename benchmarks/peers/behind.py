@@ -14,8 +14,8 @@ from benchmarks.peers.programs import PROGRAMS
 
 EQUAL = 0.95  # of Treadle's figure
 EXPLANATION = (
-    "The number after a name says which part of Treadle's figure the other one needs: 0.50 is half "
-    "as much. If there are several sizes, it is that of the size where this part is smallest. "
+    "The number after a name is the other's figure divided by Treadle's: 0.50 is half as much. If "
+    "there are several sizes, it is the smallest of these ratios. "
     f"“About equal” is from {EQUAL:.2f} to 1.00."
 )
 

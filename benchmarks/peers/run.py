@@ -1,6 +1,6 @@
 """Compares Treadle with other libraries and programs, and writes docs/benchmarks.md.
 
-    python benchmarks/peers/run.py                       everything: some 25 minutes
+    python benchmarks/peers/run.py                       everything: about 25 minutes
     python benchmarks/peers/run.py --quick               small sizes, one repeat: some minutes
     python benchmarks/peers/run.py --only treadle,codex --measures turns,programs
     python benchmarks/peers/run.py --from docs/benchmarks/figures.json    the page again

@@ -240,7 +240,7 @@ async def test_a_clock_that_jumps_makes_no_worker_dead(
             monkeypatch.setattr(time, "time", lambda real=real, by=seconds: real() + by)
             before = {one.heartbeat for one in await database.workers()}
             while before & {one.heartbeat for one in await database.workers()}:
-                pass  # the next sign of life of each
+                pass  # the next heartbeat of each
         (marks() / "go").touch()
         run = await until_state(database, "r", "done")
         stack.close()

@@ -44,7 +44,7 @@ class Fleet:
     limits        for all runs; they are kept in the database
     agent         makes the agent of a run: a function of a task and a folder, or MODULE:FUNCTION;
                   by default the coding agent
-    lease         seconds without a sign of life after which others continue the runs of a worker
+    lease         seconds without a heartbeat after which others continue the runs of a worker
     poll          seconds between two looks at the queue
     max_attempts  how often a worker may die with a run before the run is set aside
     folder        where the folders of runs are made; by default beside the user's sessions

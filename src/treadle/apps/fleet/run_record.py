@@ -129,7 +129,7 @@ class FleetApproval(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process that works for the fleet. `heartbeat` is the time of its last sign of life."""
+    """A process that works for the fleet. `heartbeat` is the time of its last heartbeat."""
 
     id: str
     host: str

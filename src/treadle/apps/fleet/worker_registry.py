@@ -35,7 +35,7 @@ class WorkerRegistry:
         self._seen: dict[str, tuple[int, float]] = {}  # worker -> its beats, since when
 
     async def beat(self, worked: Mapping[str, WorkSoFar] | None = None) -> Mapping[str, int]:
-        """Give a sign of life; the runs that this worker has, with their epochs. `worked` has the
+        """Send a heartbeat; the runs that this worker has, with their epochs. `worked` has the
         time and the cost of each: they count when this worker dies."""
         me, execute = self._identity, self._connection.execute
         # One by one: a worker that is stopped in between holds no row that others need.

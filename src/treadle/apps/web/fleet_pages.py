@@ -34,7 +34,7 @@ from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, format_duration, plural
 
 REFRESH_SECONDS = 5
-SILENT_SECONDS = 2 * DEFAULT_LEASE  # a worker without a sign of life for so long is dead
+SILENT_SECONDS = 2 * DEFAULT_LEASE  # a worker without a heartbeat for so long is dead
 HEALTH_SECONDS = 5.0  # monitors give up soon
 MAX_ANSWER = 65_536  # bytes of a form
 # A browser names the origin of a form only to those who may know where it was.

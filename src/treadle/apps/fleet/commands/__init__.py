@@ -130,7 +130,7 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     add("--runs-at-once", type=int, metavar="N", help=at_once)
     _add_address(parser)
     add("--workspaces", type=Path, metavar="FOLDER", help="where the folders of runs are made")
-    lease = "seconds without a sign of life after which others take its runs (default: 30)"
+    lease = "seconds without a heartbeat after which others take its runs (default: 30)"
     add("--lease", type=float, default=30.0, metavar="SECONDS", help=lease)
     attempts = "a run that completes no step in so many is set aside (default: 5)"
     add("--max-attempts", type=int, default=5, metavar="N", help=attempts)

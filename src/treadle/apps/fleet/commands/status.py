@@ -85,7 +85,7 @@ def _format_worker(worker: WorkerRecord, now: float) -> str:
     text = f"worker {worker.id} on {worker.host}: {plural(worker.runs, 'run')}"
     age = now - worker.heartbeat
     silent = f" ({SILENT})" if _is_silent(worker, now) else ""
-    return escape_invisible(f"{text}, last sign of life {format_age(age)}{silent}")
+    return escape_invisible(f"{text}, last heartbeat {format_age(age)}{silent}")
 
 
 def _is_silent(worker: WorkerRecord, now: float) -> bool:
