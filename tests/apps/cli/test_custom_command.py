@@ -68,8 +68,8 @@ async def test_a_script_learns_that_the_files_of_an_untrusted_folder_are_not_use
         ran = await run(server, "-p", "go")
         quiet = await run(server, "-p", "go", "--quiet")
     assert ran.err.splitlines() == [
-        "treadle: this folder is not trusted: of CLAUDE.md, .claude/settings.json, "
-        ".claude/commands only deny and ask rules are used (run `treadle trust`)"
+        "treadle: this folder is not trusted; not used, except for deny and ask rules: CLAUDE.md, "
+        ".claude/settings.json, .claude/commands (run `treadle trust`)"
     ]
     assert not quiet.err
 

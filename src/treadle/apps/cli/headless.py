@@ -273,8 +273,8 @@ class HeadlessRun:
         from treadle.apps.settings.extensions import list_extension_files
 
         if files := list_extension_files(self._folder):
-            unused = f"of {', '.join(files)} only deny and ask rules are used"
-            print_error(f"treadle: this folder is not trusted: {unused} (run `treadle trust`)")
+            unused = f"not used, except for deny and ask rules: {', '.join(files)}"
+            print_error(f"treadle: this folder is not trusted; {unused} (run `treadle trust`)")
 
     def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
