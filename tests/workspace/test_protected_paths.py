@@ -1021,6 +1021,23 @@ async def test_a_rebase_that_a_command_leaves_runs_no_command_of_it(repository: 
         assert f"{todo} was moved to" in done.note
 
 
+async def test_a_state_that_a_command_leaves_names_no_program_as_strategy(
+    repository: Path,
+) -> None:
+    files = {
+        ".git/rebase-merge/strategy": ("../../x", "ort"),
+        ".git/sequencer/opts": ("[options]\n\tstrategy = ../../x ; y", "[options]\n\tedit = true"),
+    }
+    async with opened(repository, sandbox=True) as workspace:
+        for name, (evil, usual) in files.items():
+            done = await workspace.run(f"mkdir -p {Path(name).parent}; echo '{evil}' > {name}")
+            assert f"{name} was moved to" in done.note
+            assert not (repository / name).exists()
+            done = await workspace.run(f"echo '{usual}' > {name}")
+            assert done.note == ""
+            assert (repository / name).exists()
+
+
 async def test_a_lock_that_a_command_leaves_does_not_keep_git_from_its_settings(
     repository: Path,
 ) -> None:

@@ -29,6 +29,7 @@ from treadle.lib.git.repository import (
     read_git_link,
     read_path,
 )
+from treadle.lib.shell.analysis.git_options import STRATEGIES
 from treadle.workspace.sandbox.tree_scan import GIT, HEAD, FoundEntry, find_entry
 from treadle.workspace.supervisor.set_aside import open_folder
 
@@ -291,3 +292,12 @@ def _find_harmful(git: str) -> Iterator[tuple[str, str]]:
             yield str(todo), ""
         for match in _EXEC_LINE.finditer(text or ""):
             yield str(todo), match.group()
+    # `--continue` runs the program of a merge strategy, wherever its name leads.
+    for place in (git, *worktrees):
+        file, options = Path(place, REBASE_FOLDER, "strategy"), f"{place}/sequencer/opts"
+        if os.path.lexists(file) and (read_text(file) or "").strip() not in STRATEGIES:
+            yield str(file), ""
+        entries = read_config(LOCAL_FILES, options)
+        named = [value for key, value in entries or () if key == "options.strategy"]
+        if entries is None or not STRATEGIES.issuperset(named):
+            yield options, ""
