@@ -71,7 +71,10 @@ def _suggest_for_line(
     evaluator: PermissionEvaluator,
     ruling: PolicyRuling,
     view: CachedFileSystemView | None,
+    *,
+    is_exact: bool = False,
 ) -> tuple[str, ...]:
+    """`is_exact`: rules with all words of the commands, if no shorter ones cover the line."""
     if parse_command(call.access.command or "").doubts:
         return ()
     files, cwd = evaluator.open_files(view), call.access.cwd or evaluator.context.root
@@ -81,7 +84,11 @@ def _suggest_for_line(
     rules: dict[str, Rule] = {}
     for command, needs_no_rule in commands.items():
         try:
-            suggested = [] if needs_no_rule else _suggest_for_command(command, files, cwd)
+            suggested = (
+                []
+                if needs_no_rule
+                else _suggest_for_command(command, files, cwd, is_exact=is_exact)
+            )
         except ValueError:
             return ()  # there are words that a rule cannot contain
         if suggested is None:
@@ -90,7 +97,9 @@ def _suggest_for_line(
             rules[rule.text] = rule
     # A rule that does not prevent the same question is not suggested.
     if evaluator.with_rules([*rules.values()]).evaluate(call, view).outcome != "allow":
-        return ()
+        if is_exact:
+            return ()
+        return _suggest_for_line(call, evaluator, ruling, view, is_exact=True)
     for text in [*rules] if 1 < len(rules) <= _MAX_TRIED else ():
         others = [rule for other, rule in rules.items() if other != text]
         if others and evaluator.with_rules(others).evaluate(call, view).outcome == "allow":
@@ -115,7 +124,7 @@ def _list_leaf_commands(findings: Sequence[PolicyFinding]) -> Iterator[tuple[Sim
 
 
 def _suggest_for_command(
-    command: SimpleCommand, files: FileEvaluator, start: str
+    command: SimpleCommand, files: FileEvaluator, start: str, *, is_exact: bool
 ) -> list[Rule] | None:
     if command.doubts or command.cd_paths is None:
         return None
@@ -145,7 +154,7 @@ def _suggest_for_command(
     for name, path in places:
         rules.append(parse_rule(_format_path_rule(name, path, context), context.root, context.home))
     if command.argv and (effects.doubts or command.assignments or not effects.is_read_only):
-        text = _format_command_rule(command)
+        text = _format_command_rule(command, is_exact=is_exact)
         is_script = command.program in _SCRIPT_RUNNERS and text.endswith(":*")
         if not is_script and runs_input(command):
             return None  # a rule would allow any other code there
@@ -153,10 +162,11 @@ def _suggest_for_command(
     return rules
 
 
-def _format_command_rule(command: SimpleCommand) -> str:
+def _format_command_rule(command: SimpleCommand, *, is_exact: bool) -> str:
     """The narrowest useful pattern: a prefix if arguments cannot run anything, else exact."""
     assigned = [f"{a.name}={_quote(a.value)}" for a in command.assignments]
-    return " ".join([*assigned, _format_words(command)])
+    words = " ".join(map(_quote, command.argv)) if is_exact else _format_words(command)
+    return " ".join([*assigned, words])
 
 
 def _format_words(command: SimpleCommand) -> str:
