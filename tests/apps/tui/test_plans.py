@@ -77,7 +77,8 @@ async def test_a_plan_is_sent_back_edited_and_accepted(monkeypatch):
         assert exists("a.py")
         assert on.app.session.permissions.mode == "accept-edits"
         await on.send("/plan")
-        await on.sees("# Rename it")
+        await on.sees("Run the tests now")
+        assert "# Rename it" not in on.screen()  # it is rendered
         session = on.app.conversation.driver.session_id
         assert find_accepted_plan(on.app.conversation.driver.history) == f"{PLAN} now"
         assert "this is the plan now" in str(

@@ -31,6 +31,7 @@ from treadle.apps.conversation.open_questions import PendingQuestion
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import NoteBlock
+from treadle.apps.conversation.state.markdown_stream import split_markdown
 from treadle.apps.tui import questions
 from treadle.apps.tui.dialog_lock import DialogLock
 from treadle.apps.tui.options import TerminalOptions
@@ -260,7 +261,10 @@ class Frontend(HostCallbacks):
         async with self.dialog_lock.sequence():
             answer = await table.run_command(self.session, line)
             while answer.screen is None or not await self.change_screen(answer.screen):
-                if answer.note:
+                if answer.is_markdown:
+                    for block in split_markdown(answer.note):
+                        self.conversation.show_block(block)
+                elif answer.note:
                     self.show_message(answer.note, answer.tone)
                 if answer.message is not None:
                     self.conversation.submit(answer.message)

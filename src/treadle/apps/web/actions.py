@@ -13,6 +13,7 @@ from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange, catch_errors
 from treadle.apps.conversation.commands.table import list_summaries, run_command
 from treadle.apps.conversation.state.blocks import CodeBlock
+from treadle.apps.conversation.state.markdown_stream import split_markdown
 from treadle.apps.pages.session_files import export_session
 from treadle.apps.web.held_session import HeldSession
 from treadle.apps.web.hub import Hub
@@ -215,6 +216,10 @@ async def show_answer(hub: Hub, session: LiveSession, answer: CommandAnswer) -> 
         return Problem(answer.note, "command")
     if answer.is_table:
         session.conversation.show_block(CodeBlock("", answer.note))
+        return None
+    if answer.is_markdown:
+        for block in split_markdown(answer.note):
+            session.conversation.show_block(block)
         return None
     return ShowMessage(answer.note) if answer.note else None
 

@@ -89,11 +89,13 @@ class ScreenChange(msgspec.Struct, frozen=True):
 
 
 class CommandAnswer(msgspec.Struct, frozen=True):
-    """`is_table`: the note is more than a few lines, in columns. `message` is for the model."""
+    """`is_table`: the note is more than a few lines, in columns; `is_markdown`: it is a document.
+    `message` is for the model."""
 
     note: str = ""
     tone: Tone = "plain"
     is_table: bool = False
+    is_markdown: bool = False
     question: Question | None = None
     message: UserItem | None = None
     screen: ScreenChange | None = None

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
 from treadle.apps.conversation.context_usage import (
@@ -82,7 +83,7 @@ async def run_diff(session: HostedSession, arguments: str) -> CommandAnswer:
 async def run_plan(session: HostedSession, arguments: str) -> CommandAnswer:
     plan = find_accepted_plan(session.driver.history)
     none = "no plan was accepted in this session; /mode plan begins one"
-    return CommandAnswer(plan or none, is_table=bool(plan))
+    return CommandAnswer(redact_for_display(plan) or none, is_markdown=bool(plan))
 
 
 async def run_todo(session: HostedSession, arguments: str) -> CommandAnswer:
