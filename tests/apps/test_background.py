@@ -19,11 +19,19 @@ from tests.apps.program import run, start
 from tests.apps.tui.tmux import Terminal, needs_tmux
 from tests.apps.web.server import open_tab, web_server
 from tests.patience import until
+from treadle.apps.console import exit_codes
+from treadle.apps.console.supervisor import find_wait
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.sessions import Library
 from treadle.sessions.background import find_run, read_choices
 from treadle.sessions.history import read_state
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
+from treadle.testing.provider import (
+    FakeCall,
+    FakeReply,
+    ProviderFault,
+    ProviderServer,
+    ReceivedRequest,
+)
 
 KEY = {"ANTHROPIC_API_KEY": "test"}
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
@@ -378,3 +386,33 @@ async def test_the_question_of_a_child_agent_waits_too(tmp_path: Path):
     assert Path("a.txt").read_text() == "one\n"
     assert len(server.requests) == 4
     assert server.violations == []
+
+
+async def test_a_long_rate_limit_waits_for_its_time():
+    faults = [ProviderFault("rate_limited", value="3600")]
+    async with ProviderServer([FakeReply(text="Hello.")], faults=faults) as server:
+        session_dir = await begin(server, "hello")
+        await until(lambda: read_state(session_dir).suspended is not None)
+        await until(lambda: find_run(session_dir) is None)
+        assert "  waits until " in await ps(session_dir)
+        wait = find_wait(session_dir, exit_codes.SUSPENDED)
+        assert wait is not None
+        assert 3_000 < wait <= 3_600
+        again = await run(server, "--bg", "--resume", session_dir.name)
+        assert again.code == 0, again.err
+        await until(lambda: read_state(session_dir).turn is None)
+        await until(lambda: find_run(session_dir) is None)
+        assert "  done  " in await ps(session_dir)
+        assert find_wait(session_dir, exit_codes.SUCCESS) is None
+
+
+async def test_the_desktop_is_told_that_a_session_waits(tmp_path: Path):
+    program = tmp_path / "notify-send"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/notified\n')
+    program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    async with ProviderServer(write_or_end) as server:
+        session_dir = await begin(server, "write it", PATH=path)
+        await until(lambda: read_words(tmp_path / "notified"))
+    told = f"-- treadle write it: needs your answer (treadle attach {session_dir.name})\n"
+    assert (tmp_path / "notified").read_text() == told

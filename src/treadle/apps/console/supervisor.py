@@ -205,7 +205,7 @@ class RunSupervisor:
         """Until the session has no run and no time to wait for."""
         while True:
             code = await process.wait()
-            wait = await asyncio.to_thread(_find_wait, Path(request.session_dir), code)
+            wait = await asyncio.to_thread(find_wait, Path(request.session_dir), code)
             if wait is None:
                 return
             await asyncio.sleep(wait)
@@ -232,7 +232,7 @@ async def _start(request: RunRequest) -> asyncio.subprocess.Process:
         os.close(output)
 
 
-def _find_wait(session_dir: Path, code: int) -> float | None:
+def find_wait(session_dir: Path, code: int) -> float | None:
     """The seconds until the session, whose run has ended, gets another one; None: never. The user
     is told."""
     from treadle.sessions.library import Library, describe_last_turn
