@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,29 @@ async def test_a_recorded_session_is_tested_with_another_prompt_and_without_effe
     assert "echo y" in Path("report.html").read_text()
     assert Path("effects").read_text() == "x\n"  # nothing happened again
     assert server.violations == []
+
+
+async def test_a_session_of_a_repository_is_tested_for_nothing_and_the_first_difference_is_named():
+    Path("notes.txt").write_text("one\n")
+    read = FakeReply(calls=(FakeCall("read", {"file_path": "notes.txt"}),))
+    async with ProviderServer([read, LAST]) as server:
+        first = await run(server, "-p", "look at it", "--output-format", "json", *FREELY)
+    session = first.lines[0]["session_id"]
+    kept = Path("tests/sessions/notes")  # as it would be in a repository, on any machine
+    shutil.copytree(Library().find(session), kept)
+    shutil.rmtree(Library().root)
+    same = await run(None, "test", str(kept), "--recorded")
+    assert (same.code, same.out) == (0, "notes: 2 replies, the same transcript\n")
+    Path("notes.txt").write_text("two\n")
+    drifted = await run(None, "test", str(kept), "--recorded")
+    assert drifted.code == exit_codes.ERROR
+    assert 'read {"file_path":"notes.txt"}' in drifted.out
+    assert "has a different result now" in drifted.out
+    async with ProviderServer([read, LAST]) as server:
+        asked = await run(server, "test", str(kept), "--exact")
+    assert asked.code == 0, asked
+    both = await run(None, "test", str(kept), "--recorded", "--model", "x")
+    assert (both.code, "asks no model" in both.err) == (2, True)
 
 
 async def test_a_session_with_repaired_calls_and_an_unanswered_message_replays_as_equal():

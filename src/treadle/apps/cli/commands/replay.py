@@ -72,7 +72,12 @@ async def _replay(options: argparse.Namespace) -> int:
     library = Library()
     session_dir = library.find(options.id)
     folder = Path(library.get_summary(session_dir).folder)
-    workspace = _make_workspace(folder, session_dir) if options.live_tools else None
+    return await replay_session(session_dir, folder if options.live_tools else None)
+
+
+async def replay_session(session_dir: Path, live_folder: Path | None) -> int:
+    """With `live_folder` the tools that read files are called there, and compared."""
+    workspace = None if live_folder is None else _make_workspace(live_folder, session_dir)
     try:
         return await _replay_all(session_dir, workspace)
     finally:

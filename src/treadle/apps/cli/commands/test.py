@@ -1,7 +1,9 @@
 """`treadle test`: do recorded sessions still pass, with another model or prompt?
 
 The user's messages are answered again; tools answer as recorded, so nothing happens twice. Each
-session is a case of apps/evals, which compares the calls and the answer.
+session is a case of apps/evals, which compares the calls and the answer. With `--recorded` the
+replies are the recorded ones, too (replay.py): the loop and the tools that read are tested, for
+nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from treadle.apps.console.console import UsageError, print_error, print_line, re
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.library import Library
+from treadle.sessions.log.reader import FIRST_SEGMENT
 
 if TYPE_CHECKING:
     from treadle.apps.evals.report import EvalReport
@@ -26,7 +29,10 @@ def run(arguments: list[str]) -> int:
         description="Run recorded sessions of this folder again, with the model and the prompt as "
         "they are now, and compare the calls and the answers. Tools answer as recorded.",
     )
-    parser.add_argument("ids", nargs="+", metavar="ID", help="a session")
+    about = "a session, or its folder with journal.jsonl, such as one in a repository"
+    parser.add_argument("ids", nargs="+", metavar="ID", help=about)
+    about = "no model: the recorded replies, this version, and the tools that read as they are now"
+    parser.add_argument("--recorded", action="store_true", help=about)
     parser.add_argument("--model", help="the model to test; that of the settings by default")
     parser.add_argument("--instructions", metavar="FILE", help="text added to the system prompt")
     parser.add_argument("--judge", metavar="MODEL", help="compares the answers; else the model")
@@ -38,12 +44,20 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.exact and options.judge:
         parser.error("--exact and --judge cannot be used together")
+    if options.recorded and (options.model or options.instructions or options.judge):
+        parser.error("--recorded asks no model: leave out --model, --instructions and --judge")
     return report_errors("treadle test", lambda: _test(options))
 
 
 def _test(options: argparse.Namespace) -> int:
     from treadle.apps.evals.report_page import render_report_page
 
+    if options.recorded:
+        from treadle.apps.cli.commands.replay import replay_session
+
+        folders = [_find_session(one, Path.cwd()) for one in options.ids]
+        codes = [asyncio.run(replay_session(one, Path.cwd())) for one in folders]
+        return max(codes)
     report = asyncio.run(_evaluate(options, Path.cwd()))
     print_line(str(report))
     for case in report.cases:
@@ -60,8 +74,7 @@ async def _evaluate(options: argparse.Namespace, folder: Path) -> EvalReport:
     from treadle.apps.evals.evaluate import evaluate
     from treadle.apps.evals.judge import judge
 
-    library = Library()
-    session_dirs = [library.find(one, folder=folder, by_words=True) for one in options.ids]
+    session_dirs = [_find_session(one, folder) for one in options.ids]
     # in the place of the first one: those of child agents are elsewhere
     agent = coding_agent(
         folder,
@@ -79,6 +92,13 @@ async def _evaluate(options: argparse.Namespace, folder: Path) -> EvalReport:
         return await evaluate(
             agent, cases, checks=checks, repeats=options.repeats, budget=options.max_cost
         )
+
+
+def _find_session(name: str, folder: Path) -> Path:
+    path = Path(name)
+    if (path / FIRST_SEGMENT).is_file():
+        return path.resolve()
+    return Library().find(name, folder=folder, by_words=True)
 
 
 def _read_text(path: str | None) -> str:
