@@ -36,7 +36,7 @@ async def open_ticket(title: str) -> str:
 
 async def main(folder: Path) -> None:
     store = folder / "chats.db"
-    replies = [Say(calls=[("open_ticket", {"title": "a broken lamp"})]), "It is open."]
+    replies = [Say(calls=[("open_ticket", {"title": "a broken lamp"})]), Say("It is open.")]
     agent = Agent(Scripted(replies), [open_ticket, close_ticket], store=store)
     await agent.run("Open a ticket for the lamp", session="ada")
 
@@ -44,7 +44,7 @@ async def main(folder: Path) -> None:
     [step] = plan_undo(await log.load(), [open_ticket, close_ticket])
     await log.aclose()
     print(f"{step.summary} is taken back by {step.tool} {step.arguments}")
-    inverse = Scripted([Say(calls=[(step.tool, step.arguments)]), "It is closed."])
+    inverse = Scripted([Say(calls=[(step.tool, step.arguments)]), Say("It is closed.")])
     await agent.replace(model=inverse).run("Take it back", session="ada")
     print(f"tickets: {tickets}")
 
