@@ -267,7 +267,7 @@ async def test_everything_of_a_server_that_is_approved_is_shown_and_no_secret_is
         "    with C_TOKEN=[redacted]",
         "    sends X-Key: Bearer ${MY_API_KEY}",
         "    reads your MY_PLACE",
-        "    asks for your MY_API_KEY, which stays empty: a project gets no secrets",
+        "    asks for your MY_API_KEY, which stays empty: only your own servers get secrets",
     ):
         assert line in shown.out
     assert key not in shown.out

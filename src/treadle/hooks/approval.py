@@ -91,17 +91,23 @@ def filter_approved_hooks(
     checker = _ApprovalChecker(store, folder, "hook")
     allowed, waiting = list[HookConfig](), list[UnapprovedExtension]()
     for command in commands:
-        details = [f"for {command.matcher}"] if command.matcher else []
-        details += _describe_server({"headers": command.headers})
-        if command.variables:
-            details.append(f"may send your {', '.join(command.variables)}, but no secrets")
-        name, line, location = command.name, command.command, _HOOK_LOCATIONS[command.kind]
-        unapproved = checker.check(name, command.definition, line, location, details)
+        unapproved = checker.check(describe_hook(command), command.definition)
         if unapproved is None:
             allowed.append(replace(command, is_project=True))
         else:
             waiting.append(unapproved)
     return allowed, waiting
+
+
+def describe_hook(command: HookConfig) -> UnapprovedExtension:
+    """A hook as the user is shown it."""
+    details = [f"for {command.matcher}"] if command.matcher else []
+    details += _describe_server({"headers": command.headers})
+    if command.variables:
+        details.append(f"may send your {', '.join(command.variables)}, but no secrets")
+    return _make_waiting(
+        "hook", command.name, command.command, _HOOK_LOCATIONS[command.kind], details
+    )
 
 
 def approve_hooks(store: ApprovalStore, folder: Path, commands: Sequence[HookConfig]) -> None:
@@ -117,16 +123,26 @@ def filter_approved_servers(
     checker = _ApprovalChecker(store, folder, "server")
     allowed, waiting = dict[str, Mapping[str, Any]](), list[UnapprovedExtension]()
     for name, server in servers.items():
-        line = " ".join([str(server.get("command", "")), *map(str, server.get("args") or ())])
-        url = str(server.get("url") or "")
-        location = "" if url else OUTSIDE_SANDBOX
-        details = tuple(_describe_server(server))
-        unapproved = checker.check(name, server, url or line, location, details)
+        unapproved = checker.check(describe_server(name, server), server)
         if unapproved is None:
             allowed[name] = server
         else:
             waiting.append(unapproved)
     return allowed, waiting
+
+
+def describe_server(name: str, server: Mapping[str, Any]) -> UnapprovedExtension:
+    """A server as the user is shown it."""
+    line = " ".join([str(server.get("command", "")), *map(str, server.get("args") or ())])
+    url = str(server.get("url") or "")
+    location = "" if url else OUTSIDE_SANDBOX
+    return _make_waiting("server", name, url or line, location, [*_describe_server(server)])
+
+
+def _make_waiting(
+    kind: str, name: str, command: str, location: str, details: Sequence[str] = ()
+) -> UnapprovedExtension:
+    return UnapprovedExtension(kind, name, command, "new", False, location, True, tuple(details))
 
 
 def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
@@ -148,7 +164,8 @@ def _describe_server(server: Mapping[str, Any]) -> Iterator[str]:
     if plain := [name for name in variables if name not in secret]:
         yield f"reads your {', '.join(plain)}"
     if secret:
-        yield f"asks for your {', '.join(secret)}, which stays empty: a project gets no secrets"
+        names = ", ".join(secret)
+        yield f"asks for your {names}, which stays empty: only your own servers get secrets"
 
 
 def approve_server(
@@ -168,7 +185,8 @@ def filter_approved_definitions(
     checker = _ApprovalChecker(store, folder, kind)
     allowed, waiting = list[str](), list[UnapprovedExtension]()
     for name, definition in definitions.items():
-        unapproved = checker.check(name, definition, _describe_definition(definition), "", ())
+        shown = _make_waiting(kind, name, describe_definition(definition), "")
+        unapproved = checker.check(shown, definition)
         if unapproved is None:
             allowed.append(name)
         else:
@@ -184,7 +202,7 @@ def approve_definitions(
         store.approve(folder, kind, name, add_file_hashes(definition, folder))
 
 
-def _describe_definition(definition: Mapping[str, Any]) -> str:
+def describe_definition(definition: Mapping[str, Any]) -> str:
     """What settings add, or what a command runs and allows, in one line."""
     parts = [f"the folder {folder}" for folder in definition.get("folders", ())]
     parts += [f"the network of {host}" for host in definition.get("network", ())]
@@ -215,21 +233,13 @@ class _ApprovalChecker:
         self._is_trusted = store.is_trusted(folder)
 
     def check(
-        self,
-        name: str,
-        definition: Mapping[str, Any],
-        command: str,
-        where: str,
-        details: Sequence[str],
+        self, waiting: UnapprovedExtension, definition: Mapping[str, Any]
     ) -> UnapprovedExtension | None:
         """None if it may run."""
-        waiting = UnapprovedExtension(
-            self._kind, name, command, "new", False, where, True, tuple(details)
-        )
         if not self._is_trusted:  # hashes no files: there may be many
             return waiting
         content = add_file_hashes(definition, self._folder)
-        state = self._store.get_approval_state(self._folder, self._kind, name, content)
+        state = self._store.get_approval_state(self._folder, self._kind, waiting.name, content)
         if state == "approved":
             return None
         is_complete = not content.get("unseen", False)
