@@ -177,6 +177,8 @@ class CommandHook:
                 raise HookFailed(f"{self._label}: hooks of the type {command.kind} do not run here")
             return await runner(command, data, hook_input.call_model)
         folders = dict.fromkeys(("TREADLE_PROJECT_DIR", "CLAUDE_PROJECT_DIR"), folder)
+        if command.plugin_root:  # the files that Python caches would change the plugin
+            folders |= {"CLAUDE_PLUGIN_ROOT": command.plugin_root, "PYTHONDONTWRITEBYTECODE": "1"}
         return await context.run(
             ("/bin/sh", "-c", command.command),
             cwd=folder,

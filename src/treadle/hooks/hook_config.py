@@ -108,6 +108,7 @@ class HookConfig(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     variables: tuple[str, ...] = ()
     model: str = ""
+    plugin_root: str = ""  # the folder of the plugin that has it
 
     @property
     def point(self) -> HookPoint:
@@ -123,7 +124,7 @@ class HookConfig(msgspec.Struct, frozen=True):
     @property
     def is_foreign(self) -> bool:
         """Whether it was written for Claude Code, and expects what that program does."""
-        return Path(self.origin).parent.name == FOREIGN_FOLDER
+        return bool(self.plugin_root) or Path(self.origin).parent.name == FOREIGN_FOLDER
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Skill(msgspec.Struct, frozen=True):
     folder: Path
     within: Path | None
     for_model: bool = True  # False: only the user starts it
+    plugin_root: str = ""  # the folder of the plugin that has it
 
 
 # ------------------------------------------------------------------ discovery
@@ -151,6 +152,8 @@ def format_skills_section(skills: Sequence[Skill]) -> str:
 def load_skill_text(skill: Skill) -> str:
     """The whole skill, read now: its folder, its text, its files."""
     body = read_skill(skill.folder, skill.within)[1]
+    if skill.plugin_root:
+        body = body.replace("${CLAUDE_PLUGIN_ROOT}", skill.plugin_root)
     files, is_all = _list_skill_files(skill)
     parts = [f"Skill {skill.name}, in {skill.folder} (paths in it are relative to that).", body]
     if files:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 
 from treadle.agents.agent_definition import CHILD_INSTRUCTIONS
-from treadle.agents.agent_files import read_agent_files
 from treadle.agents.child_settings import TASK_NAMES, FilteredSource, find_unknown
 from treadle.agents.subagents import ChildStart
 from treadle.apps.assembly.kept_branches import KeptBranches
@@ -30,6 +29,7 @@ from treadle.apps.assembly.toolset import (
     make_code_servers,
     make_workspace_options,
 )
+from treadle.apps.settings.extensions import load_agents
 from treadle.context.prompt import describe_environment
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
@@ -245,8 +245,7 @@ def add_children(parts: AgentParts) -> None:
     if parts.worktrees is not None:
         parts.kept_branches = KeptBranches(parts.worktrees)
         parts.mutators.append(parts.kept_branches)
-    folders = [parts.folder, Path.home()] if parts.trust.is_trusted else [Path.home()]
-    definitions, problems = read_agent_files(folders, home=Path.home())
+    definitions, problems = load_agents(parts.folder, trusted=parts.trust.is_trusted)
     parts.warnings += problems
     known = [*(tool.spec for tool in parts.builtin.tools()), *OTHER_TOOLS]
     for one in definitions:

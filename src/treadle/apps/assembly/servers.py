@@ -74,6 +74,7 @@ def add_server_tools(parts: AgentParts) -> None:
         {**own, **given},
         parts.workspace,
         user_servers={*parts.extensions.user_servers, *given},
+        plugin_servers=parts.extensions.plugin_servers,
         trusted=parts.trust.is_trusted,
         startup_wait=startup_wait,
         notes=parts.warnings,
@@ -186,6 +187,7 @@ def make_servers(
     startup_wait: float,
     notes: list[str],
     notify: Notify | None,
+    plugin_servers: Collection[str] = (),
     options: McpClientOptions | None = None,
     objection: Callable[[str, Mapping[str, Any], bool], str] | None = None,
     required: Collection[str] = (),
@@ -194,7 +196,8 @@ def make_servers(
     """The servers as a source; an invalid definition is noted and skipped, unless it is required.
 
     So is a server whose tools would have the names of another server's tools. `user_servers` are
-    the names from the user's own settings; `trusted` is about the folder. `notify` gets lines
+    the names from the user's own settings, `plugin_servers` those from plugins; `trusted` is about
+    the folder. `notify` gets lines
     about servers that are not available, `on_wait` what a wait for them is about.
     """
     problems, root, policy = ServerProblems(notify), workspace.root, read_policy()
@@ -202,7 +205,8 @@ def make_servers(
     servers: list[McpServer] = []
     owners: dict[str, str] = {}  # the servers by the name that their tools have
     # The user's own first: a server of the folder must not take the place of one of them.
-    for name in sorted(definitions, key=lambda name: name not in user_servers):
+    ranks = {**dict.fromkeys(plugin_servers, 1), **dict.fromkeys(user_servers, 0)}
+    for name in sorted(definitions, key=lambda name: ranks.get(name, 2)):
         definition = definitions[name]
         try:
             owner = owners.setdefault(sanitize_server_name(name), name)
@@ -211,12 +215,13 @@ def make_servers(
                     f"MCP server {name!r} is not started: its tools would have the same names as "
                     f"those of {owner!r} (mcp__{sanitize_server_name(name)}__*); rename one of them"
                 )
-            if name in user_servers:
-                config = parse_server_config(name, definition)
+            is_users = name in user_servers
+            config = parse_server_config(name, definition, trusted=is_users)
+            if name in ranks:
                 config = _isolate_user_server(config, root, trusted)
-            else:
-                config = parse_server_config(name, definition, trusted=False)
-                notes.extend(_format_withheld(name, find_secret_variables(definition)))
+            if not is_users:
+                origin = "a plugin" if name in plugin_servers else "this folder"
+                notes.extend(_format_withheld(name, origin, find_secret_variables(definition)))
             words = (config.command, *config.args) if config.command else ()
             if refusal := policy.find_server_objection(name, words, config.url):
                 raise ConfigError(refusal)
@@ -268,7 +273,7 @@ def _save_file(outputs_dir: Path, name: str, data: bytes) -> str:
 
 
 def _isolate_user_server(config: McpServerConfig, root: Path, trusted: bool) -> McpServerConfig:
-    """Keep files of the folder out of a server of the user.
+    """Keep files of the folder out of a server of the user or of a plugin.
 
     In an untrusted folder the server does not even start there: `npx` and the like run what they
     find in the current directory.
@@ -280,11 +285,11 @@ def _isolate_user_server(config: McpServerConfig, root: Path, trusted: bool) -> 
     return msgspec.structs.replace(config, cwd=cwd, env={**env, **config.env})
 
 
-def _format_withheld(name: str, variables: Sequence[str]) -> list[str]:
+def _format_withheld(name: str, origin: str, variables: Sequence[str]) -> list[str]:
     if not variables:
         return []
     return [
-        f"MCP server {name} of this folder gets no secrets: {', '.join(variables)} stays empty; "
+        f"MCP server {name} of {origin} gets no secrets: {', '.join(variables)} stays empty; "
         "define the server in ~/.treadle/settings.json to pass them"
     ]
 

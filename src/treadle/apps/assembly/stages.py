@@ -38,6 +38,7 @@ from treadle.apps.settings.extensions import (
     list_user_skill_folders,
 )
 from treadle.apps.settings.folder_rules import make_file_denials, make_rule_saver
+from treadle.apps.settings.plugins import get_plugins_folder
 from treadle.apps.settings.settings import find_missing_folders
 from treadle.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
 from treadle.core.contracts.gate import Gate
@@ -113,8 +114,11 @@ def make_policy(parts: AgentParts) -> None:
     parts.policy_options = PolicyOptions(
         interactive=parts.given.approve is not None,
         added_folders=parts.settings.add_dir,
-        # The results of earlier calls and the user's own skills name files in these folders.
-        readable=(str(parts.outputs_dir), *map(str, list_user_skill_folders())),
+        # The results of earlier calls, the user's own skills and plugins name files in these.
+        readable=(
+            str(parts.outputs_dir),
+            *map(str, (*list_user_skill_folders(), get_plugins_folder())),
+        ),
         is_contained=parts.containers is not None,
         network=parts.settings.network,
         policy=parts.managed_policy,

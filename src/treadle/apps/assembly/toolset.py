@@ -39,7 +39,11 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
     from treadle.workspace.options import WorkspaceOptions
 
     claude, own, settings = Path.home() / ".claude", treadle_home(), parts.settings
-    user_folders = (own / "skills", own / "hooks", claude / "skills", claude / "hooks")
+    names = ("skills", "hooks")
+    user_folders = (
+        *(own / name for name in (*names, "plugins")),
+        *(claude / name for name in names),
+    )
     return WorkspaceOptions(
         extra_roots=parts.list_added_folders(),
         readable=tuple(path for path in user_folders if path.is_dir()),

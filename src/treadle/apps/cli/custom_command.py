@@ -17,7 +17,7 @@ from treadle.apps.console.console import UsageError, print_error
 from treadle.apps.conversation.commands.expansion import UNAPPROVED, expand_command
 from treadle.apps.settings.claude_settings import translate_model
 from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
-from treadle.apps.settings.extensions import is_command_approved
+from treadle.apps.settings.extensions import is_command_approved, load_commands
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.transcript import Text, UserContent
@@ -74,14 +74,13 @@ def find_command(prompt: str, folder: Path) -> NamedCommand | None:
     match = _NAME.fullmatch(prompt)
     if match is None:
         return None
-    name, home = match[1], Path.home()
-    folders = [folder] if is_trusted(folder) else []
-    commands, _ = find_custom_commands([*folders, home], home=home)
+    name, trusted = match[1], is_trusted(folder)
+    commands, _ = load_commands(folder, trusted=trusted)
     found = next((one for one in commands if one.name == name), None)
     if found is not None:
         return NamedCommand(found, (match[2] or "").strip(), folder)
     if not Path("/", name).exists():
-        _report_unknown(name, [one.name for one in commands], [] if folders else [folder])
+        _report_unknown(name, [one.name for one in commands], [] if trusted else [folder])
     return None
 
 

@@ -22,7 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "login": ("treadle.apps.console.login", "give the key of a provider: it is checked and kept"),
     "models": (f"{_HERE}.models", "list the usable models; test or download one"),
     "permissions": (f"{_HERE}.permissions", "list, explain and back-test permission rules"),
-    "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one"),
+    "mcp": (f"{_HERE}.mcp", "add, list, test MCP servers; log in to one; be one; also `plugin`"),
+    "plugin": (f"{_HERE}.plugin", "add, list, update, remove plugins of Claude Code"),
     "trust": (f"{_HERE}.trust", "trust a folder: use its memory, settings, agents, hooks, servers"),
     "memory": (f"{_HERE}.memory", "what the agent keeps: list, accept, edit, forget"),
     "config": (
@@ -76,10 +77,11 @@ SESSION_COMMANDS = (
     "prune",
 )
 AGENT_MODULE = "treadle.apps.cli.start"
-# the help names them with `-p`, `ps`, `undo`, `sessions`, `config` and `doctor`
+# the help names them with `-p`, `mcp`, `ps`, `undo`, `sessions`, `config` and `doctor`
 HIDDEN_COMMANDS = (
     *("attach", "logs", "stop", "send", "resume", "supervisor", "bisect", "whatif", "apply"),
-    *("review", "redo", "replay", "diff", "test", "prompt", "memory", "tour", "completions"),
+    *("review", "redo", "replay", "diff", "test", "prompt", "memory", "plugin", "tour"),
+    "completions",
 )
 
 # Has to fit on a screen of 24 lines.

@@ -47,7 +47,8 @@ _RULE = re.compile(r"[^\s,(]+(?:\([^)]*\))?")
 
 
 class CustomCommand(msgspec.Struct, frozen=True):
-    """A command of a file. `is_user`: the file is the user's own, not one of a project."""
+    """A command of a file. `is_user`: the file is the user's own, not one of a project;
+    `is_plugin`: of a plugin that the user agreed to."""
 
     name: str
     summary: str
@@ -56,6 +57,7 @@ class CustomCommand(msgspec.Struct, frozen=True):
     is_user: bool = False
     allowed_tools: tuple[str, ...] = ()
     model: str = ""
+    is_plugin: bool = False
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -104,7 +106,7 @@ def find_custom_commands(
         within = None if folder == home else folder
         for base, file, name in _list_files(folder, within, problems):
             try:
-                command = _read_command(file, name, within)
+                command = read_command(file, name, within)
             except (ConfigError, FileNotFoundError) as error:
                 if base.name != "skills":  # the list of skills names those
                     problems.append(str(error))
@@ -137,7 +139,8 @@ def _is_inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def _read_command(file: Path, name: str, within: Path | None) -> CustomCommand:
+def read_command(file: Path, name: str, within: Path | None) -> CustomCommand:
+    """The command of a file; ConfigError or FileNotFoundError if it cannot be read."""
     try:
         front, body = frontmatter.parse_frontmatter(read_text(file, MAX_BYTES, within=within))
     except frontmatter.FrontmatterError as error:

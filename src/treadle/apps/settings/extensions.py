@@ -6,10 +6,11 @@
     ~/.claude/settings.json, .claude/settings.json, .claude/settings.local.json
         "hooks"; of a project also "env", "additionalDirectories" and "statusLine"
     ~/.treadle/skills, ~/.claude/skills, and `skills` in .treadle, .claude, .agents, .codex, .cursor
+    ~/.treadle/plugins              what plugins bring (plugins.py)
 
-Those of the user are always used. Hooks, servers, environment and folders of a project are used if
-its folder is trusted and they are unchanged since their approval; its skills if it is trusted. Used
-by the stages of the assembly and by the hosts.
+Those of the user and of plugins are always used. Hooks, servers, environment and folders of a
+project are used if its folder is trusted and they are unchanged since their approval; its skills if
+it is trusted. Used by the stages of the assembly and by the hosts.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from treadle.apps.settings.folder_rules import list_rules_files, open_trust_stor
 from treadle.apps.settings.foreign_servers import CODEX_FILE, CURSOR_FILE, read_foreign_servers
 from treadle.apps.settings.load import project_config_file, read_config_file, symlink_boundary
 from treadle.apps.settings.managed_policy import apply_policy
+from treadle.apps.settings.plugins import is_plugin_unchanged, read_plugins
 from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
 from treadle.tools.skills import HOME_DIRS, PROJECT_DIRS
 
 if TYPE_CHECKING:
+    from treadle.agents.agent_definition import AgentDefinition
     from treadle.hooks.approval import UnapprovedExtension
     from treadle.hooks.hook_config import HookConfig
     from treadle.permissions.trust import TrustStore
@@ -53,13 +56,17 @@ EXTENSION_FILES = (
     *(".cursor/commands", CURSOR_FILE, CODEX_FILE, ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
 # Files of other programs that mean nothing here.
+PLUGIN_FILES = ".claude-plugin"
 UNREAD_FILES = (
-    *(".claude-plugin", ".cursor/hooks.json", ".cursor/agents", ".codex/hooks.json"),
+    *(PLUGIN_FILES, ".cursor/hooks.json", ".cursor/agents", ".codex/hooks.json"),
     *(".codex/agents", ".codex/rules", ".codex/prompts", ".agents/plugins"),
 )
 CHANGED_SINCE_APPROVAL = (
     "it changed since you approved it: review the changes in the folder, then run "
     "`treadle trust --approve` to allow it again"
+)
+PLUGIN_CHANGED = (
+    "its plugin changed since you agreed to it, or is removed: `treadle plugin list` says which"
 )
 CHANGE_UNKNOWN = (
     "it ran before, and its program may have changed since: review the folder, then start a new "
@@ -72,7 +79,7 @@ class Extensions(msgspec.Struct, frozen=True):
 
     `unapproved` are hooks and servers of the folder that are new, changed, or not trusted; see
     `approve_extensions`. `notes` report likely mistakes, `unsupported` what only other programs
-    have. `user_servers` are those of the user.
+    have. `user_servers` are those of the user, `plugin_servers` those of plugins.
     `env`, `added_folders` and `network` are approved ones of the folder's settings.
     """
 
@@ -81,6 +88,7 @@ class Extensions(msgspec.Struct, frozen=True):
     unapproved: tuple[UnapprovedExtension, ...] = ()
     notes: tuple[str, ...] = ()
     user_servers: frozenset[str] = frozenset()
+    plugin_servers: frozenset[str] = frozenset()
     env: dict[str, str] = {}
     added_folders: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
@@ -102,7 +110,14 @@ def discover_extensions(
     project_settings = _read_project_settings(folder)
     project_commands = _read_project_commands(folder)
     user_servers = _read_servers(folder, from_user=True, problems=problems)
+    plugins = read_plugins(("hooks", "servers"))
+    user_hooks += plugins.hooks
+    problems += plugins.problems
+    unsupported += plugins.unsupported
+    # Of one name the user's server is used, then that of a plugin.
+    own_servers = {**plugins.servers, **user_servers}
     names = frozenset(user_servers)
+    plugin_names = frozenset(plugins.servers) - names
     try:
         project_servers = _read_servers(folder, from_user=False, problems=problems)
         problems += _check_mcp_file(folder)
@@ -114,9 +129,10 @@ def discover_extensions(
     if not any((project_hooks, project_servers, project_settings, project_commands)):
         return Extensions(
             tuple(user_hooks),
-            user_servers,
+            own_servers,
             notes=notes,
             user_servers=names,
+            plugin_servers=plugin_names,
             unsupported=tuple(unsupported),
         )
     from treadle.hooks.approval import (
@@ -134,10 +150,11 @@ def discover_extensions(
     used = [project_settings[name] for name in files]
     return Extensions(
         (*user_hooks, *hooks),
-        {**approved, **user_servers},  # the user's server wins over one of the same name
+        {**approved, **own_servers},
         (*new_hooks, *new_servers, *new_settings, *new_commands),
         notes,
         names,
+        plugin_names,
         {name: value for one in used for name, value in one.get("env", {}).items()},
         tuple(added for one in used for added in one.get("folders", ())),
         tuple(host for one in used for host in one.get("network", ())),
@@ -208,7 +225,7 @@ def is_command_approved(
     folder: Path, command: CustomCommand, open_store: Callable[[], TrustStore] = open_trust_store
 ) -> bool:
     """Whether what a custom command runs and allows takes effect."""
-    if command.is_user or not command.definition:
+    if command.is_user or command.is_plugin or not command.definition:
         return True
     from treadle.hooks.approval import filter_approved_definitions
 
@@ -224,6 +241,8 @@ def make_approval_check(
     def is_approved(command: HookConfig) -> bool:
         if not command.is_project:
             return True
+        if command.plugin_root:
+            return is_plugin_unchanged(command.plugin_root)
         from treadle.hooks.approval import filter_approved_hooks
 
         return bool(filter_approved_hooks(open_store(), folder, [command])[0])
@@ -242,10 +261,14 @@ def start_objections(
     are servers of the program itself.
     """
     user_servers = {**_read_servers(folder, from_user=True), **(given or {})}
+    of_plugins = read_plugins(("servers",)).servers
 
     def find_objection(name: str, definition: Mapping[str, Any], again: bool) -> str:
         if user_servers.get(name) == definition:
             return ""
+        if of_plugins.get(name) == definition:
+            now = read_plugins(("servers",)).servers
+            return "" if now.get(name) == definition else PLUGIN_CHANGED
         from treadle.hooks.approval import add_file_hashes, filter_approved_servers
 
         if not filter_approved_servers(open_store(), folder, {name: definition})[0]:
@@ -321,7 +344,8 @@ def _read_servers(
 def _list_unread(folder: Path) -> list[str]:
     """A line about the folder's files for other programs that are not read here."""
     unread = [name for name in UNREAD_FILES if _has_any(folder, (name,))]
-    return [f"{folder}: not read here: {', '.join(unread)}"] if unread else []
+    hint = " (`treadle plugin add .` adds the plugin)" if PLUGIN_FILES in unread else ""
+    return [f"{folder}: not read here: {', '.join(unread)}{hint}"] if unread else []
 
 
 def _has_any(folder: Path, names: Iterable[str]) -> bool:
@@ -357,7 +381,7 @@ def _find_files_with_key(folder: Path, key: str, *more: Path, from_user: bool) -
             continue
 
 
-# ------------------------------------------------------------------ skills
+# ------------------------------------------------------------------ skills, commands, agents
 
 
 def list_user_skill_folders() -> list[Path]:
@@ -368,8 +392,26 @@ def list_user_skill_folders() -> list[Path]:
 def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
     """The skills in use, and notes on those that are not."""
     folders = [*list_user_skill_folders(), *(folder / name for name in PROJECT_DIRS)]
+    of_plugins = read_plugins(("skills",)).skills
     if not any(path.is_dir() for path in folders):
-        return [], []
+        return of_plugins, []
     from treadle.tools.skills import find_skills
 
-    return find_skills(folder, Path.home(), trusted=trusted)
+    found, notes = find_skills(folder, Path.home(), trusted=trusted)
+    return [*found, *of_plugins], notes
+
+
+def load_commands(folder: Path, *, trusted: bool) -> tuple[list[CustomCommand], list[str]]:
+    """The custom commands in use, and a line for each file that was skipped."""
+    home, folders = Path.home(), [folder] if trusted else []
+    found, notes = find_custom_commands([*folders, home], home=home)
+    return [*found, *read_plugins(("commands",)).commands], notes
+
+
+def load_agents(folder: Path, *, trusted: bool) -> tuple[list[AgentDefinition], list[str]]:
+    """The agent definitions in use, and a line for each file that was skipped."""
+    from treadle.agents.agent_files import read_agent_files
+
+    home, folders = Path.home(), [folder] if trusted else []
+    found, notes = read_agent_files([*folders, home], home=home)
+    return [*found, *read_plugins(("agents",)).agents], notes

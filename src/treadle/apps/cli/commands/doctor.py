@@ -218,6 +218,15 @@ def _check_settings() -> CheckResult:
     return CheckResult("note" if notes else "ok", fact, "; ".join(notes))
 
 
+def _check_plugins() -> CheckResult:
+    from treadle.apps.settings.plugins import describe_change, list_plugins
+
+    plugins = list_plugins()
+    changed = [describe_change(one) for one in plugins if not one.is_unchanged]
+    fact = ", ".join(one.name for one in plugins) or "none is installed"
+    return CheckResult("note" if changed else "ok", fact, "; ".join(changed))
+
+
 def _load_settings() -> Settings:
     from treadle.apps.settings.folder_rules import is_trusted
     from treadle.apps.settings.load import load_settings
@@ -266,5 +275,6 @@ CHECKS: dict[str, Check] = {
     "keys": _check_keys,
     "clouds": _check_clouds,
     "settings": _check_settings,
+    "plugins": _check_plugins,
     "sessions": _check_sessions,
 }

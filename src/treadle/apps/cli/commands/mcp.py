@@ -97,7 +97,8 @@ def _list_servers() -> int:
     for name, definition in found.servers.items():
         url = str(definition.get("url", ""))
         words = [str(definition.get("command", "")), *map(str, definition.get("args", ()))]
-        origin = "yours" if name in found.user_servers else "of this folder"
+        origin = "of a plugin" if name in found.plugin_servers else "of this folder"
+        origin = "yours" if name in found.user_servers else origin
         login = ", logged in" if tokens.has_login(name, _get_url(name, definition)) else ""
         rows.append((name, url or " ".join(words), origin + login))
     waiting = [program for program in found.unapproved if program.kind == MCP_SERVER_KIND]
@@ -283,6 +284,7 @@ def _make_servers(names: Sequence[str]) -> McpServers:
         chosen,
         LazyWorkspace(folder, lambda: WorkspaceOptions(sandbox="off"), print_error),
         user_servers=found.user_servers,
+        plugin_servers=found.plugin_servers,
         trusted=is_trusted(folder),
         startup_wait=TEST_SECONDS,
         notes=notes,

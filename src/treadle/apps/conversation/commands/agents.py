@@ -6,8 +6,6 @@ functions.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from treadle.apps.conversation.block_text import format_table, plain_text
 from treadle.apps.conversation.child_views import ChildViews, ChildWork
 from treadle.apps.conversation.commands.answers import CommandAnswer, ScreenChange
@@ -50,10 +48,9 @@ async def run_agents(session: HostedSession, arguments: str) -> CommandAnswer:
 def list_agents(session: HostedSession) -> list[tuple[str, str]]:
     """Those that can be started, each with its description."""
     from treadle.agents.agent_definition import BUILTIN_AGENTS
-    from treadle.agents.agent_files import read_agent_files
+    from treadle.apps.settings.extensions import load_agents
 
-    folders = [session.folder] if session.trust.is_given else []
-    agents, _ = read_agent_files([*folders, Path.home()], home=Path.home())
+    agents, _ = load_agents(session.folder, trusted=session.trust.is_given)
     own = {agent.name for agent in agents}
     agents += [agent for agent in BUILTIN_AGENTS if agent.name not in own]
     return [(agent.name, agent.description) for agent in agents]

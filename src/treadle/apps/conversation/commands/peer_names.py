@@ -71,7 +71,7 @@ PEER_COMMANDS = _make_table(
     ("login logout", (), _NO_KEYS),
     ("mention", ("@",), ""),
     ("personality", ("/output-style",), "a style is a file of yours"),
-    ("plugin", (), "not read: a plugin is code of others that would run as you"),
+    ("plugin", ("treadle plugin",), "it shows all that a plugin runs, and asks"),
     ("reset", ("/clear",), ""),
     ("sandbox", ("/config sandbox", "--sandbox"), "on by default"),
     ("sandbox-add-read-dir", ("--add-dir", "/config add_dir"), ""),
@@ -134,7 +134,6 @@ PEER_SUBCOMMANDS = _make_table(
     ("install migrate-installer update upgrade", (),
      "it is updated as any Python package: see install.md"),
     ("mcp-server", ("treadle mcp",), ""),
-    ("plugin", (), "not read: a plugin is code of others that would run as you"),
     ("review", ("/review",), ""),
     ("sandbox", ("--sandbox",), "commands of the agent run in it anyway"),
 )

@@ -23,7 +23,8 @@ from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.session.callbacks import HostCallbacks
 from treadle.apps.conversation.state.view_state import ViewState
-from treadle.apps.settings.command_files import CustomCommand, find_custom_commands
+from treadle.apps.settings.command_files import CustomCommand
+from treadle.apps.settings.extensions import load_commands
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.managed_policy import apply_policy
@@ -306,8 +307,7 @@ class SessionLifecycle:
         self, driver: Driver, view: ViewState | None = None, *, has_notes: bool = True
     ) -> None:
         callbacks, is_shown = self.callbacks, view is not None
-        home, folders = Path.home(), [self.folder] if is_trusted(self.folder) else []
-        self.custom_commands, problems = find_custom_commands([*folders, home], home=home)
+        self.custom_commands, problems = load_commands(self.folder, trusted=is_trusted(self.folder))
         is_told = is_shown and not has_notes
         notes: Sequence[str] = () if is_told else (*self.notes, *problems)
         if view is None:
