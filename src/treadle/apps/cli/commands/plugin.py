@@ -257,6 +257,7 @@ def _install(plugin: Plugin, folder: Path, is_agreed: bool) -> int:
         if content != plugin.hash:
             parts = PluginParts()
             read_parts(plugin, parts, folder=copy)
+            parts.problems = [one.replace(str(copy), plugin.name) for one in parts.problems]
             print_line(f"{plugin.name} brings:")
             if not _print_parts(parts):
                 raise ConfigError(f"{plugin.source}: there is nothing in it that is used here")
@@ -312,11 +313,12 @@ def _ask(plugin: Plugin, is_agreed: bool) -> None:
 
 def _print_parts(parts: PluginParts) -> bool:
     """Print everything that a plugin brings; whether it is anything."""
+    from treadle.hooks.approval import collapse_blanks
+
     lines = list(_describe_parts(parts))
-    for line in lines:
-        print_line(f"  {escape_invisible(line)}")
-    for note in (*parts.problems, *parts.unsupported):
-        print_line(f"  note: {escape_invisible(note)}")
+    notes = [f"note: {note}" for note in (*parts.problems, *parts.unsupported)]
+    for line in (*lines, *notes):
+        print_line(f"  {escape_invisible(collapse_blanks(line))}")
     return bool(lines)
 
 
