@@ -303,7 +303,7 @@ def _ask(plugin: Plugin, is_agreed: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
-            f"{plugin.name} is not added: nobody can be asked here. Read the lines above, and add "
+            f"{plugin.name} is not added: there is no terminal to ask at. Read the lines above, and add "
             "--yes to agree to them"
         )
     answer = input("Use this plugin, as it is now? [y/N] ")
