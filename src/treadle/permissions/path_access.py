@@ -108,16 +108,12 @@ class PathAccess:
 
     def _leaves_out_secrets(self, command: SimpleCommand) -> bool:
         """Whether a command that reads a whole folder prints no secret in it, and packs none."""
-        is_copy = not command.effects.is_read_only and command.program not in (
-            "tar",
-            "bsdtar",
-            "zip",
-        )
-        return is_copy or self._hides_secrets
+        is_other = command.effects.is_read_only or command.program in ("tar", "bsdtar", "zip")
+        return not is_other or self._hides_secrets
 
     def find_outside(self, command: SimpleCommand, words: Sequence[Word]) -> str:
-        """A path outside of the workspace among the words of a program that is not known. Words of
-        a command for a container or another host are not paths here."""
+        """A path outside of the workspace among the words of an unknown program; words of a command
+        for a container or another host are not paths here."""
         is_remote = command.program in _REMOTE_PROGRAMS and (
             not {"exec", "run"}.isdisjoint(w.text for w in command.argv[1:4])
         )
