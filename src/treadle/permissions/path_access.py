@@ -36,6 +36,7 @@ from treadle.permissions.ruleset.command_patterns import CommandPattern
 _NO_FILTER = SearchFilter()
 _MAX_GLOB_NAMES = 2 * MAX_DIR_ENTRIES  # for a line: each name costs some file system calls
 _MAX_LISTED_NAMES = 50_000
+_SENDERS = frozenset({"tar", "bsdtar", "zip", "scp", "rsync"})
 _RECURSIVE = re.compile(r"-\w*R|--r")
 _SPLIT_OPTION = re.compile(r"[\s'\"\\]-[-\w]")
 _REMOTE_PROGRAMS = frozenset({"docker", "podman", "nerdctl", "docker-compose", "kubectl", "oc"})
@@ -108,12 +109,11 @@ class PathAccess:
 
     def _leaves_out_secrets(self, command: SimpleCommand) -> bool:
         """Whether a command that reads a whole folder prints no secret in it, and packs none."""
-        is_other = command.effects.is_read_only or command.program in ("tar", "bsdtar", "zip")
+        is_other = command.effects.is_read_only or command.program in _SENDERS
         return not is_other or self._hides_secrets
 
     def find_outside(self, command: SimpleCommand, words: Sequence[Word]) -> str:
-        """A path outside of the workspace among the words of an unknown program; words of a command
-        for a container or another host are not paths here."""
+        """A path outside of the workspace among the words of an unknown program that runs here."""
         is_remote = command.program in _REMOTE_PROGRAMS and (
             not {"exec", "run"}.isdisjoint(w.text for w in command.argv[1:4])
         )

@@ -120,6 +120,7 @@ _OPTION_LINES: dict[str, str] = {
     "--stack-root --extra-prog-path --with-ld --with-ar",
     "mix": "--require -r --eval -e --formatter",
     "sqlite3 duckdb": "-init -cmd -A",
+    "nc ncat netcat": "-e -c --exec --sh-exec --lua-exec",
     "mysql mysqldump mariadb psql redis-cli mongosh":
         "--defaults-file --defaults-extra-file --init-command --pager --plugin-dir --tee --eval "
         "-e --file -f --command -c --variable -v --set --log-file -L",

@@ -49,13 +49,15 @@ _CONTAINER_WORDS = {
     "build": re.compile(r"://|^git@|^github\.com/"),
 }
 _REMOTE_REQUIREMENT = re.compile(
-    r"(?:-[rc]|--requirement=?|--constraint=?|.*@\s*)?(?:\w+\+)?\w+://|\w+\+\w+:|git@|"
-    r"(?:github|gitlab|bitbucket|gist):"
+    r"(?:-[rcfk]=?|--(?:requirement|constraint|filename|kustomize)=?|.*@\s*)?"
+    r"(?:(?:\w+\+)?\w+://|\w+\+\w+:|git@|(?:github|gitlab|bitbucket|gist):|git(?:hub|lab)\.com/)"
 )
 _REPOSITORY_NAME = re.compile(r"[\w-]+/[\w.-]+(?:#.*)?")  # for npm: of GitHub
 _NODE_MANAGERS = word_set("npm pnpm yarn bun npx pnpx bunx")
-_SOURCE_PROGRAMS = _NODE_MANAGERS | word_set("pip pip3 pipx uv uvx poetry pdm deno gem helm")
-_INSTALLING = word_set("install i add ci update pip tool dlx x exec link")
+_SOURCE_PROGRAMS = _NODE_MANAGERS | word_set(
+    "pip pip3 pipx uv uvx poetry pdm deno gem helm kubectl oc"
+)
+_INSTALLING = word_set("install i add ci update pip tool dlx x exec link apply create replace")
 _WORKSPACE_OPTIONS = ("-w", "--workspace", "--filter", "-F")
 
 _TRANSFER_PROGRAMS = word_set("curl wget wget2 curlie")
