@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from tests.apps.acp.editor import Editor, connect
 from tests.apps.program import run, start
+from tests.apps.test_child_worktrees import make_repository
 from tests.apps.tui.tmux import Terminal, needs_tmux
 from tests.apps.web.server import open_tab, web_server
 from tests.patience import until
@@ -416,3 +418,28 @@ async def test_the_desktop_is_told_that_a_session_waits(tmp_path: Path):
         await until(lambda: read_words(tmp_path / "notified"))
     told = f"-- treadle write it: needs your answer (treadle attach {session_dir.name})\n"
     assert (tmp_path / "notified").read_text() == told
+
+
+@needs_tmux
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_the_worktree_of_a_detached_session_stays(tmp_path: Path):
+    await make_repository()
+    replies = [bash(f"mkfifo {tmp_path}/gate; cat {tmp_path}/gate"), FakeReply(text="Done.")]
+    async with ProviderServer(replies) as server:
+        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+        terminal = Terminal(tmp_path)
+        try:
+            words = ("--worktree", "fix", "tidy up", *FREELY)
+            await asyncio.to_thread(terminal.run, *words, env=address)
+            await until(lambda: (tmp_path / "gate").exists())
+            await asyncio.to_thread(terminal.send, "/detach")
+            await asyncio.to_thread(terminal.sees, "it goes to the background after this round")
+            await asyncio.to_thread((tmp_path / "gate").write_text, "opened")
+            await asyncio.to_thread(terminal.sees, "ended with 0")
+        finally:
+            terminal.close()
+        [session_dir] = Library().list_session_dirs()
+        await until(lambda: read_state(session_dir).turn is None)
+        await until(lambda: find_run(session_dir) is None)
+    assert Path(Library().get_summary(session_dir).folder).is_dir()
+    assert read_state(session_dir).full_history[-1].text == "Done."

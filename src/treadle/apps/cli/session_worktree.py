@@ -33,7 +33,8 @@ PATH_OPTIONS = ("file", "add_dir", "output_schema")  # meant as seen from where 
 
 def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
     """Do the work, whose exit code is returned, in the worktree that the command line names, or
-    that its session belongs to. A suspended turn needs its folder: that stays."""
+    that its session belongs to. A suspended turn, and a session in the background, needs its folder:
+    that stays."""
     folder = get_current_folder()
     if not line.has("worktree"):
         name = _find_worktree(folder, line.text("resume"))
@@ -59,11 +60,20 @@ def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
         code = work()
     finally:
         os.chdir(folder)
-        if code == exit_codes.SUSPENDED:
+        if code == exit_codes.SUSPENDED or _is_in_background(worktree.root):
             worktree.release()
         else:
             _leave(worktrees, worktree, is_quiet=line.has("quiet"))
     return code
+
+
+def _is_in_background(folder: Path) -> bool:
+    """Whether the session of this folder has been detached (/detach)."""
+    from treadle.sessions.background import read_choices
+    from treadle.sessions.library import Library
+
+    session_dir = Library().find_latest(folder)
+    return session_dir is not None and read_choices(session_dir) is not None
 
 
 def _find_worktree(folder: Path, session: str) -> str:
