@@ -16,7 +16,7 @@ from pathlib import Path
 from treadle import Agent, tool
 from treadle.models import Say, Scripted
 from treadle.sessions import SqliteStore
-from treadle.tools.undo import plan_undo
+from treadle.tools import plan_undo
 
 tickets: dict[str, str] = {}
 

@@ -286,7 +286,6 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["sesions", "--limit"], "did you mean `treadle sessions`?"),
         (["update"], "there is none here: it is updated as any Python package: see install.md"),
         (["setup-token"], "treadle login keeps a key, or the variables of the environment have it"),
-        (["review"], "unknown command 'review'; here it is /review. As a prompt: treadle -- re"),
         (["exec", "fix the bug"], "unknown command 'exec'; here it is -p, --print"),
         (["exec", "--json", "fix it"], "unknown command 'exec'; here it is -p, --print"),
         (["fix"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),

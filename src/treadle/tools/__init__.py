@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from treadle.tools.mcp.client_options import McpClientOptions
     from treadle.tools.mcp.server import McpServer
     from treadle.tools.skills import Skills, find_skills, format_skills_section
+    from treadle.tools.undo import UndoStep, plan_undo
 
 __all__ = [
     "Federation",
@@ -26,9 +27,11 @@ __all__ = [
     "Skills",
     "StaticSource",
     "TokenStore",
+    "UndoStep",
     "builtin_tools",
     "find_skills",
     "format_skills_section",
+    "plan_undo",
     "tool",
 ]
 
@@ -42,9 +45,11 @@ __getattr__, __dir__ = lazy_exports(
         "Skills": "skills",
         "StaticSource": "federation",
         "TokenStore": "mcp.auth.token_store",
+        "UndoStep": "undo",
         "builtin_tools": "builtin",
         "find_skills": "skills",
         "format_skills_section": "skills",
+        "plan_undo": "undo",
         "tool": "function",
     },
 )

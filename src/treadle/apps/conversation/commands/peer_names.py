@@ -126,7 +126,7 @@ PEER_OPTIONS = _make_table(
 PEER_SUBCOMMANDS = _make_table(
     ("agents", ("/agents",), "definitions are files"),
     ("app-server", ("treadle acp",), "the editor runs Treadle"),
-    ("apply cloud", (), "there are no tasks in a cloud; changes are made in your folder"),
+    ("cloud", (), "there are no tasks in a cloud; changes are made in your folder"),
     ("auth logout setup-token", (), _NO_KEYS),
     ("completion", ("treadle completions",), ""),
     ("e exec", ("-p", "--print"), ""),
@@ -134,7 +134,6 @@ PEER_SUBCOMMANDS = _make_table(
     ("install migrate-installer update upgrade", (),
      "it is updated as any Python package: see install.md"),
     ("mcp-server", ("treadle mcp",), ""),
-    ("review", ("/review",), ""),
     ("sandbox", ("--sandbox",), "commands of the agent run in it anyway"),
 )
 # fmt: on
