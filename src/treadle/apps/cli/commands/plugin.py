@@ -303,8 +303,8 @@ def _ask(plugin: Plugin, is_agreed: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
-            f"{plugin.name} is not added: there is no terminal to ask at. Read the lines above, and "
-            "add --yes to agree to them"
+            f"{plugin.name} is not added: there is no terminal to ask at. Read the lines above, "
+            "and add --yes to agree to them"
         )
     answer = input("Use this plugin, as it is now? [y/N] ")
     if answer.strip().lower() not in ("y", "yes"):
