@@ -192,7 +192,8 @@ async def test_a_plugin_of_a_marketplace_in_a_git_repository(own_place: Path):
     """An entry may say what its folder has, without a manifest there."""
     market = own_place / "market"
     make_plugin(market / "plugins/fruit")
-    write(market / "more/extra/ripe", SKILL_dot_md="---\ndescription: d\n---\nPress.")
+    for place in ("extra/ripe", "skills/left-out"):
+        write(market / "more" / place, SKILL_dot_md="---\ndescription: d\n---\nPress.")
     entries = [
         {"name": "fruit", "source": "./plugins/fruit", "description": "About fruit"},
         {"name": "bare", "source": "./more", "strict": False, "skills": ["./extra/ripe"]},

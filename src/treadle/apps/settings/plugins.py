@@ -298,9 +298,12 @@ class _PluginReader:
         return self._fill_root(value) if isinstance(value, str) else value
 
     def _list_named(self, key: str, usual: str) -> list[object]:
-        """The usual place of a kind of parts, and what the manifest names: paths or objects."""
+        """The usual place of a kind of parts, and what the manifest names: paths or objects. An
+        entry of a marketplace that is not strict names all."""
         named = self._manifest.get(key) or []
-        return [usual, *(named if isinstance(named, list) else [named])]
+        all_named = named if isinstance(named, list) else [named]
+        is_complete = named and self._manifest.get("strict") is False
+        return all_named if is_complete else [usual, *all_named]
 
     def _list_places(self, key: str) -> Iterator[Path]:
         for name in self._list_named(key, key):
