@@ -46,9 +46,11 @@ def make_plugin(folder: Path) -> Path:
         word="quince",
         _dot_mcp_dot_json={"pips": {**server, "env": {"A_KEY": "${MY_API_KEY}"}}},
         serve_dot_py=SERVER.read_text(),
-        commands__peel_dot_md="---\nallowed-tools: Bash(ls:*)\n---\nPeel $1 of !`echo wood`.",
+        commands__peel_dot_md="---\nallowed-tools: Bash(${CLAUDE_PLUGIN_ROOT}/ls:*)\n---\n"
+        "Peel $1 of !`echo wood`.",
         agents__taster_dot_md="---\nname: taster\ndescription: Tastes\n---\nTaste it.",
-        skills__ripe__SKILL_dot_md="---\ndescription: Ripe?\n---\nPress ${CLAUDE_PLUGIN_ROOT}.",
+        skills__ripe__SKILL_dot_md="---\nname: How Ripe\ndescription: Ripe?\n---\n"
+        "Press ${CLAUDE_PLUGIN_ROOT}.",
     )
     (folder / ".claude_plugin").rename(folder / ".claude-plugin")
     (folder / "scripts/say.sh").chmod(0o755)
@@ -83,7 +85,8 @@ async def test_all_that_a_plugin_brings_is_shown_and_nothing_is_used_without_a_y
         f"server pips runs {sys.executable} {plugins.get_plugins_folder()}/fruit/serve.py "
         "(outside of the sandbox)",
         "  asks for your MY_API_KEY, which stays empty: only your own servers get secrets",
-        "command /fruit:peel (Peel $1 of !`echo wood`.): echo wood; allows Bash(ls:*)",
+        "command /fruit:peel (Peel $1 of !`echo wood`.): echo wood; "
+        f"allows Bash({plugins.get_plugins_folder()}/fruit/ls:*)",
         "agent fruit:taster (Tastes)",
         "skill /fruit:ripe (Ripe?)",
         "note: plugin fruit: not read here: lspServers",

@@ -94,11 +94,11 @@ def _list_folders(parent: Path) -> Iterator[Path]:
             yield folder
 
 
-def read_skill(folder: Path, within: Path | None) -> tuple[Skill, str]:
-    """One skill and its body; ConfigError if it is invalid."""
+def read_skill(folder: Path, within: Path | None, name: str = "") -> tuple[Skill, str]:
+    """One skill and its body; ConfigError if it is invalid. `name` is used in place of its own."""
     file = folder / SKILL_FILE
     head, body = _read_skill_file(file, within)
-    name = str(head.get("name") or folder.name)
+    name = name or str(head.get("name") or folder.name)
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{file}: invalid name {name[:80]!r}; use letters, digits and -")
     description = " ".join(str(head.get("description") or "").split())
@@ -151,7 +151,7 @@ def format_skills_section(skills: Sequence[Skill]) -> str:
 
 def load_skill_text(skill: Skill) -> str:
     """The whole skill, read now: its folder, its text, its files."""
-    body = read_skill(skill.folder, skill.within)[1]
+    body = read_skill(skill.folder, skill.within, skill.name)[1]
     if skill.plugin_root:
         body = body.replace("${CLAUDE_PLUGIN_ROOT}", skill.plugin_root)
     files, is_all = _list_skill_files(skill)

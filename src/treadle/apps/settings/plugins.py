@@ -263,8 +263,12 @@ class _PluginReader:
         for file, name in files:
             with self.skipping_wrong():
                 command = read_command(file, name, self._folder)
-                name, body = self._prefix(command.name), self._fill_root(command.body)
-                self._parts.commands.append(replace(command, name=name, body=body, is_plugin=True))
+                changes = {
+                    "name": self._prefix(name),
+                    "body": self._fill_root(command.body),
+                    "allowed_tools": tuple(map(self._fill_root, command.allowed_tools)),
+                }
+                self._parts.commands.append(replace(command, is_plugin=True, **changes))
 
     def read_agents(self) -> None:
         from treadle.agents.agent_files import read_agent_file
@@ -280,7 +284,7 @@ class _PluginReader:
 
         for folder in self._list_skill_folders():
             with self.skipping_wrong():
-                skill = read_skill(folder, self._folder)[0]
+                skill = read_skill(folder, self._folder, folder.name)[0]
                 name, root = self._prefix(skill.name), str(self._plugin.root)
                 self._parts.skills.append(replace(skill, name=name, plugin_root=root))
 
