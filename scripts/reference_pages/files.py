@@ -35,6 +35,8 @@ HOME_FILES = {
     "history.jsonl": "messages that you sent, for ↑ and ctrl+r",
     "drafts/": "the prompt that you were writing when the program ended",
     "web.json": "the token of the link to the page",
+    "plugins/": "copies of the plugins that you added ([plugins.md](../plugins.md))",
+    "plugins.json": "their sources and hashes",
     "supervisor/": "the socket of what starts background sessions, for you alone, and its log",
     "fleet.db": "the database of a fleet, if you name no other",
     "agents/": "child agents, a Markdown file each ([child-agents.md](../child-agents.md))",

@@ -25,7 +25,7 @@ from treadle.apps.console import exit_codes
 from treadle.apps.console.supervisor import find_wait
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.sessions import Library
-from treadle.sessions.background import find_run, read_choices
+from treadle.sessions.detached.background import find_run, read_choices
 from treadle.sessions.history import read_state
 from treadle.testing.provider import (
     FakeCall,

@@ -15,7 +15,7 @@ from tests.workspace.helpers import alive, gone, marker
 from treadle.apps.console import exit_codes
 from treadle.core.transcript.entries import Suspended, WakeCondition
 from treadle.sessions import Library
-from treadle.sessions.suspend import suspend_turn
+from treadle.sessions.detached.suspend import suspend_turn
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 LAST = FakeReply("That is all.")

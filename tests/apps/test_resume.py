@@ -267,7 +267,7 @@ async def test_a_long_rate_limit_waits_on_disk_until_its_time_has_come():
 async def test_what_is_due_goes_on_by_itself_in_its_own_folder():
     from treadle.core.transcript.entries import Suspended, WakeCondition
     from treadle.sessions import Library
-    from treadle.sessions.suspend import suspend_turn
+    from treadle.sessions.detached.suspend import suspend_turn
 
     Path("there").mkdir()
     async with ProviderServer([bash("touch here"), LAST]) as server:

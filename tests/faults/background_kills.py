@@ -26,7 +26,7 @@ from tests.patience import INTERVAL, until
 from treadle.apps.console import exit_codes
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.sessions import Library
-from treadle.sessions.background import find_run
+from treadle.sessions.detached.background import find_run
 from treadle.sessions.history import read_state
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 

@@ -23,12 +23,12 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
+from treadle.sessions.detached.suspend import is_due, list_suspended, suspend_turn
 from treadle.sessions.history import read_state
 from treadle.sessions.log.reader import list_segments
 from treadle.sessions.log.records import ForkPoint
 from treadle.sessions.search import search
 from treadle.sessions.summaries import summarize_session
-from treadle.sessions.suspend import is_due, list_suspended, suspend_turn
 from treadle.testing.faulty_files import FaultyFiles, FileFault
 
 

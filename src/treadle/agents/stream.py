@@ -319,7 +319,7 @@ class Stream(BaseObserver, Generic[OutputT]):
     async def _suspend(self) -> RunAnswer:
         """Write that the turn waits, and the message that came meanwhile; closing the session
         leaves it so."""
-        from treadle.sessions.suspend import suspend_turn
+        from treadle.sessions.detached.suspend import suspend_turn
 
         driver, turn_id = self.driver, self._next_place[0]
         driver.keep_offers()

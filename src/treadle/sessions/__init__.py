@@ -3,7 +3,8 @@
     log/        the log of one session: written, locked, read back, loaded into a view
     library     all sessions of this machine: find, list, remove; search finds text in them
     session_place  those of a folder or a database of a program; export makes texts of them
-    history     fork and rewind        suspend   a turn that waits on disk
+    history     fork and rewind
+    detached/   sessions that no window has: suspended, in the background, sent to another machine
     replay      runs a session again, and finds the first difference of two sessions
     imports/    transcripts of Claude Code and Codex become sessions
     summaries   for lists              cost      costs of past sessions

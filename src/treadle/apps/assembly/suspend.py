@@ -7,7 +7,7 @@
     TurnSuspended        what they raise; resuming the session continues the turn
 
 Only the main session is suspended; its subagents wait or end as usual. The host decides whether
-to suspend; sessions/suspend.py writes it to the log.
+to suspend; sessions/detached/suspend.py writes it to the log.
 """
 
 from __future__ import annotations

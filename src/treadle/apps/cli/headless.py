@@ -52,12 +52,7 @@ from treadle.core.errors import TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript import (
-    RunTools,
-    Text,
-    UserContent,
-    pending,
-)
+from treadle.core.transcript import RunTools, Text, UserContent, pending
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.state import SessionState
 from treadle.observe.totals import Totals
@@ -354,7 +349,7 @@ class HeadlessRun:
 
     async def _suspend(self, wait: TurnSuspended, session: AgentSession, driver: Driver) -> None:
         from treadle.core.transcript.entries import Suspended
-        from treadle.sessions.suspend import suspend_turn
+        from treadle.sessions.detached.suspend import suspend_turn
 
         entry = Suspended(driver.trace[-1].turn_id, wait.reason, wait.wake, wait.detail)
         await suspend_turn(session.store, entry)

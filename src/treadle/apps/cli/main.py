@@ -17,6 +17,7 @@ ABORTED = 130
 # name -> (module or module:function, summary). The function, `run` if none is named, takes the
 # arguments and returns the exit code.
 _HERE = "treadle.apps.cli.commands"
+_BACKGROUND = "treadle.apps.cli.background_sessions"
 COMMANDS: dict[str, tuple[str, str]] = {
     "web": ("treadle.apps.web.main", "work in a browser, and look into sessions"),
     "login": ("treadle.apps.console.login", "give the key of a provider: it is checked and kept"),
@@ -35,13 +36,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "list, search, show, fork, rewind; also `replay`, `diff`, `test`, `bisect`, `whatif`",
     ),
     "ps": (
-        f"{_HERE}.background:run_ps",
+        f"{_BACKGROUND}.commands:run_ps",
         "sessions in the background (--bg); `attach`, `logs`, `stop`, `send`; `resume`",
     ),
-    "attach": (f"{_HERE}.background:run_attach", "continue a session here, at this terminal"),
-    "logs": (f"{_HERE}.background:run_logs", "print what a session has done; -f follows it"),
-    "stop": (f"{_HERE}.background:run_stop", "interrupt a session in the background"),
-    "send": (f"{_HERE}.send", "move a session to another machine, or get it from there"),
+    "attach": (f"{_BACKGROUND}.commands:run_attach", "continue a session here, at this terminal"),
+    "logs": (f"{_BACKGROUND}.commands:run_logs", "print what a session has done; -f follows it"),
+    "stop": (f"{_BACKGROUND}.commands:run_stop", "interrupt a session in the background"),
+    "send": (f"{_BACKGROUND}.send", "move a session to another machine, or get it from there"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),
@@ -62,7 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "tour": ("treadle.apps.tui.tour.main", "learn the terminal in two minutes, without a key"),
     "completions": (f"{_HERE}.completions", "print completions for bash, zsh or fish"),
-    "supervisor": (f"{_HERE}.background:run_supervisor", "what starts background sessions"),
+    "supervisor": (f"{_BACKGROUND}.commands:run_supervisor", "what starts background sessions"),
 }
 # Found by `treadle NAME` too, which then suggests `treadle sessions NAME`.
 SESSION_COMMANDS = (

@@ -69,7 +69,7 @@ def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
 
 def _is_in_background(folder: Path) -> bool:
     """Whether the session of this folder has been detached (/detach)."""
-    from treadle.sessions.background import read_choices
+    from treadle.sessions.detached.background import read_choices
     from treadle.sessions.library import Library
 
     session_dir = Library().find_latest(folder)

@@ -103,7 +103,7 @@ def _run_line(
     if not prompt and not is_resumed:
         raise UsageError("no prompt: write it after -p, or pipe it to stdin")
     if line.has("bg"):
-        from treadle.apps.cli.background import move_to_background
+        from treadle.apps.cli.background_sessions.runs import move_to_background
 
         return asyncio.run(move_to_background(line, settings, folder, prompt))
     schema = None

@@ -30,7 +30,7 @@ from treadle.core.errors import TreadleError
 from treadle.lib.files.flock import try_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.tasks import cancel_all
-from treadle.sessions.background import OUTPUT, find_run, read_choices
+from treadle.sessions.detached.background import OUTPUT, find_run, read_choices
 
 IDLE_SECONDS = 5.0
 START_SECONDS = 30.0  # for the supervisor to listen

@@ -50,7 +50,7 @@ from treadle.core.transcript.entries import NoticeShown, Suspended
 from treadle.core.transcript.items import AssistantItem
 from treadle.models.batches.batch_queue import BatchQueue
 from treadle.models.batches.batched import Batched, has_batches
-from treadle.sessions.suspend import suspend_turn
+from treadle.sessions.detached.suspend import suspend_turn
 
 CHECK_SECONDS = 1800.0
 MAX_CHECK_CHARS = 4_000

@@ -33,9 +33,9 @@ from treadle.core.errors import ConfigError, SessionBusy, TreadleError
 from treadle.core.transcript.pending import RunTools, pending
 from treadle.lib.logger import logger
 from treadle.lib.text.text import shorten_home
-from treadle.sessions import background
 from treadle.sessions.children import find_parent, find_root
 from treadle.sessions.cost import group_costs, read_costs
+from treadle.sessions.detached import background
 from treadle.sessions.history import read_last_items, read_state
 from treadle.sessions.library import Library, describe_last_turn
 from treadle.sessions.log.reader import read_header

@@ -8,7 +8,7 @@
     treadle resume ID --answer TEXT    ... and answer the question of the model
 
 Each turn continues in its own folder, where it stopped, as a run of `treadle -p --suspend`. Uses
-headless.py and sessions/suspend.py.
+headless.py and sessions/detached/suspend.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.lib.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
-    from treadle.sessions.suspend import SuspendedSession
+    from treadle.sessions.detached.suspend import SuspendedSession
 
 USAGE = """\
 usage: treadle resume                         list suspended turns
@@ -120,8 +120,8 @@ def _resume(
 
 
 def _find_suspended() -> list[SuspendedSession]:
+    from treadle.sessions.detached.suspend import list_suspended
     from treadle.sessions.library import Library
-    from treadle.sessions.suspend import list_suspended
 
     return list_suspended(Library())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
-from treadle.sessions import background
+from treadle.sessions.detached import background
 
 
 async def move_to_background(session: SessionLifecycle) -> Path:

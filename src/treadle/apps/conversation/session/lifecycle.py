@@ -37,7 +37,7 @@ from treadle.core.loop.session_log import SessionLog
 from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.transcript.recover import recover
 from treadle.permissions.modes import PermissionMode
-from treadle.sessions import background
+from treadle.sessions.detached import background
 from treadle.sessions.library import Library
 
 # Which command changes a setting for the session; the others are limits.

@@ -1,7 +1,7 @@
 """`treadle ps`, `attach`, `logs`, `stop`: the sessions in the background. And `treadle supervisor`.
 
 What they show is read from the logs and the locks of the sessions, so it is there after a reboot.
-Uses sessions/background.py; apps/cli/background.py has the runs.
+Uses sessions/detached/background.py; apps/cli/background_sessions/runs.py has the runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LEAVES = "it works: it comes here after this round (ctrl+c lets it work on)"
 def run_ps(arguments: list[str]) -> int:
     if arguments:
         raise UsageError("treadle ps takes no arguments")
-    from treadle.sessions.background import read_choices
+    from treadle.sessions.detached.background import read_choices
     from treadle.sessions.library import Library
 
     library = Library()
@@ -78,7 +78,7 @@ def run_ps(arguments: list[str]) -> int:
 
 def describe_work(library: Library, summary: SessionSummary) -> str:
     """What a session in the background does now."""
-    from treadle.sessions.background import find_run
+    from treadle.sessions.detached.background import find_run
     from treadle.sessions.summaries import STATE_LABELS
 
     if find_run(library.root / summary.key) is not None:
@@ -112,7 +112,7 @@ def run_attach(arguments: list[str]) -> int:
 def _take_over(session_dir: Path, folder: Path) -> None:
     """Wait until no run has the session; if the user does not want to wait, it works on."""
     from treadle.apps.console.supervisor import start_run
-    from treadle.sessions.background import STAY_SIGNAL, signal_run, take_over
+    from treadle.sessions.detached.background import STAY_SIGNAL, signal_run, take_over
 
     try:
         asyncio.run(take_over(session_dir, lambda: print_error(f"treadle: {LEAVES}")))
@@ -124,7 +124,7 @@ def _take_over(session_dir: Path, folder: Path) -> None:
 
 @command("treadle logs", LOGS)
 def run_logs(arguments: list[str]) -> int:
-    from treadle.sessions.background import find_run
+    from treadle.sessions.detached.background import find_run
     from treadle.sessions.export import list_blocks, read_blocks, redact_entries
     from treadle.sessions.library import Library
     from treadle.sessions.log.state_loader import JournalFollower
@@ -156,7 +156,7 @@ def run_logs(arguments: list[str]) -> int:
 
 @command("treadle stop", STOP)
 def run_stop(arguments: list[str]) -> int:
-    from treadle.sessions import background
+    from treadle.sessions.detached import background
     from treadle.sessions.library import Library
 
     session_dir = _find(Library(), arguments, STOP)
@@ -189,7 +189,7 @@ def run_supervisor(arguments: list[str]) -> int:
                 return serve()
             return SUCCESS
         case ["run", session_id]:
-            from treadle.apps.cli.background import run_session
+            from treadle.apps.cli.background_sessions.runs import run_session
 
             return run_session(session_id)
     raise UsageError(f"unknown argument {arguments[0]!r}")

@@ -4,7 +4,7 @@
     run_session          that run: a `treadle -p --resume ID --suspend`, which leaves the session
                          when another program wants to continue it
 
-Used by start.py and commands/background.py; what is stored is sessions/background.py.
+Used by start.py and commands.py; what is stored is sessions/detached/background.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.state import SessionState
 from treadle.lib.files.locks import set_program_name
 from treadle.lib.tasks import forget_result
-from treadle.sessions import background
+from treadle.sessions.detached import background
 from treadle.sessions.library import Library
 
 POLL_SECONDS = 0.2

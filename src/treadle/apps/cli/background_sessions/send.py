@@ -3,7 +3,7 @@
     treadle send ID HOST          here: the sender;   ssh HOST treadle send --receive
     treadle send --from HOST ID   here: the receiver; ssh HOST treadle send ID -
 
-The protocol is sessions/transfer.py; this connects it to ssh, or to the standard streams.
+The protocol is sessions/detached/transfer.py; this connects it to ssh, or to the standard streams.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> int:
     library = Library()
     match arguments:
         case ["--receive"]:
-            from treadle.sessions.transfer import receive
+            from treadle.sessions.detached.transfer import receive
 
             receive(library, sys.stdin.buffer, sys.stdout.buffer)
             return SUCCESS
@@ -56,9 +56,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _send(library: Library, session_dir: Path, host: str) -> int:
-    from treadle.sessions.background import take_over
+    from treadle.sessions.detached.background import take_over
+    from treadle.sessions.detached.transfer import Sender
     from treadle.sessions.history import list_checkpoint_trees
-    from treadle.sessions.transfer import Sender
     from treadle.workspace.checkpoints.object_store import ObjectStore
 
     folder = Path(library.get_summary(session_dir).folder)
@@ -76,7 +76,7 @@ def _send(library: Library, session_dir: Path, host: str) -> int:
 
 
 def _fetch(library: Library, host: str, session_id: str) -> int:
-    from treadle.sessions.transfer import receive
+    from treadle.sessions.detached.transfer import receive
 
     with _connect(host, session_id, STDIO) as (to, back):
         name = receive(library, back, to)
@@ -90,7 +90,7 @@ def _fetch(library: Library, host: str, session_id: str) -> int:
 @contextmanager
 def _connect(host: str, *words: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The standard streams of `treadle send` on the other machine."""
-    from treadle.sessions.transfer import BROKEN
+    from treadle.sessions.detached.transfer import BROKEN
 
     program = ("ssh", host, "treadle", "send", *words)
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -10,7 +10,7 @@
 
 A session that is marked cannot be opened. The next attempt asks the receiver first (`settle`): it
 has the session, and the sender's is removed; or it forgets what came, and can never commit it. The
-streams are the caller's: ssh, in apps/cli/commands/send.py.
+streams are the caller's: ssh, in apps/cli/background_sessions/send.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Sessions in the background: `--bg`, `ps`, `attach`, `logs`, `stop`, `send`."""

@@ -1,0 +1,1 @@
+"""Sessions that no window has: suspended, in the background, on another machine."""
