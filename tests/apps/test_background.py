@@ -89,6 +89,9 @@ async def test_a_session_works_in_the_background_and_its_log_is_followed():
         session_dir = await begin(server, "tidy up", *FREELY)
         await until(lambda: Path("begun").exists())
         assert "  running  tidy up" in await ps(session_dir)
+        refused = await run(server, "-p", "--resume", session_dir.name, "And?")
+        assert refused.code == exit_codes.SESSION_BUSY
+        assert f"`treadle attach {session_dir.name}` brings it here" in refused.err
         following = await start(None, "logs", "-f", session_dir.name)
         assert following.stdout is not None
         assert await following.stdout.readline() == b"> tidy up\n"
@@ -443,3 +446,21 @@ async def test_the_worktree_of_a_detached_session_stays(tmp_path: Path):
         await until(lambda: find_run(session_dir) is None)
     assert Path(Library().get_summary(session_dir).folder).is_dir()
     assert read_state(session_dir).full_history[-1].text == "Done."
+
+
+async def test_what_it_runs_with_holds_where_a_question_is_answered_without_a_terminal():
+    """`treadle resume ID --approve`: the deny rule of `--bg` is there, too."""
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if request.body.decode().count('"tool_result"') == 1:
+            return bash("touch secret")
+        return write_or_end(request)
+
+    async with ProviderServer(reply) as server:
+        session_dir = await begin(server, "write it", "--deny", "Bash(touch:*)")
+        await until(lambda: read_state(session_dir).suspended is not None)
+        await until(lambda: find_run(session_dir) is None)
+        ran = await run(server, "resume", session_dir.name, "--approve", "--allow", "Bash(*)")
+    assert ran.code == 0, ran.err
+    assert Path("a.txt").exists()
+    assert not Path("secret").exists()

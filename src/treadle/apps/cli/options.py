@@ -7,6 +7,7 @@ choices from settings.py. Used by headless.py and completions.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.apps.console.console import UsageError
@@ -136,6 +137,25 @@ def parse_command_line(arguments: list[str]) -> CommandLine:
     if len(prompts) > 1:
         raise UsageError(f"{len(prompts)} prompts given; quote a prompt that has spaces")
     return CommandLine(prompts[0] if prompts else None, options)
+
+
+def add_background_choices(line: CommandLine, folder: Path) -> CommandLine:
+    """With what a resumed session runs in the background, unless the command line says it."""
+    from treadle.core.errors import StoreError
+    from treadle.sessions.background import read_choices
+    from treadle.sessions.library import Library
+
+    try:
+        session_dir = Library().find(line.text("resume"), folder=folder, by_words=True)
+    except StoreError:
+        return line  # said where it is opened
+    choices = read_choices(session_dir)
+    if choices is None:
+        return line
+    stored = {**choices.flags, **({"until": choices.until} if choices.until else {})}
+    rules = {"allow": [*choices.allow, *line.texts("allow")]}
+    rules["deny"] = [*choices.deny, *line.texts("deny")]
+    return line._replace(options={**stored, **line.options, **rules})
 
 
 def _is_option(word: str) -> bool:

@@ -33,8 +33,8 @@ PATH_OPTIONS = ("file", "add_dir", "output_schema")  # meant as seen from where 
 
 def run_in_worktree(line: CommandLine, work: Callable[[], int]) -> int:
     """Do the work, whose exit code is returned, in the worktree that the command line names, or
-    that its session belongs to. The folder of a suspended turn, or of a session in the background,
-    stays."""
+    that its session belongs to. A suspended turn and a session in the background need their folder:
+    it stays."""
     folder = get_current_folder()
     if not line.has("worktree"):
         name = _find_worktree(folder, line.text("resume"))

@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import find_environment_secrets, redact
-from treadle.apps.cli.options import RESUME_WITHOUT_ID, CommandLine, parse_command_line
+from treadle.apps.cli.options import (
+    RESUME_WITHOUT_ID,
+    CommandLine,
+    add_background_choices,
+    parse_command_line,
+)
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
@@ -82,6 +87,8 @@ def _run_line(
     if line.has("resume") and not line.text("resume"):
         raise UsageError(RESUME_WITHOUT_ID.format(reason="with -p and --bg"))
     folder = get_current_folder()
+    if line.text("resume"):
+        line = add_background_choices(line, folder)
     is_automatic = line.options.get("max_cost") == AUTO_LIMIT
     if is_automatic:
         del line.options["max_cost"]

@@ -23,9 +23,8 @@ import msgspec
 
 from treadle.lib.files.locks import LockHolder
 from treadle.lib.files.private_files import write_private_file
-from treadle.sessions.log.lock import is_locked, read_lock_holder
+from treadle.sessions.log.lock import BACKGROUND_PROGRAM, is_locked, read_lock_holder
 
-PROGRAM = "treadle --bg"  # the name of a run in the lock of its session
 OUTPUT = "background.log"
 LEAVE_SIGNAL, STAY_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
 _FILE = "background.json"
@@ -67,7 +66,10 @@ def forget_choices(session_dir: Path) -> None:
 def find_run(session_dir: Path) -> LockHolder | None:
     """The run that works on the session now, if it is one of this machine."""
     holder = read_lock_holder(session_dir)
-    if holder is None or (holder.program, holder.host) != (PROGRAM, socket.gethostname()):
+    if holder is None or (holder.program, holder.host) != (
+        BACKGROUND_PROGRAM,
+        socket.gethostname(),
+    ):
         return None
     return holder if is_locked(session_dir) else None
 

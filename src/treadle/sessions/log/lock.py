@@ -15,6 +15,7 @@ from treadle.lib.files.file_system import Files
 from treadle.lib.files.locks import LockHolder, is_file_locked, lock_file, read_holder
 
 LOCK_NAME = "lock"
+BACKGROUND_PROGRAM = "treadle --bg"  # the name of a run in the background (background.py)
 SENDING_FILE = "sending.json"  # of a session that is being moved to another machine (transfer.py)
 
 
@@ -37,6 +38,11 @@ def acquire_lock(session_dir: Path, files: Files, *, take_over: bool = False) ->
         raise SessionBusy(
             f"session {session_dir.name} is open in another run of this process "
             f"(pid {holder.pid}); close it there"
+        )
+    if holder is not None and holder.program == BACKGROUND_PROGRAM:
+        raise SessionBusy(
+            f"session {session_dir.name} works in the background (pid {holder.pid}): "
+            f"`treadle attach {session_dir.name}` brings it here"
         )
     raise SessionBusy(
         f"session {session_dir.name} is open in {holder or 'another process'}. "

@@ -22,7 +22,7 @@ from treadle.apps.assembly.sessions import get_session_dir
 from treadle.apps.assembly.suspend import SuspendOnRequest, TurnSuspended
 from treadle.apps.cli.background_wait import list_running
 from treadle.apps.cli.headless import HeadlessRun
-from treadle.apps.cli.options import CommandLine
+from treadle.apps.cli.options import CommandLine, add_background_choices
 from treadle.apps.console.console import UsageError, print_error, print_line
 from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.console.supervisor import start_run
@@ -40,6 +40,7 @@ from treadle.lib.files.locks import set_program_name
 from treadle.lib.tasks import forget_result
 from treadle.sessions.detached import background
 from treadle.sessions.library import Library
+from treadle.sessions.log.lock import BACKGROUND_PROGRAM
 
 POLL_SECONDS = 0.2
 NOT_WITH_BG = ("print", "output_format", "output_schema", "plain", "inline", "worktree")
@@ -129,18 +130,15 @@ class BackgroundRun(HeadlessRun):
 
 def run_session(session_id: str) -> int:
     """Work on a session in the background until its turn is over, or waits."""
-    set_program_name(background.PROGRAM)
+    set_program_name(BACKGROUND_PROGRAM)
     library = Library()
     session_dir = library.find(session_id)
-    choices = background.read_choices(session_dir)
-    if choices is None:
+    if background.read_choices(session_dir) is None:
         raise UsageError(f"session {session_id} is not in the background")
     folder = Path(library.get_summary(session_dir).folder)
-    texts = {"allow": list(choices.allow), "deny": list(choices.deny)}
-    options = {**choices.flags, **texts, "until": choices.until}
-    options = {"resume": session_dir.name, "suspend": True, "quiet": True} | options
-    line = CommandLine(None, {name: value for name, value in options.items() if value != ""})
-    settings = load_settings(folder, choices.flags, is_trusted=lambda: is_trusted(folder))
+    options = {"resume": session_dir.name, "suspend": True, "quiet": True}
+    line = add_background_choices(CommandLine(None, options), folder)
+    settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     run = BackgroundRun(line, settings, folder, (), None, has_output=True)
     signal.signal(background.LEAVE_SIGNAL, lambda *_: run.set_leaving(True))
     signal.signal(background.STAY_SIGNAL, lambda *_: run.set_leaving(False))
