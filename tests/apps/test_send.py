@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 
 from tests.apps.program import Ran, run
 from treadle.apps.console import exit_codes
-from treadle.sessions import Library
+from treadle.core.errors import SessionBusy, StoreError
+from treadle.sessions import Library, transfer
 from treadle.sessions.history import read_state
 from treadle.sessions.log.lock import SENDING_FILE
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -198,3 +201,36 @@ async def test_what_cannot_be_sent_stays_and_says_why(homes: TwoHomes):
     assert homes.list_owners() == [0]
     assert (await homes.send(session, "-oProxyCommand=touch x")).code == exit_codes.USAGE_ERROR
     assert (await homes.send("--from", "box", "x;touch y")).code == exit_codes.USAGE_ERROR
+
+
+async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_attempt(
+    homes: TwoHomes, monkeypatch: pytest.MonkeyPatch
+):
+    """From the decision on it is the receiver's, although it is not in its place yet."""
+    session = await make_session()
+    here, there = homes.libraries
+
+    def attempt() -> None:
+        one, other = socket.socketpair()
+        with one, other, one.makefile("rwb") as to, other.makefile("rwb") as source:
+            serving = threading.Thread(target=transfer.receive, args=(there, source, source))
+            serving.start()
+            try:
+                stream: Any = to
+                transfer.Sender(here, stream, stream).send(here.find(session), "box", {})
+            finally:
+                one.shutdown(socket.SHUT_RDWR)
+                serving.join()
+
+    def fail(library: Library, place: Path) -> None:
+        raise OSError("killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "_finish", fail)
+        with pytest.raises(StoreError, match="killed here"):
+            attempt()
+    assert homes.list_owners() == []
+    with pytest.raises(SessionBusy, match="is being sent to another machine"):
+        here.resume(session)
+    attempt()
+    assert homes.list_owners() == [1]
