@@ -45,6 +45,7 @@ def test_it_is_read_as_yaml_reads_it(document: str):
         ("argument-hint: [file] [line]", {"argument-hint": "[file] [line]"}),
         ("description: @file and `code`", {"description": "@file and `code`"}),
         ("tools: [Bash(git log:*, x), Read]", {"tools": ["Bash(git log:*, x)", "Read"]}),
+        ("a: Use\n\n<eg>\nx: y\nz\n</eg>\n\nb: c", {"a": "Use <eg> x: y z </eg>", "b": "c"}),
     ],
 )
 def test_what_is_no_yaml_is_read_as_it_is_meant(document: str, expected: object):

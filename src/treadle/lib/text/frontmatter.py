@@ -9,7 +9,8 @@
 
 Supports the part of YAML that is common there: plain and quoted strings, lists in brackets or with
 dashes, over several lines, blocks, comments. What is no YAML but common is read, too: a colon in a
-value, commas in parentheses. It cannot run code or create objects.
+value, commas in parentheses, tags such as <example> below a value. It cannot run code or create
+objects.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from treadle.lib.text.lazy_regex import compile_lazily
 Frontmatter = dict[str, str | list[str]]
 
 _KEY = compile_lazily(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
-_BLOCK_LINE = compile_lazily(r"[ \t]|- |\]|\s*$")  # belongs to the key above it
+_BLOCK_LINE = compile_lazily(r"[ \t]|- |\]|<|\s*$")  # belongs to the key above it
+_TAG = compile_lazily(r"<(\w+)>")
 _BLOCK_HEAD = compile_lazily(r"([|>])[+-]?\d?[+-]?")
 _COMMENT = compile_lazily(r"#(\s|$)")
 _LATE_COMMENT = compile_lazily(r"\s+#.*$")
@@ -64,9 +66,16 @@ def _parse_lines(lines: list[str]) -> Frontmatter:
         key, value = pair.group(1), pair.group(2).strip()
         start = number
         while number < len(lines) and _BLOCK_LINE.match(lines[number]):
-            number += 1
+            number = _find_tag_end(lines, number) + 1
         head[key] = _parse_value(value, lines[start:number])
     return head
+
+
+def _find_tag_end(lines: list[str], number: int) -> int:
+    """The line that closes a tag which is opened on this line; this line, if there is none."""
+    tag = _TAG.match(lines[number])
+    end = f"</{tag[1]}>" if tag is not None else ""
+    return next((at for at in range(number, len(lines)) if end in lines[at]), number)
 
 
 def _parse_value(value: str, block: list[str]) -> str | list[str]:
