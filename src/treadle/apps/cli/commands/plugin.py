@@ -52,6 +52,7 @@ usage: treadle plugin list                          those that you added, and wh
        treadle plugin remove NAME"""
 
 MARKETPLACE = ".claude-plugin/marketplace.json"
+MAX_SHOWN_CHARS = 100  # of a description
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _GITHUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _GIT_URL = re.compile(r"(?:https|http|ssh|file)://\S+|[\w.-]+@[\w.-]+:\S+")
@@ -329,11 +330,11 @@ def _describe_parts(parts: PluginParts) -> Iterator[str]:
         yield from describe_hook(hook).detail_lines
     for name, server in parts.servers.items():
         yield from describe_server(name, server).detail_lines
-    skills = {skill.name: skill.description for skill in parts.skills}
+    skills = {skill.name: skill.description[:MAX_SHOWN_CHARS] for skill in parts.skills}
     for one in parts.commands:
         kind = "skill" if one.name in skills else "command"
         effect = f": {describe_definition(one.definition)}" if one.definition else ""
         yield f"{kind} /{one.name} ({skills.get(one.name, one.summary)}){effect}"
     for agent in parts.agents:
         mode = f", mode {agent.mode}" if agent.mode else ""
-        yield f"agent {agent.name} ({agent.description}){mode}"
+        yield f"agent {agent.name} ({agent.description[:MAX_SHOWN_CHARS]}){mode}"
