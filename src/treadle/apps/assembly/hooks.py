@@ -78,7 +78,9 @@ def add_hooks(parts: AgentParts) -> None:
             ),
             is_approved=make_approval_check(parts.folder, parts.trust.open_store),
             get_extra_env=lambda hook: (
-                {} if hook.is_project else make_hook_environment(hook.command, parts.folder)
+                {}
+                if hook.is_project and not hook.plugin_root
+                else make_hook_environment(hook.command, parts.folder)
             ),
             sandboxed=False if is_trusted and settings.sandbox != "required" else None,
             runners=_make_runners(parts),

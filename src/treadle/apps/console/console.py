@@ -2,6 +2,7 @@
 
     print_line      a line on stdout
     print_error     a line on stderr; a closed stderr is ignored
+    ask_yes         a question on the terminal
     wrap_line       a line for the width of the terminal
     report_errors   runs a command: an error is printed, and becomes the exit code
     command         the same for a function of the arguments, which also has a help
@@ -119,6 +120,14 @@ def _run_in_folder(work: Callable[[], int]) -> int:
     except FileNotFoundError:
         get_current_folder()
         raise
+
+
+def ask_yes(question: str) -> bool:
+    """Whether the user answers a question with yes; the end of the input is a no."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def get_current_folder() -> Path:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +64,7 @@ class Plugin(msgspec.Struct, frozen=True):
     @property
     def is_unchanged(self) -> bool:
         try:
-            return self.hash == hash_content(self.root)
+            return self.hash == _hash_once(self.root, _stat_files(self.root))
         except (ConfigError, OSError):
             return False
 
@@ -182,6 +184,18 @@ def hash_content(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def _stat_files(folder: Path) -> tuple[tuple[object, ...], ...]:
+    """What changes with any file below the folder."""
+    paths = (Path(parent, name) for parent, *both in os.walk(folder) for name in chain(*both))
+    stats = ((path, path.lstat()) for path in paths)
+    return tuple((path, one.st_ino, one.st_mode, one.st_ctime_ns) for path, one in stats)
+
+
+@lru_cache(maxsize=64)
+def _hash_once(folder: Path, stats: tuple[object, ...]) -> str:
+    return hash_content(folder)
+
+
 # ------------------------------------------------------------------ parts
 
 
@@ -247,7 +261,9 @@ class _PluginReader:
                     problem = f"{origin}: another plugin has a server {name!r}"
                     self._parts.problems.append(f"{problem}; it is not started")
                     continue
-                server = self._fill_values(raw)
+                root = msgspec.json.encode(str(self._plugin.root))[1:-1]
+                filled = msgspec.json.encode(raw).replace(ROOT_VARIABLE.encode(), root)
+                server = msgspec.json.decode(filled)
                 if "command" in server:  # the files that Python caches would change the copy
                     server["env"] = {"PYTHONDONTWRITEBYTECODE": "1", **server.get("env", {})}
                 self._parts.servers[name] = server
@@ -293,13 +309,6 @@ class _PluginReader:
 
     def _fill_root(self, text: str) -> str:
         return text.replace(ROOT_VARIABLE, str(self._plugin.root))
-
-    def _fill_values(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._fill_values(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self._fill_values(inner) for inner in value]
-        return self._fill_root(value) if isinstance(value, str) else value
 
     def _list_named(self, key: str, usual: str) -> list[object]:
         """The usual place of a kind of parts, and what the manifest names: paths or objects. An

@@ -23,7 +23,13 @@ from typing import Any
 import msgspec
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, command, print_error, print_line
+from treadle.apps.console.console import (
+    UsageError,
+    ask_yes,
+    command,
+    print_error,
+    print_line,
+)
 from treadle.apps.settings.plugins import (
     KEY,
     MANIFEST,
@@ -55,14 +61,14 @@ MARKETPLACE = ".claude-plugin/marketplace.json"
 MAX_SHOWN_CHARS = 100  # of a description
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _GITHUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-_GIT_URL = re.compile(r"(?:https|http|ssh|file)://\S+|[\w.-]+@[\w.-]+:\S+")
+_GIT_URL = re.compile(r"(?:https|ssh|file)://\S+|[\w.-]+@[\w.-]+:\S+")
 _REF = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/-]*")
 _USER_OF_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _GIT_VARIABLES = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_ALLOW_PROTOCOL": "https:http:ssh:file",
+    "GIT_ALLOW_PROTOCOL": "https:ssh:file",
 }
 
 
@@ -88,7 +94,8 @@ def run(arguments: list[str]) -> int:
 def _list() -> int:
     plugins = list_plugins()
     for plugin in plugins:
-        origin = " ".join(filter(None, (plugin.source, plugin.entry, plugin.commit[:12])))
+        source = _USER_OF_URL.sub("", plugin.source)
+        origin = " ".join(filter(None, (source, plugin.entry, plugin.commit[:12])))
         print_line(f"{plugin.name}  {escape_invisible(origin)}")
         if plugin.is_unchanged:
             parts = PluginParts()
@@ -146,7 +153,7 @@ def _find(name: str) -> Plugin:
 @contextmanager
 def _fetching(source: str) -> Iterator[tuple[Path, str]]:
     """The folder with the content of a source, and the commit of a repository."""
-    if Path(source).is_dir():
+    if Path(source).is_absolute():
         yield Path(source), ""
         return
     url, _, ref = source.partition("#")
@@ -307,8 +314,7 @@ def _ask(plugin: Plugin, is_agreed: bool) -> None:
             f"{plugin.name} is not added: there is no terminal to ask at. Read the lines above, "
             "and add --yes to agree to them"
         )
-    answer = input("Use this plugin, as it is now? [y/N] ")
-    if answer.strip().lower() not in ("y", "yes"):
+    if not ask_yes("Use this plugin, as it is now?"):
         raise UsageError(f"{plugin.name} is not added")
 
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from treadle.apps.console import exit_codes
-from treadle.apps.console.console import UsageError, command, print_line
+from treadle.apps.console.console import UsageError, ask_yes, command, print_line
 from treadle.lib.text.sanitize import escape_invisible
 
 USAGE = """\
@@ -93,8 +93,7 @@ def _review_programs(folder: Path, approve: bool) -> None:
         for line in program.detail_lines:
             print_line(f"  {escape_invisible(line)}")
     if not approve and sys.stdin is not None and sys.stdin.isatty():
-        answer = input("Allow these programs to run, as they are now? [y/N] ")
-        approve = answer.strip().lower() in ("y", "yes")
+        approve = ask_yes("Allow these programs to run, as they are now?")
     if approve:
         approve_extensions(folder)
         names = ", ".join(escape_invisible(program.name) for program in extensions.unapproved)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.console import UsageError, ask_yes, print_error, print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.core.errors import SessionNotFound, StoreError
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
@@ -215,19 +215,12 @@ def _confirm(options: argparse.Namespace, lines: list[str], question: str) -> No
         return
     if not _is_terminal():
         raise UsageError("nothing was changed; add --yes to do it without a question")
-    if not _ask(question):
+    if not ask_yes(question):
         raise UsageError("nothing was changed")
 
 
 def _ask_to_include(path: str) -> bool:
-    return _ask(f"You changed {escape_invisible(strip_escapes(path))}, too. Restore it as well?")
-
-
-def _ask(question: str) -> bool:
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    return ask_yes(f"You changed {escape_invisible(strip_escapes(path))}, too. Restore it as well?")
 
 
 def _print_lines(lines: list[str]) -> None:
