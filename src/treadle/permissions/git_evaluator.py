@@ -33,7 +33,7 @@ from treadle.lib.shell.analysis.programs import list_values
 from treadle.lib.shell.ast import Word
 from treadle.permissions.file_evaluator import FileEvaluator
 from treadle.permissions.findings import PolicyFinding
-from treadle.permissions.git_remotes import find_other_remote
+from treadle.permissions.git_remotes import REMOTE_SUBCOMMANDS, find_other_remote
 from treadle.permissions.ruleset.command_patterns import CommandPattern
 from treadle.permissions.ruleset.rules import Rule
 from treadle.permissions.tracked_files import TrackedFile, TrackedFiles
@@ -110,7 +110,7 @@ class GitEvaluator:
         if bare and is_inside(bare, self._files.roots):
             reason = "a bare repository, whose configuration can run programs"
             return PolicyFinding(bare, "ask", reason)
-        other = find_other_remote(
+        other = command.name in REMOTE_SUBCOMMANDS and find_other_remote(
             command,
             lambda: [e for r in self._list_repositories(folder) for e in r.read_config(files)],
             lambda name: self._files.exists(f"{folder}/{name}"),

@@ -12,7 +12,7 @@ from treadle.lib.shell.analysis.git import GitCommand
 from treadle.lib.shell.analysis.options import OptionGrammar, scan_options
 from treadle.lib.text.word_set import word_set
 
-_SUBCOMMANDS = word_set("push fetch pull ls-remote remote")
+REMOTE_SUBCOMMANDS = word_set("push fetch pull ls-remote remote")
 _OPTIONS = OptionGrammar(
     "ojsX",
     word_set(
@@ -28,9 +28,8 @@ def find_other_remote(
     command: GitCommand, read_config: Callable[[], ConfigEntries], exists: Callable[[str], bool]
 ) -> str:
     """A repository among the words that is not "." and no remote of the configuration; or ""."""
-    named = [*_list_named(command)] if command.name in _SUBCOMMANDS else []
     known: set[str] | None = None
-    for text in named:
+    for text in _list_named(command):
         if text in (".", "") or not (":" in text or any(map(exists, (text, f"{text}.git")))):
             continue  # git finds nothing by another name
         if known is None:
