@@ -63,13 +63,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def choose_search_weight(name: str) -> float:
-    """The guides come before the reference in the search; last comes what names everything: the
-    changelog, and the copies of programs and tests."""
+    """The tables of the reference come first in the search, then the guides, then the API; last
+    comes what names everything: the changelog, and the copies of programs and tests."""
     if name == "cli.md":  # it explains every option
         return 4
     if name.startswith("repository/"):
         return 0.1
-    return 0.5 if name.startswith(("reference/", "decisions/")) else 1
+    if name.startswith(("reference/api/", "decisions/")):
+        return 0.5
+    return 2 if name.startswith("reference/") else 1
 
 
 def adapt_markdown(text: str) -> str:

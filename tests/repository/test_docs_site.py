@@ -106,8 +106,13 @@ def test_markdown_of_a_code_host_is_adapted_for_the_site():
     assert adapt_markdown(text) == "Two:\n\n- a\n- b\n```python\n- x\n```\n| `a | b` |\n"
 
 
-def test_a_search_shows_the_guides_first_and_the_changelog_last():
-    pages = ["terminal.md", "reference/api/treadle.md", "repository/CHANGELOG.md"]
+def test_a_search_shows_the_tables_first_and_the_changelog_last():
+    pages = [
+        "reference/settings.md",
+        "terminal.md",
+        "reference/api/treadle.md",
+        "repository/CHANGELOG.md",
+    ]
     weights = [choose_search_weight(page) for page in pages]
     assert weights == sorted(weights, reverse=True)
     assert len({*weights}) == len(pages)
