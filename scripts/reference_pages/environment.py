@@ -29,7 +29,9 @@ OTHERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
             "XDG_STATE_HOME",
         ): "where `treadle/` has what survives a crash; without it `~/.local/state`",
         ("XDG_CACHE_HOME",): "where `treadle/` has caches; without it `~/.cache`",
-        ("XDG_CONFIG_HOME",): "passed to helper programs, such as git",
+        ("XDG_CONFIG_HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE"): (
+            "passed to helper programs, such as those of the desktop and of the clipboard"
+        ),
         ("TMPDIR",): "the folder for temporary files",
         ("PATH",): (
             "where programs are looked for; entries inside your project are left out for programs "
