@@ -58,14 +58,11 @@ class FileEvaluator:
         self.roots = (context.root, *context.extra_roots)
         self.file_system = file_system if file_system is not None else context.file_system
         self.rules = rules if rules is not None else FileRules(context.rules)
+        self._git_files = ConfiguredFiles(self.file_system, self.home)
 
     @cached_property
     def _links(self) -> HardLinks:
         return HardLinks(self.file_system, self.roots, self.home)
-
-    @cached_property
-    def _git_files(self) -> ConfiguredFiles:
-        return ConfiguredFiles(self.file_system, self.home)
 
     def find_read_rule(self, path: str) -> Rule | None:
         """The first deny or ask rule about reading this resolved path."""

@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator
 from os.path import normpath
 
+import msgspec
+
 from treadle.lib.files.file_view import FileView
 from treadle.lib.files.protected_paths import GIT_FOLDER, fold_case
 from treadle.lib.git.config import drop_subsection, read_config
@@ -110,16 +112,16 @@ def _get_kind(files: FileView, path: str) -> int:
     return 0 if status is None else stat.S_IFMT(status.st_mode)
 
 
-class ConfiguredFiles:
+class ConfiguredFiles(msgspec.Struct):
     """What git runs, or takes for a repository, as long as nothing changes."""
 
-    def __init__(self, files: FileView, home: str) -> None:
-        self._files, self._home = files, home
-        self._found: dict[str, list[str]] = {}
+    files: FileView
+    home: str
+    found: dict[str, list[str]] = {}
 
     def find_part(self, path: str) -> tuple[str, ...]:
         """The name of what is protected because of git, if `path` is it or in it; else ()."""
-        if part := find_bare_part(self._files, path):
+        if part := find_bare_part(self.files, path):
             return part
         for folder in list_parents(path.rpartition("/")[0]):
             for file in self._list(folder):
@@ -136,8 +138,8 @@ class ConfiguredFiles:
         return ""
 
     def _list(self, folder: str) -> list[str]:
-        if folder not in self._found:
-            has_git = bool(folder) and self._files.lstat(f"{folder}/{GIT_FOLDER}") is not None
-            found = list_configured_files(self._files, folder, self._home) if has_git else []
-            self._found[folder] = found
-        return self._found[folder]
+        if folder not in self.found:
+            has_git = bool(folder) and self.files.lstat(f"{folder}/{GIT_FOLDER}") is not None
+            found = list_configured_files(self.files, folder, self.home) if has_git else []
+            self.found[folder] = found
+        return self.found[folder]
