@@ -431,6 +431,9 @@ OTHER_CODE = {
         git add deploy.pem
         git add '*.pem'
         git add '.e*'
+        git add [.]env
+        git add *env
+        git add ?env
         git stash push .env
         git archive HEAD .env
         git archive --add-file=.env HEAD

@@ -111,12 +111,13 @@ def _join_folders(word: Word, folders: Sequence[Word]) -> Word:
 
 
 def _is_risky(word: Word) -> bool:
-    """Whether git expands the word itself, and it may match files that hold secrets."""
+    """Whether git expands the word itself, and it may match files that hold secrets. It also
+    expands what the shell found no name for: `[.]env`, `*env`."""
     text = word.text or ""
     if text.startswith(":"):
         return True
     last = text.rpartition("/")[2]
-    is_pattern = not word.is_glob and any(c in last for c in "*?[") and last != "*"
+    is_pattern = any(c in last for c in "*?[") and last != "*"
     return is_pattern and any(fnmatchcase(sample, last) for sample in _SAMPLES)
 
 
