@@ -164,7 +164,8 @@ async def test_who_does_not_wait_leaves_the_session_at_work(tmp_path: Path):
         await until(lambda: Path("effects").exists())
         terminal = Terminal(tmp_path)
         try:
-            await asyncio.to_thread(terminal.run, "attach", session_dir.name)
+            address = KEY | {"ANTHROPIC_BASE_URL": server.url}
+            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
             await asyncio.to_thread(terminal.sees, "it comes here after this round")
             await asyncio.to_thread(terminal.press, "C-c")
             await asyncio.to_thread(terminal.sees, "ended with 130")

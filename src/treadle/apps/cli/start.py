@@ -13,6 +13,7 @@ import select
 import stat
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from treadle.apps.console.console import UsageError, get_current_folder, print_e
 from treadle.apps.conversation import attachments
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
+from treadle.core.errors import StoreError
 from treadle.core.transcript.content import Text, UserContent
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_dollars
@@ -164,6 +166,8 @@ def start_tui(command_line: CommandLine) -> int:
     terminal = import_module(TUI_MODULE)
     terminal.check_screen(command_line.has("plain"))  # before anything is downloaded
     _prepare_embedded_model(folder, command_line)
+    if command_line.has("continue") or command_line.text("resume"):
+        _bring_session(folder, command_line.text("resume"))
     exit_code: int = terminal.start(
         folder,
         command_line.settings(),
@@ -177,6 +181,21 @@ def start_tui(command_line: CommandLine) -> int:
         program=command_line.program,
     )
     return exit_code
+
+
+def _bring_session(folder: Path, resume: str) -> None:
+    """Before the screen is taken: a session at work in the background takes a while to come."""
+    from treadle.sessions.background import find_run
+    from treadle.sessions.library import Library
+
+    library = Library()
+    with suppress(StoreError):  # said where it is opened
+        latest = None if resume else library.find_latest(folder)
+        session_dir = latest or library.find(resume, folder=folder, by_words=True)
+        if find_run(session_dir) is not None:
+            from treadle.apps.console.supervisor import bring_here
+
+            bring_here(session_dir, folder)
 
 
 def _prepare_embedded_model(folder: Path, command_line: CommandLine) -> None:

@@ -1,6 +1,7 @@
 """The supervisor of the user: starts the runs of background sessions, and says when they end.
 
     start_run    what a program asks of it: it is started if it is not there
+    bring_here   waits at the terminal for a session that works in the background
     serve        the supervisor itself: ends when it has had nothing to do for a while
 
 One per user: a lock, and a socket for this user alone, in a folder for this user alone. It holds no
@@ -24,14 +25,23 @@ from pathlib import Path
 import msgspec
 
 import treadle
+from treadle.apps.console.console import print_error
 from treadle.apps.console.exit_codes import SUSPENDED
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import TreadleError
 from treadle.lib.files.flock import try_lock
 from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.tasks import cancel_all
-from treadle.sessions.detached.background import OUTPUT, find_run, read_choices
+from treadle.sessions.detached.background import (
+    OUTPUT,
+    STAY_SIGNAL,
+    find_run,
+    read_choices,
+    signal_run,
+    take_over,
+)
 
+COMES = "it works: it comes here after this round (ctrl+c lets it work on)"
 IDLE_SECONDS = 5.0
 START_SECONDS = 30.0  # for the supervisor to listen
 MAX_REQUEST = 1 << 20  # bytes: the environment
@@ -68,6 +78,16 @@ def start_run(session_dir: Path, folder: Path, environment: Mapping[str, str]) -
         _start_supervisor()
     if answer.problem:
         raise TreadleError(answer.problem)
+
+
+def bring_here(session_dir: Path, folder: Path) -> None:
+    """Wait until no run has the session; a user who does not want to wait lets it work on."""
+    try:
+        asyncio.run(take_over(session_dir, lambda: print_error(f"treadle: {COMES}")))
+    except KeyboardInterrupt:
+        if not signal_run(session_dir, STAY_SIGNAL):
+            start_run(session_dir, folder, os.environ)
+        raise
 
 
 def _ask(message: bytes) -> RunReply | None:

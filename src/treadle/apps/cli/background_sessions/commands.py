@@ -6,7 +6,6 @@ Uses sessions/detached/background.py; apps/cli/background_sessions/runs.py has t
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -50,7 +49,6 @@ usage: treadle supervisor
 Start the runs of background sessions. It is started when it is needed, once for each user, and ends
 when it has nothing to do."""
 POLL_SECONDS = 0.2
-LEAVES = "it works: it comes here after this round (ctrl+c lets it work on)"
 
 
 @command("treadle ps", PS)
@@ -102,24 +100,10 @@ def run_attach(arguments: list[str]) -> int:
     folder = Path(library.get_summary(session_dir).folder)
     if not folder.is_dir():
         raise UsageError(f"the folder of this session is gone: {escape_invisible(str(folder))}")
-    _take_over(session_dir, folder)
     from treadle.apps.cli import start
 
     os.chdir(folder)
     return start.run(["--resume", session_dir.name, *arguments[1:]])
-
-
-def _take_over(session_dir: Path, folder: Path) -> None:
-    """Wait until no run has the session; if the user does not want to wait, it works on."""
-    from treadle.apps.console.supervisor import start_run
-    from treadle.sessions.detached.background import STAY_SIGNAL, signal_run, take_over
-
-    try:
-        asyncio.run(take_over(session_dir, lambda: print_error(f"treadle: {LEAVES}")))
-    except KeyboardInterrupt:
-        if not signal_run(session_dir, STAY_SIGNAL):
-            start_run(session_dir, folder, os.environ)
-        raise
 
 
 @command("treadle logs", LOGS)
