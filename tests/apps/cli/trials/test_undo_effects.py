@@ -64,6 +64,24 @@ async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
     assert (again.code, "nothing can be taken back" in again.out) == (0, True)
 
 
+async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "a")
+    git("config", "user.email", "a@b")
+    Path("a.txt").write_text("one\n")
+    git("add", "a.txt")
+    replies = [bash("git commit -m first"), FakeReply("Done."), FakeReply("Taken back.")]
+    async with ProviderServer(replies) as server:
+        await run(server, "trust")
+        lines = b"go\n/effects\n/effects undo\n/quit\n"
+        ran = await run(server, "--plain", *FREELY, said=lines)
+        asked = server.requests[-1].body.decode()
+    assert "[bash: git commit -m first]: by bash" in ran.out, ran
+    assert "/effects undo takes back what can be" in ran.out
+    assert "make exactly these calls" in asked
+    assert "git revert --no-edit" in asked
+
+
 async def test_a_tool_of_a_program_declares_its_inverse(own_place: Path):
     tickets: dict[str, str] = {}
 

@@ -81,6 +81,10 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
             *("whatif", session, "--prompts", "Be brief", "Be long", "--json", "--keep", "none"),
             *("--max-cost", "0.00001", *FREELY),
         )
+        wrong = await run(
+            server, "whatif", session, "--models", "nothing/none", "--json", "--keep", "none"
+        )
+    assert (wrong.code, json.loads(wrong.out)[0]["error"] != "") == (1, True), wrong
     rows = json.loads(tried.out)
     assert [one["prompt"] for one in rows] == ["Be brief", "Be long"]
     assert {one["reason"] for one in rows} == {"budget_exceeded"}

@@ -27,7 +27,7 @@ from treadle.apps.console.console import UsageError, print_error, print_line, re
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
-from treadle.core.errors import WorkspaceError
+from treadle.core.errors import TreadleError, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_dollars, plural
@@ -132,6 +132,13 @@ class _Trial(msgspec.Struct):
     made: dict[str, Worktree] = {}
 
     async def run(self, variant: Variant, max_cost: float) -> None:
+        """One that fails does not end the others."""
+        try:
+            await self._attempt(variant, max_cost)
+        except TreadleError as error:
+            variant.error = str(error)
+
+    async def _attempt(self, variant: Variant, max_cost: float) -> None:
         from treadle.apps.conversation.undo import fork_session
 
         worktree = self.made[variant.name] = await self.worktrees.enter(variant.name)
