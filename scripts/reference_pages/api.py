@@ -24,7 +24,9 @@ WIDTH = 88
 FIRST_NAMES = ("Agent", "Session", "Stream", "Result", "coding_agent")
 FIRST_METHODS = ("run", "run_sync", "stream", "session", "start")
 # What `str(signature)` adds to the source: quotes of annotations, modules, forms of repr().
-NOISE = re.compile(r" at 0x[0-9a-f]+|\b(?:treadle|collections|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
+NOISE = re.compile(
+    r" at 0x[0-9a-f]+|~(?=[A-Z])|\b(?:treadle|collections|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])"
+)
 CLASS = re.compile(r"<class '(?:[\w]+\.)*(\w+)'>")
 QUOTED_TYPE = re.compile(r"((?:: |-> ))'((?:[^'\\]|\\.)*)'|((?:: |-> ))\"([^\"]*)\"")
 
@@ -69,7 +71,8 @@ def describe(name: str, module: ModuleType) -> Iterator[str]:
     """The heading, signature and text of a name, then those of its public methods."""
     value = getattr(module, name)
     yield f"## {name}"
-    if not callable(value) or not hasattr(value, "__module__") or not hasattr(value, "__name__"):
+    is_alias = hasattr(value, "__origin__")
+    if is_alias or not callable(value) or not hasattr(value, "__name__"):
         yield block(f"{name} = {plain(repr(value))}" if name != "__version__" else name)
         return
     yield block(write_signature(name, value))
