@@ -25,7 +25,8 @@ FIRST_NAMES = ("Agent", "Session", "Stream", "Result", "coding_agent")
 FIRST_METHODS = ("run", "run_sync", "stream", "session", "start")
 # What `str(signature)` adds to the source: quotes of annotations, modules, forms of repr().
 NOISE = re.compile(
-    r" at 0x[0-9a-f]+|~(?=[A-Z])|\b(?:treadle|collections|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])"
+    r" at 0x[0-9a-f]+|~(?=[A-Z])"
+    r"|\b(?:treadle|collections|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])"
 )
 CLASS = re.compile(r"<class '(?:[\w]+\.)*(\w+)'>")
 QUOTED_TYPE = re.compile(r"((?:: |-> ))'((?:[^'\\]|\\.)*)'|((?:: |-> ))\"([^\"]*)\"")
