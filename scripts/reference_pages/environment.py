@@ -15,9 +15,9 @@ from treadle.workspace.environment import (
 )
 
 INTRODUCTION = """\
-Every variable that Treadle reads, and those that its commands and hooks get. An empty variable
-counts as not set. A secret in a variable (`..._API_KEY`, `..._TOKEN`, a password in an address)
-reaches no command and no hook ([secrets](../cli.md#secrets))."""
+Every variable that Treadle reads, and those that its commands and hooks get. A secret in a variable
+(`..._API_KEY`, `..._TOKEN`, a password in an address) reaches no command of the agent or of a hook
+([secrets](../cli.md#secrets))."""
 # Title of a section to variables and what they do. Variables with one meaning are one entry.
 OTHERS: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "Places": {

@@ -13,8 +13,9 @@ INTRODUCTION = """\
 Every file and folder that Treadle reads or writes outside of its sessions. What it writes belongs
 to you alone (mode 0600, folders 0700). `~/.treadle` has your settings and small files,
 `~/.local/share/treadle` what you may want to keep, `~/.local/state/treadle` what outlives a crash,
-`~/.cache/treadle` what may be deleted at any time. Agents cannot edit files below `~/.treadle`
-without your approval."""
+`~/.cache/treadle` what may be deleted at any time.
+
+In every mode but `bypass` an agent needs your approval to edit a file below `~/.treadle`."""
 # File to what it is. A path ends with a slash if it is a folder.
 HOME_FILES = {
     "config.toml": (
