@@ -15,8 +15,8 @@ to you alone (mode 0600, folders 0700). `~/.treadle` has your settings and small
 `~/.local/share/treadle` what you may want to keep, `~/.local/state/treadle` what outlives a crash,
 `~/.cache/treadle` what may be deleted at any time.
 
-An agent needs your approval to edit a file below `~/.treadle`, except in the mode `bypass`; a command
-in the sandbox cannot write there."""
+An agent needs your approval to edit a file below `~/.treadle`, except in the mode `bypass`; a
+command in the sandbox cannot write there."""
 # File to what it is. A path ends with a slash if it is a folder.
 HOME_FILES = {
     "config.toml": (
