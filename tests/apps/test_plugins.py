@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.program import run
+from tests.apps.program import PROGRAM, environment, read_terminal, run
 from tests.workspace.helpers import needs_bubblewrap
 from treadle.apps.settings import plugins
 from treadle.apps.settings.extensions import discover_extensions, load_agents
@@ -98,6 +99,22 @@ async def test_all_that_a_plugin_brings_is_shown_and_nothing_is_used_without_a_y
     assert not discover_extensions(Path.cwd()).hooks
 
 
+async def test_at_a_terminal_the_user_is_asked(own_place: Path):
+    plugin = make_plugin(own_place / "plugin")
+    ours, theirs = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "plugin", "add", str(plugin),
+        stdin=theirs, stdout=theirs, stderr=theirs, env=environment(),
+    )  # fmt: skip
+    os.close(theirs)
+    shown = (await asyncio.to_thread(read_terminal, ours)).decode()  # it answers no
+    os.close(ours)
+    assert await process.wait() == 2
+    assert shown.index("server pips runs") < shown.index("Use this plugin, as it is now? [y/N]")
+    assert "fruit is not added" in shown
+    assert not plugins.list_plugins()
+
+
 async def test_hook_command_skill_and_server_of_a_plugin_take_effect(own_place: Path):
     await run(None, "plugin", "add", str(make_plugin(own_place / "plugin")), "--yes")
     calls = [
@@ -150,10 +167,13 @@ async def test_a_copy_that_changed_is_not_used_until_it_is_fetched_again(own_pla
     async with ProviderServer([LAST] * 2) as server:
         changed = await run(server, "-p", "go", *FREELY)
         unknown = await run(server, "-p", "/fruit:peel apples", *FREELY)
+        doctor = await run(None, "doctor")
         again = await run(None, "plugin", "update", "fruit")
         await run(server, "-p", "go", *FREELY)
     assert "the plugin fruit is not used" in changed.err
     assert "`treadle plugin update fruit` gets it from its source again" in changed.err
+    assert "plugins   fruit\n" in doctor.out
+    assert "the plugin fruit is not used" in doctor.out
     assert "the word is" not in said(server, 0)
     assert "there is no command /fruit:peel" in unknown.err
     assert "fruit is used from the next session on" in again.out  # the same content: no question
@@ -314,6 +334,21 @@ def test_the_hash_is_of_names_kinds_and_content(tmp_path: Path):
     (tmp_path / "2/b").symlink_to("a")
     seen.append(plugins.hash_content(tmp_path / "2"))
     assert len(set(seen)) == len(seen)
+
+
+async def test_a_server_of_the_user_is_used_in_place_of_one_of_a_plugin(own_place: Path):
+    await run(None, "plugin", "add", str(make_plugin(own_place / "plugin")), "--yes")
+    assert discover_extensions(Path.cwd()).plugin_servers == {"pips"}
+    own = {"command": "own-pips"}
+    write(Path.home() / ".treadle", settings_dot_json={"mcpServers": {"pips": own}})
+    found = discover_extensions(Path.cwd())
+    assert (found.servers, found.plugin_servers) == ({"pips": own}, frozenset())
+
+
+def test_a_folder_that_is_a_plugin_says_how_it_is_added():
+    make_plugin(Path.cwd())
+    hint = "not read here: .claude-plugin (`treadle plugin add .` adds the plugin)"
+    assert hint in discover_extensions(Path.cwd()).unsupported[0]
 
 
 def test_a_damaged_record_uses_no_plugin_and_says_so():
