@@ -153,6 +153,7 @@ async def test_a_hook_of_a_plugin_runs_in_the_sandbox_where_its_files_are_read_o
     script = f"cat {secret} > got; echo x > $CLAUDE_PLUGIN_ROOT/made; cat $CLAUDE_PLUGIN_ROOT/word"
     (plugin / "scripts/say.sh").write_text(f"#!/bin/sh\n{script}\n")
     await run(None, "plugin", "add", str(plugin), "--yes")
+    await run(None, "trust")  # here the user's own hooks run outside
     async with ProviderServer([LAST]) as server:
         await run(server, "-p", "go", "--permission-mode", "auto")
     assert "quince" in said(server)
