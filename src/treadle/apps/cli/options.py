@@ -142,7 +142,7 @@ def parse_command_line(arguments: list[str]) -> CommandLine:
 def add_background_choices(line: CommandLine, folder: Path) -> CommandLine:
     """With what a resumed session runs in the background, unless the command line says it."""
     from treadle.core.errors import StoreError
-    from treadle.sessions.background import read_choices
+    from treadle.sessions.detached.background import read_choices
     from treadle.sessions.library import Library
 
     try:

@@ -185,7 +185,7 @@ def start_tui(command_line: CommandLine) -> int:
 
 def _bring_session(folder: Path, resume: str) -> None:
     """Before the screen is taken: a session at work in the background takes a while to come."""
-    from treadle.sessions.background import find_run
+    from treadle.sessions.detached.background import find_run
     from treadle.sessions.library import Library
 
     library = Library()
