@@ -15,7 +15,8 @@ import pytest
 from tests.apps.program import Ran, run
 from treadle.apps.console import exit_codes
 from treadle.core.errors import SessionBusy, StoreError
-from treadle.sessions import Library, transfer
+from treadle.sessions import Library
+from treadle.sessions.detached import transfer
 from treadle.sessions.history import read_state
 from treadle.sessions.log.lock import SENDING_FILE
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
