@@ -207,6 +207,18 @@ async def test_the_model_asks_and_another_answer_is_typed():
     assert "  3 Another answer\n" in out
 
 
+@pytest.mark.parametrize("is_multiple", [False, True])
+async def test_own_words_answer_a_question_once_and_the_next_line_is_a_message(is_multiple: bool):
+    given = {"question": "Which?", "options": ["red", "blue"], "multi_select": is_multiple}
+    ask = FakeCall("ask", given)
+    replies = [FakeReply(calls=(ask,)), FakeReply("Thanks."), FakeReply("More.")]
+    async with ProviderServer(replies, strict=False) as on:
+        _, out = await run_lines(on, "1", "paint it", "a dark green", "and a door")
+        assert b"The user answered: a dark green" in on.requests[1].body
+        assert b"and a door" in on.requests[2].body
+    assert out.count("own words: ") == 1
+
+
 async def test_a_question_with_several_answers_takes_numbers_with_commas():
     given = {"question": "Which ones?", "options": ["red", "blue", "green"], "multi_select": True}
     replies = [FakeReply(calls=(FakeCall("ask", given),)), FakeReply("Thanks.")]

@@ -364,14 +364,17 @@ class PlainFrontend(Frontend):
         for line in early:
             self._send_line(line, is_answer=False)
 
-    def take_other_line(self, line: str, count: int, by_user: bool) -> None:
+    def take_other_line(self, line: str, count: int, by_user: bool) -> bool:
         """A line that names no option: the answer to a question of the model, else a message to the
         agent, if it works."""
         conversation = self._conversation
         if conversation is not None and conversation.questions.takes_text and not by_user:
+            asked = conversation.questions.waiting[0]
             self._send_line(line)
-        elif self._is_tty and conversation is not None and conversation.view.is_busy:
+            return asked not in conversation.questions.waiting
+        if self._is_tty and conversation is not None and conversation.view.is_busy:
             self._send_line(line)
             self.show_message(MESSAGE_SENT)
         else:
             self.show_message(f"answer with a number from 1 to {count}")
+        return False

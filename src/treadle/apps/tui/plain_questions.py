@@ -41,9 +41,9 @@ class LineTerminal(Protocol):
         """The next line. One that was begun before the question, and could be an answer
         (`is_answer`) by accident, is not taken as one."""
 
-    def take_other_line(self, line: str, count: int, by_user: bool) -> None:
-        """A line that names none of `count` options. `by_user`: of a question that the user
-        opened."""
+    def take_other_line(self, line: str, count: int, by_user: bool) -> bool:
+        """A line that names none of `count` options; whether it answered the question all the
+        same. `by_user`: of a question that the user opened."""
 
     async def run_editor(self, text: str) -> tuple[str, str]: ...
 
@@ -152,7 +152,7 @@ class PlainQuestions:
         *,
         by_user: bool = False,
     ) -> LineAnswer | None:
-        """What a line answers; None if the line is empty."""
+        """What a line answers; None if the line is empty, or answered in the user's own words."""
         while True:
             line = await self._terminal.ask_line(
                 prompt, by_user, lambda line: parse(line) is not None
@@ -162,7 +162,8 @@ class PlainQuestions:
             answer = parse(line)
             if answer is not None:
                 return answer
-            self._terminal.take_other_line(line, len(options), by_user)
+            if self._terminal.take_other_line(line, len(options), by_user):
+                return None
 
 
 def _name_blank_lines(found: re.Match[str]) -> str:
