@@ -60,7 +60,8 @@ def items(draw: st.DrawFn) -> Entry:
     match draw(st.sampled_from(["user", "reply", "result", "notice", "summary"])):
         case "user":
             metadata = draw(st.sampled_from([None, {"job": 1}, {"user": "ü"}]))
-            return ItemAdded(UserItem(content, metadata=metadata))
+            message_id = draw(st.sampled_from(["", "msg_1"]))
+            return ItemAdded(UserItem(content, metadata=metadata), message_id)
         case "reply":
             return ItemAdded(AssistantItem((*content, ToolCall(draw(names), "bash", "{}"))))
         case "result":
@@ -97,19 +98,22 @@ others = st.one_of(
 logs = st.lists(st.one_of(items(), others), max_size=25)
 
 
-async def written(place: Path, entries: list[Entry]) -> None:
+async def written(place: Path, entries: list[Entry], *, singly: bool = False) -> None:
+    """`singly`: each entry is a write, and ends with its hash."""
     journal = Journal.create(place)
     for entry in entries:
         journal.append(entry)
+        if singly:
+            await journal.flush()
     await journal.aclose()
 
 
 @settings(max_examples=60)
-@given(logs)
-def test_the_two_folds_agree(entries: list[Entry]) -> None:
+@given(logs, st.booleans())
+def test_the_two_folds_agree(entries: list[Entry], singly: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "s"
-        asyncio.run(written(place, [*entries, TurnBegan("last")]))
+        asyncio.run(written(place, [*entries, TurnBegan("last")], singly=singly))
         expected = fold_entries([*entries, TurnBegan("last")])
         assert read_entries(place) == [*entries, TurnBegan("last")]
         assert StateLoader(JournalReader(place)).load() == expected
@@ -119,6 +123,13 @@ def test_the_two_folds_agree(entries: list[Entry]) -> None:
         assert len(view.transcript) == len(expected.transcript)
         if not crowded.truncated_count:
             assert view == expected
+
+
+async def test_a_message_whose_line_ends_with_a_hash_waits_no_longer(tmp_path: Path) -> None:
+    message = UserItem((Text("m" * 5_000),))
+    entries = [InputQueued(message, "msg_1"), ItemAdded(message, "msg_1")]
+    await written(tmp_path / "s", entries, singly=True)
+    assert StateLoader(JournalReader(tmp_path / "s")).load().queued == ()
 
 
 async def test_fault_23_a_view_too_long_for_any_model_keeps_its_newest_part_whole(

@@ -19,7 +19,8 @@ import msgspec
 
 MAX_SEAL_BYTES = 80
 _HASH_BYTES = 20
-_SEAL = re.compile(rb',"h":"([0-9a-f]{40})","of":(\d{1,9})\}\n?\Z')
+SEAL_PATTERN = rb',"h":"([0-9a-f]{40})","of":(\d{1,9})'
+_SEAL = re.compile(rb"%b\}\n?\Z" % SEAL_PATTERN)
 
 
 class ChainLink(msgspec.Struct, gc=False):

@@ -26,6 +26,7 @@ from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.files.blobs import Blobs
 from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.garbage import paused_collector
+from treadle.sessions.log.hash_chain import MAX_SEAL_BYTES, SEAL_PATTERN
 from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
 from treadle.sessions.log.records import (
     Record,
@@ -46,7 +47,8 @@ _REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",
 _CALL_PATTERN = re.compile(rb'\{"type":"tool_call","id":"([^"\\]*)"')  # not inside a JSON string
 _USAGE_FIELD = b'"usage":{'
 _METADATA_FIELD = b'"metadata":{'
-_MESSAGE_ID_PATTERN = re.compile(rb'"message_id":"(\w+)"\}\s*$')
+_MESSAGE_ID_PATTERN = re.compile(rb'"message_id":"(\w+)"(?:%b)?\}\s*$' % SEAL_PATTERN)
+_MESSAGE_ID_BYTES = 80 + MAX_SEAL_BYTES
 _MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
 
 
@@ -172,7 +174,7 @@ class StateLoader:
         self._recent_bytes += len(line.raw)
         while self._recent_bytes > self._max_bytes:
             self._release_bytes(self._recent.popleft())
-        message_id = _MESSAGE_ID_PATTERN.search(line.raw[-80:])
+        message_id = _MESSAGE_ID_PATTERN.search(line.raw[-_MESSAGE_ID_BYTES:])
         return ItemAdded(item, message_id.group(1).decode() if message_id else "")
 
     def _find_calls(self, line: Record, session_dir: Path) -> tuple[ToolCall, ...]:
