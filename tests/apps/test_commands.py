@@ -291,7 +291,10 @@ def test_the_old_name_of_suspend_is_accepted_and_not_listed(capsys):
         (["fix"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),
         (["--", "modles"], "treadle: not a terminal; use -p PROMPT for one task, or --plain"),
         (["--resume"], "--resume needs the ID of a session without a terminal; `treadle sessions"),
-        (["-p", "x", "--resume"], "--resume needs the ID of a session with -p; `treadle sessions"),
+        (
+            ["-p", "x", "--resume"],
+            "--resume needs the ID of a session with -p and --bg; `treadle sessions",
+        ),
         (["fix", "the", "bug"], 'a prompt needs quotes: treadle "fix the bug"'),
         (["help", "nonsense"], "unknown command 'nonsense'; see `treadle --help`"),
         (["completions", "tcsh"], "no completions for 'tcsh'. Name the shell: bash, zsh or fish"),

@@ -127,7 +127,7 @@ def test_the_two_folds_agree(entries: list[Entry], singly: bool) -> None:
 
 async def test_a_message_whose_line_ends_with_a_hash_waits_no_longer(tmp_path: Path) -> None:
     message = UserItem((Text("m" * 5_000),))
-    entries = [InputQueued(message, "msg_1"), ItemAdded(message, "msg_1")]
+    entries: list[Entry] = [InputQueued(message, "msg_1"), ItemAdded(message, "msg_1")]
     await written(tmp_path / "s", entries, singly=True)
     assert StateLoader(JournalReader(tmp_path / "s")).load().queued == ()
 

@@ -16,7 +16,9 @@ import msgspec
 from treadle.core.transcript.entries import Entry
 from treadle.lib.text.redaction import redact
 
-_TEXT_FIELDS = frozenset({"text", "raw", "display", "reason", "detail", "json", "title", "url"})
+_TEXT_FIELDS = frozenset(
+    {"text", "raw", "display", "reason", "detail", "json", "title", "url", "allowed_by"}
+)
 _DATA_FIELDS = frozenset({"data", "evidence", "metadata"})  # any JSON object; in an image: base64
 
 
