@@ -101,8 +101,8 @@ def list_names(node: ast.Import) -> list[str]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
-def test_it_fits_a_screen_and_is_listed_in_the_readme(example: Path):
+def test_it_fits_a_screen_and_is_listed_on_their_page(example: Path):
     source = example.read_text()
     assert ast.get_docstring(ast.parse(source))
     assert len(source.splitlines()) <= MAX_LINES
-    assert f"{example.relative_to(ROOT)}" in (ROOT / "README.md").read_text()
+    assert f"{example.relative_to(ROOT)}" in (ROOT / "docs/examples.md").read_text()

@@ -93,7 +93,8 @@ def a_call_needs_an_approval(story: Story) -> None:
     on.sees("   1   line 1\n", gone=True)
     on.press("t", "Enter")  # edits are allowed in this session: the next one opens no question
     on.sees("The notes are corrected.")
-    on.sees("✗ edit notes.txt")  # the first edit could not be applied: no question
+    if story.size[1] > 30:
+        on.sees("✗ edit notes.txt")  # the first edit could not be applied: no question
     on.sees("accept-edits ·")
     assert "twenty" in read_file("notes.txt")
     assert "thirty" in read_file("notes.txt")

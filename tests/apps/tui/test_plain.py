@@ -569,7 +569,7 @@ async def test_ctrl_c_discards_a_line_and_the_second_quits_and_names_the_session
         await on.sees("to 4: ^C\n[ask] > ")
         on.shown = ""
         on.type("/help")
-        shown = await on.sees("ctrl+d  quit\n[ask] > ")
+        shown = await on.sees("ctrl+d   quit\n[ask] > ")
         assert "discard the line; twice: quit" in shown
         assert "ctrl+o" not in shown
         on.shown = ""
