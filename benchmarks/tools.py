@@ -195,9 +195,9 @@ async def searches(folder: Path, count: int, rounds: int) -> bool:
 def specs() -> bool:
     code = (
         "import time, pathlib, treadle.agents.agent\n"
-        "from treadle.tools.builtin import STANDARD, builtin_tools\n"
+        "from treadle.tools.builtin import builtin_tools\n"
         "class W: root = pathlib.Path('/')\n"
-        "began = time.process_time(); builtin_tools(W(), STANDARD)\n"
+        "began = time.process_time(); builtin_tools(W())\n"
         "print((time.process_time() - began) * 1e3)"
     )
     taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
