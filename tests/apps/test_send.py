@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import sys
@@ -10,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.apps.program import Ran, run
@@ -235,3 +237,42 @@ async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_att
         here.resume(session)
     attempt()
     assert homes.list_owners() == [1]
+
+
+@pytest.mark.parametrize(
+    ("session", "name", "size", "problem"),
+    [
+        ("../../elsewhere", "session/journal.jsonl", 1, "is not a session ID"),
+        ("261119-aaaaaa", "session/../../x", 1, "a file is not allowed"),
+        ("261119-aaaaaa", "", 1, "a file is not allowed"),
+        ("261119-aaaaaa", "session/x", -1, "a file is not allowed"),
+    ],
+)
+def test_a_sender_writes_nowhere_else(
+    session: str, name: str, size: int, problem: str, tmp_path: Path
+):
+    library = Library(tmp_path / "sessions")
+    package = transfer.Package(session, str(tmp_path), ((name, size),))
+    request = transfer.TransferRequest("receive", "a1", package)
+    back = io.BytesIO()
+    source = io.BytesIO(msgspec.json.encode(request) + b"\nx")
+    assert transfer.receive(library, source, back) == ""
+    first = back.getvalue().splitlines()[0]
+    reply = msgspec.json.decode(first, type=transfer.TransferReply)
+    assert (reply.state, problem in reply.problem) == ("refused", True), reply
+    assert not [one for one in tmp_path.rglob("*") if one.is_file() and one.name == "x"]
+
+
+def test_a_content_of_a_checkpoint_that_is_here_is_not_replaced(tmp_path: Path):
+    library = Library(tmp_path / "sessions")
+    own = library.checkpoint_dir(tmp_path) / "objects" / "ab" / "abcd"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"mine")
+    package = transfer.Package("261119-aaaaaa", str(tmp_path), (("objects/abcd", 5),))
+    requests = [
+        msgspec.json.encode(transfer.TransferRequest("receive", "a1", package)) + b"\nother",
+        msgspec.json.encode(transfer.TransferRequest("commit", "a1")) + b"\n",
+    ]
+    (tmp_path / "incoming" / "a1" / "session").mkdir(parents=True)
+    transfer.receive(library, io.BytesIO(b"".join(requests)), io.BytesIO())
+    assert own.read_bytes() == b"mine"

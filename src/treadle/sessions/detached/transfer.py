@@ -31,7 +31,7 @@ from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.files.flock import try_lock
 from treadle.lib.files.locks import lock_file
 from treadle.lib.files.private_files import make_private_folder, write_private_file
-from treadle.sessions.library import Library, project_name
+from treadle.sessions.library import ID_PATTERN, Library, project_name
 from treadle.sessions.log.lock import LOCK_NAME, SENDING_FILE, acquire_lock
 
 SETTLE_SECONDS = 30.0  # for a receiver of the same session that is still there
@@ -231,6 +231,8 @@ def _lock(place: Path) -> int:
 
 def _find_problem(library: Library, place: Path, package: Package) -> str:
     """Why the session cannot be received; "" if it can."""
+    if ID_PATTERN.fullmatch(package.session) is None:
+        return f"{package.session!r:.80} is not a session ID"
     if (place / _FORGOTTEN).exists() or (place / _RECEIVED).exists():
         return "this transfer is over"
     if not Path(package.folder).is_dir():
@@ -244,8 +246,9 @@ def _find_problem(library: Library, place: Path, package: Package) -> str:
 def _store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted: bool) -> None:
     for name, size in package.files:
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or path.parts[0] not in (_SESSION, _OBJECTS):
-            raise StoreError(f"the name of a file is not allowed: {name}")
+        is_inside = path.parts[:1] in ((_SESSION,), (_OBJECTS,)) and ".." not in path.parts
+        if not is_inside or size < 0:
+            raise StoreError(f"a file is not allowed: {name!r:.80}, {size} bytes")
         if not is_wanted:
             _copy(source, None, size)
             continue
@@ -265,8 +268,10 @@ def _finish(library: Library, place: Path) -> Package:
     target = _find_target(library, package)
     objects = library.checkpoint_dir(Path(package.folder)) / _OBJECTS
     for path in (place / _OBJECTS).glob("*"):
-        make_private_folder(objects / path.name[:2])
-        path.replace(objects / path.name[:2] / path.name)
+        own = objects / path.name[:2] / path.name
+        make_private_folder(own.parent)
+        if not own.exists():  # what is here is never replaced: its name is its hash
+            path.rename(own)
     if (place / _SESSION).exists():
         make_private_folder(target.parent)
         if target.exists():  # it was sent from here before, and comes back
