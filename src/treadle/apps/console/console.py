@@ -124,10 +124,15 @@ def _run_in_folder(work: Callable[[], int]) -> int:
 
 def ask_yes(question: str) -> bool:
     """Whether the user answers a question with yes; the end of the input is a no."""
+    return ask_line(f"{question} [y/N] ").lower() in ("y", "yes")
+
+
+def ask_line(prompt: str) -> str:
+    """A line of the user without blanks around it; "" at the end of the input."""
     try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        return input(prompt).strip()
     except EOFError:
-        return False
+        return ""
 
 
 def get_current_folder() -> Path:

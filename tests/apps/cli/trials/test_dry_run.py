@@ -68,6 +68,9 @@ async def test_calls_are_left_out_and_edited():
     assert not Path("new.py").exists()
     wrong = await run(None, "apply", session, "--only", "9")
     assert (wrong.code, "'9' names no calls" in wrong.err) == (2, True)
+    for number in ("", "1,2"):
+        wrong = await run(None, "apply", session, "--edit", number, edited)
+        assert (wrong.code, f"--edit {number!r}: name one call" in wrong.err) == (2, True), wrong
 
 
 async def test_a_file_that_changed_since_is_not_overwritten():

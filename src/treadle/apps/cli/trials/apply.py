@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treadle.apps.assembly.dry_run import DRY_RUN_KEY, RecordedEffect, hash_file, read_file
-from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.console import (
+    UsageError,
+    ask_line,
+    print_error,
+    print_line,
+    report_errors,
+)
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
@@ -116,7 +122,10 @@ def _find_session(library: Library, name: str) -> Path:
 
 
 def _edit(effects: list[Effect], number: str, text: str) -> None:
-    [at] = _parse_numbers(number, effects) or [0]
+    numbers = _parse_numbers(number, effects)
+    if len(numbers) != 1:
+        raise UsageError(f"--edit {number!r}: name one call")
+    [at] = numbers
     try:
         is_object = isinstance(json.loads(text), dict)
     except ValueError:
@@ -133,7 +142,7 @@ def choose_effects(effects: list[Effect], only: str | None, drop: str = "") -> l
     if only is None and not drop:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError("name the calls to carry out: --only all, --only 1,3 or --drop 2")
-        only = input(f"carry out which? [all, none, numbers such as 1,{len(effects)}] ").strip()
+        only = ask_line(f"carry out which? [all, none, numbers such as 1,{len(effects)}] ")
     if only in ("none", ""):
         return []
     wanted = set(range(1, len(effects) + 1)) if only in ("all", None) else None
