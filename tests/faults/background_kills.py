@@ -15,13 +15,13 @@ import random
 import re
 import signal
 import sys
-import tempfile
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.apps.program import run
+from tests.faults.own_home import own_home
 from tests.patience import INTERVAL, until
 from treadle.apps.console import exit_codes
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
@@ -137,18 +137,8 @@ async def kill_many(seed: int, count: int) -> int:
 
 def main(arguments: list[str]) -> int:
     count, seed = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
-    with tempfile.TemporaryDirectory(prefix="background-kills-") as place:
-        os.environ |= {
-            "HOME": place,
-            "XDG_DATA_HOME": f"{place}/data",
-            "XDG_STATE_HOME": f"{place}/state",
-        }
-        Path(place, "folder").mkdir()
-        os.chdir(Path(place, "folder"))
-        try:
-            killed = asyncio.run(kill_many(seed, count))
-        finally:
-            os.chdir("/")
+    with own_home("background-kills"):
+        killed = asyncio.run(kill_many(seed, count))
     print(f"{count} sessions with seed {seed}, {killed} processes killed: nothing lost or twice")
     return 0
 

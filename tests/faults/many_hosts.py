@@ -16,7 +16,6 @@ import random
 import re
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, closing
@@ -27,6 +26,7 @@ from tests.apps.acp.editor import Connected, connect
 from tests.apps.program import run
 from tests.apps.tui.tmux import Terminal, wait_for_draft
 from tests.apps.web.server import TabClient, WebServer, open_tab, web_server
+from tests.faults.own_home import own_home
 from tests.patience import until, until_in_thread
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.apps.settings.settings import treadle_home
@@ -295,21 +295,12 @@ async def work_together(seed: int, count: int, place: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     count, seed = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
-    with tempfile.TemporaryDirectory(prefix="many-hosts-") as place:
-        os.environ |= {
-            "HOME": place,
-            "XDG_DATA_HOME": f"{place}/data",
-            "XDG_STATE_HOME": f"{place}/state",
-        }
-        Path(place, "folder").mkdir()
-        os.chdir(Path(place, "folder"))
+    with own_home("many-hosts") as place:
         try:
-            asyncio.run(work_together(seed, count, Path(place)))
+            asyncio.run(work_together(seed, count, place))
         except BaseException:
             print(f"FAILED with seed {seed}", flush=True)
             raise
-        finally:
-            os.chdir("/")
     print(f"{count} operations of five hosts with seed {seed}: nothing is lost")
     return 0
 
