@@ -241,7 +241,7 @@ async def test_a_run_has_the_environment_of_its_caller():
     [
         (("--bg",), "no prompt"),
         (("--bg", "go", "--output-format", "json"), "--output-format does not work with --bg"),
-        (("--bg", "go", "--model", "nobody/nothing"), "nobody"),
+        (("--bg", "go", "--model", "unknown/model"), "unknown"),
     ],
 )
 async def test_what_cannot_work_is_said_at_once(words: tuple[str, ...], problem: str):

@@ -1,4 +1,4 @@
-"""A log that somebody changed is found out; what happened in a session can be shown to others."""
+"""A change of a log is detected; the evidence of a session is exported and signed."""
 
 # ruff: noqa: ASYNC221, ASYNC230, ASYNC240 (files and ssh-keygen are how a test and the program meet)
 # ruff: noqa: ASYNC221, ASYNC230, ASYNC240 (files are how a test and the program meet)
@@ -30,7 +30,7 @@ LAST = FakeReply("That is all.")
 
 
 def change(path: Path, old: bytes, new: bytes) -> None:
-    """As somebody would who knows the format: the checksum of the line is right again."""
+    """A change that keeps the checksum of the line correct."""
     lines = path.read_bytes().splitlines(keepends=True)
     found = [at for at, line in enumerate(lines) if old in line]
     assert found
