@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from tests.apps.program import run
+from treadle.apps.cli.trials import whatif
+from treadle.apps.cli.trials.whatif import Variant
 from treadle.sessions.library import Library
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReplyScript
 
@@ -84,9 +90,26 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
         wrong = await run(
             server, "whatif", session, "--models", "nothing/none", "--json", "--keep", "none"
         )
+        none_such = await run(server, "whatif", session, "--prompts", "a", "b", "--keep", "3")
+    assert (none_such.code, "a variant, 1 to 2" in none_such.err) == (2, True), none_such
     assert (wrong.code, json.loads(wrong.out)[0]["error"] != "") == (1, True), wrong
     rows = json.loads(tried.out)
     assert [one["prompt"] for one in rows] == ["Be brief", "Be long"]
     assert {one["reason"] for one in rows} == {"budget_exceeded"}
     assert git("branch", "--list", "treadle/*") == ""
     assert git("worktree", "list").count("\n") == 1
+
+
+def test_an_answer_that_names_no_variant_removes_nothing(monkeypatch: pytest.MonkeyPatch):
+    """Asked at a terminal: a wrong answer is asked again, and the end of the input keeps all."""
+    variants = [Variant("one", "a", "x"), Variant("two", "b", "x")]
+    for answers, kept in (
+        (["3", "0", "2"], variants[1:]),
+        (["bset", ""], variants),
+        ([], variants),
+    ):
+        given = iter(answers)
+        for stream in (sys.stdin, sys.stdout):
+            monkeypatch.setattr(stream, "isatty", lambda: True)
+        monkeypatch.setattr(whatif, "ask_line", lambda prompt, given=given: next(given, ""))
+        assert whatif._choose(variants, argparse.Namespace(keep=None)) == kept

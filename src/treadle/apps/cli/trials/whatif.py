@@ -23,7 +23,13 @@ import msgspec
 
 from treadle.apps.cli.session_worktree import WORKTREES_DIR
 from treadle.apps.cli.trials.trial import run_check, write_files
-from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.console import (
+    UsageError,
+    ask_line,
+    print_error,
+    print_line,
+    report_errors,
+)
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
@@ -109,10 +115,11 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
 def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]:
     models = [one.strip() for one in options.models.split(",") if one.strip()] or [""]
     prompts = options.prompts or [turn.text]
-    if len(models) * len(prompts) > MAX_VARIANTS:
+    count = len(models) * len(prompts)
+    if count > MAX_VARIANTS:
         raise UsageError(f"at most {MAX_VARIANTS} variants")
-    if options.keep and options.keep not in ("best", "all", "none") and not options.keep.isdigit():
-        raise UsageError("--keep is best, all, none, or the number of a variant")
+    if options.keep and not _is_choice(options.keep, count):
+        raise UsageError(f"--keep is best, all, none, or the number of a variant, 1 to {count}")
     tag = secrets.token_hex(2)
     pairs = [(model, prompt) for model in models for prompt in prompts]
     return [
@@ -243,14 +250,20 @@ def _print_variants(variants: Sequence[Variant], *, is_json: bool) -> None:
         print_line(escape_invisible("  ".join(cells).rstrip()))
 
 
+def _is_choice(which: str, count: int) -> bool:
+    is_number = which.isascii() and which.isdigit() and 1 <= int(which) <= count
+    return is_number or which in ("best", "all", "none")
+
+
 def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequence[Variant]:
-    which = options.keep
-    if not which and sys.stdin.isatty() and sys.stdout.isatty():
-        which = input(f"keep which? [1-{len(variants)}, best, all, none] ").strip() or "all"
+    """All, unless the user names others: what is not kept is removed."""
+    which = options.keep or "all"
+    if not options.keep and sys.stdin.isatty() and sys.stdout.isatty():
+        which = ask_line(f"keep which? [1-{len(variants)}, best, all, none] ") or "all"
+        while not _is_choice(which, len(variants)):
+            which = ask_line(f"1 to {len(variants)}, best, all or none: ") or "all"
     if which == "none":
         return []
     if which == "best":
         return sorted(variants, key=lambda one: one.rank)[:1]
-    if which and which.isdigit():
-        return [one for number, one in enumerate(variants, 1) if number == int(which)]
-    return variants
+    return variants if which == "all" else [variants[int(which) - 1]]
