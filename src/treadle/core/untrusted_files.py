@@ -58,9 +58,9 @@ def read_text(file: Path, max_bytes: int = MAX_BYTES, *, within: Path | None) ->
 
 def read_json(file: Path, *, within: Path | None) -> tuple[object, str]:
     """The value of a JSON file, and its text (to find lines); {} if the file is empty."""
+    text = read_text(file, within=within)
     import json
 
-    text = read_text(file, within=within)
     try:
         return (json.loads(text) if text.strip() else {}), text
     except json.JSONDecodeError as error:

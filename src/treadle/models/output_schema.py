@@ -8,7 +8,6 @@ the model; agents/ decides whether it may try again.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -173,6 +172,8 @@ def _find_json(text: str) -> Iterator[Any]:
     stripped = text.strip()
     candidates = [stripped, *_FENCE.findall(stripped)]
     candidates += [stripped[stripped.index(start) :] for start in "{[" if start in stripped]
+    import json
+
     decoder = json.JSONDecoder()
     for candidate in candidates:
         try:

@@ -12,12 +12,15 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from treadle.core.errors import SessionNotFound
 from treadle.sessions.log.reader import FIRST_SEGMENT
-from treadle.sessions.summaries import SessionIndex, SessionSummary
+
+if TYPE_CHECKING:
+    from treadle.sessions.summaries import SessionIndex, SessionSummary
 
 CHILDREN_DIR = "children"
 CHILDREN_INDEX = "children.jsonl"
@@ -53,6 +56,8 @@ class ChildSessions:
 
     def _summarize(self, child: Path) -> SessionSummary | None:
         if self._index is None:
+            from treadle.sessions.summaries import SessionIndex
+
             self._index = SessionIndex(self._root, CHILDREN_INDEX)
         try:
             status = (child / FIRST_SEGMENT).stat()

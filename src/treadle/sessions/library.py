@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,11 +28,11 @@ from treadle.lib.text.text import plural
 from treadle.sessions.log.lock import SENDING_FILE, acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
-from treadle.sessions.summaries import NAME_FILE, SessionIndex, SessionSummary, make_title
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
     from treadle.sessions.log.journal import Journal, ResumedSession
+    from treadle.sessions.summaries import SessionIndex, SessionSummary
 
 DEFAULT_PRUNE_DAYS = 90
 DEFAULT_PRUNE_BYTES = 10 << 30
@@ -59,6 +57,11 @@ class Library:
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or default_root()
 
+    def _open_index(self) -> SessionIndex:
+        from treadle.sessions.summaries import SessionIndex
+
+        return SessionIndex(self.root)
+
     # --- one session -----------------------------------------------------------------------
 
     def create(
@@ -76,7 +79,7 @@ class Library:
         project = self.root / project_name(folder)
         is_free = bool(session_id) and not (project / session_id / FIRST_SEGMENT).exists()
         while not is_free:
-            session_id = f"{time.strftime('%y%m%d')}-{secrets.token_hex(3)}"
+            session_id = f"{time.strftime('%y%m%d')}-{os.urandom(3).hex()}"
             is_free = not (project / session_id).exists()
         path, project_folder = project / session_id, str(folder.resolve())
         return Journal.create(
@@ -112,7 +115,7 @@ class Library:
 
     def find_latest(self, folder: Path) -> Path | None:
         """The session of this folder that was written to last, not one that failed at once."""
-        project, index = self.root / project_name(folder), SessionIndex(self.root)
+        project, index = self.root / project_name(folder), self._open_index()
         by_time = [(status.st_mtime_ns, path) for path, status in list_journals(str(project))]
         paths = [Path(path) for _, path in sorted(by_time, reverse=True)]
         return next((path for path in paths if not index.get(path).has_failed), None)
@@ -128,6 +131,8 @@ class Library:
 
     def rename(self, session_dir: Path, name: str) -> None:
         """Give a session a name, which is its title from now on."""
+        from treadle.sessions.summaries import NAME_FILE, make_title
+
         write_private_file(session_dir / NAME_FILE, make_title(name).encode())
 
     def resume(
@@ -139,7 +144,7 @@ class Library:
         return resume(self.find(name, folder=folder, by_words=True), take_over=take_over)
 
     def get_summary(self, session_dir: Path) -> SessionSummary:
-        return SessionIndex(self.root).get(session_dir)
+        return self._open_index().get(session_dir)
 
     def checkpoint_dir(self, folder: Path) -> Path:
         """The folder for the checkpoints of this project, shared by its sessions."""
@@ -161,7 +166,7 @@ class Library:
             projects = [f"{self.root}/{project_name(folder)}"]
         journals = [pair for project in projects for pair in list_journals(project)]
         journals.sort(key=lambda pair: pair[1].st_mtime_ns, reverse=True)
-        index = SessionIndex(self.root)
+        index = self._open_index()
         summaries = [
             index.get_unchanged(Path(path), status) or index.get(Path(path))
             for path, status in journals[:limit]
@@ -268,6 +273,8 @@ def remove_session_dir(session_dir: Path) -> int:
     lock = acquire_lock(session_dir, LocalFiles())
     try:
         freed = folder_size(session_dir)
+        import shutil
+
         shutil.rmtree(session_dir)
     finally:
         os.close(lock)

@@ -7,7 +7,6 @@ children.py and stored_sessions.py.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.entry_json import decode_entry
 from treadle.core.transcript.items import CALL_KEY, UserItem
 from treadle.core.transcript.usage import Usage
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.sessions.log.reader import list_lineage, list_segments, open_segment, read_header
 from treadle.sessions.log.records import (
     ForkPoint,
@@ -48,11 +48,11 @@ STATE_LABELS = {
     "repetition": "stopped, it repeated itself",
     "goal_not_met": "goal not met",
 }
-_KIND_PATTERN = re.compile(
+_KIND_PATTERN = compile_lazily(
     rb'\{"c":"[0-9a-f]{8}","n":(\d+),"e":\d+,"t":(-?[\d.]+),[^{]{0,120}?"kind":"(\w+)"'
 )
 _SUMMARY_KINDS = {b"turn", b"usage", b"child_usage", b"end", b"parked", b"item", b"rewind"}
-_BODY_PATTERN = re.compile(rb'\{"kind":"(\w+)"')
+_BODY_PATTERN = compile_lazily(rb'\{"kind":"(\w+)"')
 
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):

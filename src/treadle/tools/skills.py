@@ -27,6 +27,7 @@ from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.core.untrusted_files import read_text
 from treadle.lib.text.frontmatter import FrontmatterError, parse_frontmatter
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import plural
 from treadle.tools.federation import StaticSource
 
@@ -38,7 +39,7 @@ MAX_SKILLS = 200
 MAX_FILES = 50
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_SECTION_CHARS = 16_000
-_NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}", re.ASCII)
+_NAME = compile_lazily(r"[A-Za-z0-9][\w.:-]{0,63}", re.ASCII)
 
 
 class Skill(msgspec.Struct, frozen=True):

@@ -38,7 +38,6 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
-from treadle.lib.git.repository import find_repository
 from treadle.tools.federation import Federation
 
 if TYPE_CHECKING:
@@ -264,6 +263,8 @@ def add_children(parts: AgentParts) -> None:
 def make_worktrees(parts: AgentParts) -> Lazy[Worktrees] | None:
     """The worktrees of a trusted folder in a git repository; None for other folders, because git
     runs programs that a repository names."""
+    from treadle.lib.git.repository import find_repository
+
     folder = parts.folder
     if not parts.trust.is_trusted or find_repository(folder) is None:
         return None

@@ -7,7 +7,6 @@ stages.py.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +19,16 @@ from treadle.apps.assembly.telemetry_export import SEND_SECONDS, describe_servic
 from treadle.apps.settings.extensions import make_approval_check
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.events import Event, RunFailed, ToolCallBegan, TurnFinished
-from treadle.workspace.checkpoints.recorder import CheckpointRecorder
+from treadle.lib.text.lazy_regex import compile_lazily
 
 if TYPE_CHECKING:
     from treadle.hooks.command_hook import RunHook
 
 SEARCH_PATH_VARIABLES = ("PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH")
-_NODE_LOAD = re.compile(r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)")
-_PYTHON_SCRIPT = re.compile(r"\.pyw?(?=[\s'\";|&)]|$)")
+_NODE_LOAD = compile_lazily(
+    r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)[\s=]+(\S+)"
+)
+_PYTHON_SCRIPT = compile_lazily(r"\.pyw?(?=[\s'\";|&)]|$)")
 HOOKS_SANDBOXED = (
     "this folder is not trusted: your own hooks run in the sandbox if there is one, and see of "
     "your home folder only ~/.treadle/hooks and your tools"
@@ -134,6 +135,8 @@ def add_session_hooks(parts: AgentParts) -> None:
         parts.gates.append(goal)
         parts.hooks.append(goal)
     if options.checkpoints or (options.checkpoints is None and not parts.is_interactive):
+        from treadle.workspace.checkpoints.recorder import CheckpointRecorder
+
         parts.checkpoints = LazyCheckpoints(parts.folder)
         parts.policy.has_checkpoints = parts.checkpoints.is_possible
         recorder = CheckpointRecorder(parts.checkpoints, parts.store.append, parts.notify)

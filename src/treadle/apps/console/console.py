@@ -15,9 +15,7 @@ every command of apps/cli and apps/fleet.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -52,6 +50,8 @@ def get_width(out: TextIO) -> int:
     """The columns for a line: those of the terminal; a file or a pipe has any number."""
     if not out.isatty():
         return 10_000
+    import shutil
+
     try:  # shutil looks at stdout, which may be a pipe
         return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
     except (OSError, ValueError):
@@ -62,6 +62,8 @@ def wrap_line(text: str, indent: int, out: TextIO) -> str:
     """A line that breaks between words; the lines after the first are indented."""
     if len(text) <= get_width(out):
         return text
+    import textwrap
+
     return textwrap.fill(
         text,
         max(get_width(out), indent + 20),

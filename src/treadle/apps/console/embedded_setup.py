@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
@@ -178,6 +177,8 @@ class ProgressBar:
             self._stage = (progress.phase, progress.source)
             self._start, self._tenth = (self._clock(), progress.done), -1
         if self._is_terminal:
+            import shutil
+
             width = shutil.get_terminal_size().columns - 1
             self._redraw(self._format_line(progress, width)[:width])
         elif progress.total and (tenth := progress.done * 10 // progress.total) > self._tenth:

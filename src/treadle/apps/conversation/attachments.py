@@ -23,14 +23,15 @@ from treadle.core.errors import ConfigError, MissingExtra
 from treadle.core.transcript import Document, Image, Text, UserContent, UserItem
 from treadle.core.untrusted_files import read_prefix
 from treadle.lib.files.media_types import detect_media_type
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import plural
 
 MAX_FILE_BYTES = 32 << 20
 MAX_TEXT_CHARS = 200_000  # of a text file; a longer one is only named
 
 _SIGNATURE_BYTES = 16
-_MENTION = re.compile(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"@]+)")
-_PICTURE = re.compile(  # bare, with `\ ` for blanks, or in quotes
+_MENTION = compile_lazily(r"(?<![\w@])@(\"[^\"]+\"|[^\s\"@]+)")
+_PICTURE = compile_lazily(  # bare, with `\ ` for blanks, or in quotes
     r"(?<![\w@\"'/.~-])(?P<quote>[\"'])?"
     r"((?(quote)[^\n\"'@]|(?:\\ |[^\s\"'@]))+\.(?:png|jpe?g|gif|webp))\b(?(quote)(?P=quote))",
     re.IGNORECASE,
@@ -41,7 +42,7 @@ MAX_RESTORED_CHARS = 10_000  # a longer text of a restored message becomes a pla
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 DOCUMENT_SUFFIXES = (".pdf",)
-_PLACEHOLDER = re.compile(r"\[(?:paste|image|document) (\d+)(?:: [^\]]*)?\]")
+_PLACEHOLDER = compile_lazily(r"\[(?:paste|image|document) (\d+)(?:: [^\]]*)?\]")
 
 
 class Attachments:

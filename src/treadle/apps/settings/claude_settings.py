@@ -21,6 +21,7 @@ import msgspec
 
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.redaction import is_secret
 
 # Their names of modes, and the mode of ours that allows no more.
@@ -37,12 +38,12 @@ _USED_KEYS = frozenset(
     {"$schema", "permissions", "hooks", "env", "model", "mcpServers", "statusLine", "outputStyle"}
 )
 _USED_PERMISSIONS = frozenset({"allow", "ask", "deny", "defaultMode", "additionalDirectories"})
-_MODEL = re.compile(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
+_MODEL = compile_lazily(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
 # They change which program runs, or what is loaded into it.
-_LOADER_VARIABLE = re.compile(
+_LOADER_VARIABLE = compile_lazily(
     r"PATH|HOME|SHELL|IFS|ENV|BASH_ENV|PROMPT_COMMAND|(LD|DYLD|GIT|BASH_FUNC)_.*"
 )
-_VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_VARIABLE_NAME = compile_lazily(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class ClaudeSettings(msgspec.Struct, frozen=True):

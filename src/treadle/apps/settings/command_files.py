@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,18 +31,19 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.text import frontmatter
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.skills import HOME_DIRS, PROJECT_DIRS
 
 COMMAND_FOLDERS = (".treadle/commands", ".claude/commands")
 PROJECT_COMMAND_FOLDERS = (*COMMAND_FOLDERS, ".cursor/commands")
 CODEX_PROMPTS = ".codex/prompts"
 MAX_BYTES = 256 * 1024
-_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\[(\d)\]|(ARGUMENTS)\b|(\d)(?!\d))")
-_FROM_ZERO = re.compile(r"\$(?:0(?!\d)|ARGUMENTS\[0\])")
-_NAMED = re.compile(r"\$([A-Z][A-Z0-9_]*)\b")
-SHELL_COMMAND = re.compile(r"(?<![\w`])!`([^`\n]+)`")
+_PLACEHOLDER = compile_lazily(r"\$(?:ARGUMENTS\[(\d)\]|(ARGUMENTS)\b|(\d)(?!\d))")
+_FROM_ZERO = compile_lazily(r"\$(?:0(?!\d)|ARGUMENTS\[0\])")
+_NAMED = compile_lazily(r"\$([A-Z][A-Z0-9_]*)\b")
+SHELL_COMMAND = compile_lazily(r"(?<![\w`])!`([^`\n]+)`")
 # A rule ends at a comma or blank that is not in its parentheses.
-_RULE = re.compile(r"[^\s,(]+(?:\([^)]*\))?")
+_RULE = compile_lazily(r"[^\s,(]+(?:\([^)]*\))?")
 
 
 class CustomCommand(msgspec.Struct, frozen=True):
@@ -78,7 +78,9 @@ class CustomCommand(msgspec.Struct, frozen=True):
     def fill_in(self, text: str, arguments: str) -> str:
         """A part of the file with the arguments in place of their names."""
         try:
-            words = shlex.split(arguments)
+            from shlex import split
+
+            words = split(arguments)
         except ValueError:
             words = arguments.split()
         first = 0 if _FROM_ZERO.search(self.body) else 1

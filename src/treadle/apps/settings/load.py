@@ -23,7 +23,6 @@ from treadle.apps.settings.claude_settings import (
     read_claude_settings,
     user_settings_file,
 )
-from treadle.apps.settings.key_actions import check_keys
 from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.settings import (
     SETTINGS,
@@ -106,6 +105,8 @@ def read_config_file(file: Path, within: Path | None = None) -> SettingValues:
             raise ConfigError(f"{where}: {format_unknown_setting(name)}")
         values[name] = check_value(setting, value, where, by_flag=False), where
     if "keys" in parsed:
+        from treadle.apps.settings.key_actions import check_keys
+
         check_keys(parsed["keys"], lambda name: f"{file}:{find_key_line(text, name)}")
     for alias, target in parsed.get("aliases", {}).items():
         if not isinstance(target, str | dict):

@@ -34,7 +34,6 @@ from treadle.apps.settings.settings import (
 )
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import find_line, read_settings_file, read_text
-from treadle.lib.http.hosts import is_within
 from treadle.lib.text.word_set import word_set
 
 if TYPE_CHECKING:
@@ -193,6 +192,8 @@ def apply_policy(settings: Settings) -> Settings:
                 f"{origins[name]}: {name} {wide} is not allowed: {origin} says {narrow}"
             )
         if isinstance(before, tuple) and value:  # hosts: those of both
+            from treadle.lib.http.hosts import is_within
+
             value = tuple(host for host in before if is_within([host], value)) or False
         changes[name], origins[name] = value, origin
     notes += [note for note in (*narrowed, *policy.notes) if note not in notes]

@@ -17,7 +17,6 @@ import msgspec
 
 from treadle.apps.settings.claude_settings import BYPASS_OF_CLAUDE_CODE, PERMISSION_MODES
 from treadle.core.errors import ConfigError
-from treadle.lib.http.hosts import is_within, parse_domains
 from treadle.lib.text.text import suggest
 
 # How a project may change a value: to a smaller number, to an earlier choice, to `false`, or never.
@@ -233,6 +232,8 @@ def is_narrower(setting: Setting, new: Any, old: Any) -> bool:
             return setting.choices.index(new) <= setting.choices.index(old)
         case "off":
             if setting.kind == "network" and isinstance(new, list | tuple):
+                from treadle.lib.http.hosts import is_within
+
                 return old is True or (old is not False and is_within(new, old))
             return not new
         case _:
@@ -329,6 +330,8 @@ def _convert_network(setting: Setting, value: object) -> object:
     hosts = value.split(",") if isinstance(value, str) else value
     if not isinstance(hosts, list | tuple) or not all(isinstance(host, str) for host in hosts):
         return None
+    from treadle.lib.http.hosts import parse_domains
+
     hosts = tuple(host.strip() for host in hosts)
     try:
         parse_domains(hosts)

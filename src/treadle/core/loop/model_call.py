@@ -47,8 +47,7 @@ from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
 from treadle.core.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
-from treadle.core.transcript.entries import ItemAdded
-from treadle.core.transcript.entry_json import decode_entry, encode_entry
+from treadle.core.transcript.entry_json import decode_json, to_json
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
@@ -349,14 +348,16 @@ class ModelCaller:
         self.model = fallback
 
 
+_reply_decoder = msgspec.json.Decoder(AssistantItem)
+
+
 def _check_reply(item: object, model: str) -> AssistantItem:
     """ModelError for a reply with which the log could not be read again: a fault of the model's
     class."""
     try:
         if isinstance(item, AssistantItem):
-            logged = decode_entry(encode_entry(ItemAdded(item)))
-            assert isinstance(logged, ItemAdded), "as it was encoded"
-            return item if logged.item == item else logged.item  # type: ignore[return-value]
+            logged = decode_json(to_json(item), _reply_decoder)
+            return item if logged == item else logged
         problem = f"it is a {type(item).__name__}, not an AssistantItem"
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         problem = error_message(error)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -23,7 +24,6 @@ T = TypeVar("T")
 
 ENTRY_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 _encoder = msgspec.json.Encoder()
-_entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -34,7 +34,12 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(data: bytes) -> Entry:
     """The entry; a msgspec.DecodeError if this version does not know its kind."""
-    return decode_json(data, _entry_decoder)
+    return decode_json(data, _make_entry_decoder())
+
+
+@cache
+def _make_entry_decoder() -> msgspec.json.Decoder[Entry]:
+    return msgspec.json.Decoder(Entry)  # costs 3 ms, which a run without old entries need not
 
 
 class DecodedEntries(msgspec.Struct, frozen=True):

@@ -16,8 +16,6 @@ import msgspec
 from treadle.core.transcript.entry_json import decode_json, to_json
 from treadle.core.transcript.items import AssistantItem, Item
 
-_decoder: msgspec.json.Decoder[list[Item]] = msgspec.json.Decoder(list[Item])
-
 
 class _SharedItems:
     """The list behind one or more transcripts, with data derived from it."""
@@ -50,7 +48,7 @@ class Transcript(Sequence[Item]):
         """The transcript that `to_json` wrote; a ValueError if it is none."""
         encoded = data.encode() if isinstance(data, str) else data
         try:
-            items = decode_json(encoded, _decoder)
+            items = decode_json(encoded, msgspec.json.Decoder(list[Item]))
         except (msgspec.DecodeError, ValueError) as error:
             raise ValueError(f"this is not a transcript as JSON: {error}") from error
         return cls(items)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from pathlib import Path
 
 from treadle.lib.files.file_system import Files, write_all
@@ -41,7 +40,7 @@ class Blobs:
     def _write(self, path: Path, data: bytes) -> None:
         files, name = self._files, path.name
         files.make_folder(path.parent)
-        draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+        draft = path.with_name(f".{name}.{os.urandom(4).hex()}")
         try:
             fd = files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:

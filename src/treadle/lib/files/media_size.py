@@ -6,14 +6,14 @@ tokens, and where images are shown or made smaller.
 
 from __future__ import annotations
 
-import re
+from treadle.lib.text.lazy_regex import compile_lazily
 
 # Limits against decompression bombs; real page lists are smaller.
 MAX_OBJECT_STREAMS = 1_000
 MAX_OBJECT_STREAM_BYTES = 1 << 18
 MAX_INFLATED_BYTES = 16 << 20
 
-_PAGE_OBJECT = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+_PAGE_OBJECT = compile_lazily(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
 def count_pdf_pages(data: bytes) -> int:

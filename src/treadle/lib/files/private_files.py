@@ -8,7 +8,6 @@ locked_update         read, change and write while no other program does so
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +29,8 @@ def make_private_folder(path: Path) -> None:
 
 def write_private_file(file: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace a file atomically and durably; by default only its owner can read it."""
+    import tempfile
+
     make_private_folder(file.parent)
     descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

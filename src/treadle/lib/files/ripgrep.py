@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,8 @@ def find_ripgrep(not_in: Path | None = None) -> str | None:
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / "rg").is_file():
             return str((folder / "rg").absolute())
+    import shutil
+
     found = shutil.which("rg")
     if found is None or (not_in is not None and Path(found).resolve().is_relative_to(not_in)):
         return None

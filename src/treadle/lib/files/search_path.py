@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,8 @@ _NAME_MANAGERS = frozenset(
 def find_program(name: str, not_in: Path, environ: Mapping[str, str] = os.environ) -> str | None:
     """The path of a program that is not in the folder `not_in`."""
     safe_path, _ = split_search_path(environ.get("PATH", ""), (not_in.resolve(),))
+    import shutil
+
     return shutil.which(name, path=safe_path)
 
 

@@ -6,14 +6,14 @@ knows no meaning of a key but the format of hashes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 from treadle.lib.files.file_view import MAX_TEXT_BYTES, FileView
+from treadle.lib.text.lazy_regex import compile_lazily
 
-_SECTION = re.compile(r"""\[\s*([\w.-]+)\s*(?:"((?:\\.|[^"\\\n])*)")?\s*\]""")
-_KEY = re.compile(r"([A-Za-z][\w-]*)[ \t\r]*")
+_SECTION = compile_lazily(r"""\[\s*([\w.-]+)\s*(?:"((?:\\.|[^"\\\n])*)")?\s*\]""")
+_KEY = compile_lazily(r"([A-Za-z][\w-]*)[ \t\r]*")
 _BLANKS = " \t\r\n"
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\", "\n": ""}
 

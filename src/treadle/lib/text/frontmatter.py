@@ -15,9 +15,7 @@ objects.
 
 from __future__ import annotations
 
-import json
 import re
-from textwrap import dedent
 
 from treadle.lib.text.lazy_regex import compile_lazily
 
@@ -93,6 +91,8 @@ def _parse_value(value: str, block: list[str]) -> str | list[str]:
 
 def _read_block(block: list[str], *, is_folded: bool) -> str:
     """The lines after `|` or `>`, without their common indentation."""
+    from textwrap import dedent
+
     text = dedent("\n".join(block)).strip("\n")
     if not is_folded:
         return text
@@ -133,6 +133,8 @@ def _unquote(value: str) -> str:
     if value[0] == "'":
         return value[1:-1].replace("''", "'")
     try:
+        import json
+
         decoded = json.loads(value, strict=False)
     except ValueError:
         return value[1:-1]

@@ -7,12 +7,12 @@ two milliseconds. For the costly ones that most runs never need: `re.compile` is
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, Generic, cast
 
 
-class _LazyPattern:
-    def __init__(self, source: str, flags: re.RegexFlag) -> None:
-        self._source = source
+class _LazyPattern(Generic[AnyStr]):
+    def __init__(self, source: AnyStr, flags: re.RegexFlag) -> None:
+        self._source: AnyStr = source
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
@@ -21,6 +21,6 @@ class _LazyPattern:
         return value
 
 
-def compile_lazily(source: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+def compile_lazily(source: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
     """A pattern for its methods (`PATTERN.search(text)`), not for `re.search(PATTERN, text)`."""
-    return cast(re.Pattern[str], _LazyPattern(source, flags))
+    return cast(re.Pattern[AnyStr], _LazyPattern(source, flags))

@@ -7,7 +7,6 @@ Half a surrogate pair, which is invalid in UTF-8, becomes a replacement characte
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -30,6 +29,8 @@ def fix_json_surrogates(text: str) -> str:
     if "\\ud" not in text and "\\uD" not in text:
         return fix_surrogates(text)
     try:
+        import json
+
         plain = json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return fix_surrogates(text)

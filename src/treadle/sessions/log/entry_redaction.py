@@ -8,12 +8,12 @@ lib/text/redaction.py. Used by journal.py and export.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from json import dumps
 from typing import Any
 
 import msgspec
 
 from treadle.core.transcript.entries import Entry
+from treadle.core.transcript.entry_json import to_json
 from treadle.lib.text.redaction import redact
 
 _TEXT_FIELDS = frozenset(
@@ -27,7 +27,7 @@ class EntryRedactor:
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         # Also as they are in the arguments of a call: JSON inside of JSON.
-        escaped = [dumps(secret, ensure_ascii=False)[1:-1] for secret in secrets]
+        escaped = [to_json(secret).decode()[1:-1] for secret in secrets]
         self._secrets = tuple(dict.fromkeys([*escaped, *secrets]))
         self._encoded = [secret.encode(errors="surrogateescape") for secret in self._secrets]
 

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -51,8 +52,10 @@ from treadle.sessions.log.records import (
     warn_of_losses,
 )
 from treadle.sessions.log.segment import Segment, to_store_error
-from treadle.sessions.log.state_loader import StateLoader, read_entry
 from treadle.sessions.queued_store import QueuedEntry, QueuedStore
+
+if TYPE_CHECKING:
+    from treadle.sessions.log.state_loader import StateLoader
 
 
 class Journal(QueuedStore):
@@ -235,6 +238,8 @@ def _record_takeover(session_dir: Path, files: Files, clock: Callable[[], float]
 def _resume_locked(
     reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
 ) -> ResumedSession:
+    from treadle.sessions.log.state_loader import StateLoader
+
     loader = StateLoader(reader)
     view, recovery = loader.load_recovered()
     session_dir = reader.session_dir
@@ -280,6 +285,8 @@ def read_records(
 ) -> list[tuple[Record, Entry]]:
     """The same, each with its record (number, time; without the raw line); with `kinds` only
     entries of these."""
+    from treadle.sessions.log.state_loader import read_entry
+
     pairs: list[tuple[Record, Entry]] = []
     for record, blob_dir in JournalReader(session_dir, last_seq=last_seq).records():
         if kinds and record.kind not in kinds:

@@ -11,7 +11,6 @@ only; journal.py and reader.py handle the files.
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -80,7 +79,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     blob_bytes: int = 0
 
 
-_header_decoder = msgspec.json.Decoder(JournalHeader)
 ContentItem = AssistantItem | UserItem | ToolResultItem  # the items whose content may be a blob
 
 
@@ -128,7 +126,7 @@ def decode_header(raw: bytes) -> JournalHeader | None:
     if b'"treadle":"session"' not in raw[:60] or not has_valid_checksum(raw):
         return None
     try:
-        return _header_decoder.decode(raw)
+        return msgspec.json.decode(raw, type=JournalHeader)
     except msgspec.DecodeError:
         return None
 
@@ -179,6 +177,8 @@ def decode_content(entry: Entry, data: bytes) -> tuple[Any, ...]:
     try:
         content = msgspec.json.decode(data, type=content_type)
     except msgspec.DecodeError:
+        import json
+
         content = msgspec.convert(json.loads(data), content_type)
     return tuple(content)
 

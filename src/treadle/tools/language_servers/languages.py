@@ -6,7 +6,6 @@ whether the tools are offered.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -95,6 +94,8 @@ def find_language(path: Path) -> Language | None:
 def find_installed(argv: Sequence[str], root: Path) -> tuple[str, ...] | None:
     """The command line with the path of its program: the project's own, else the one in PATH."""
     folders = (str(root / one) for one in PROGRAM_FOLDERS)
+    import shutil
+
     found = next(filter(None, (shutil.which(argv[0], path=one) for one in folders)), None)
     found = found or shutil.which(argv[0])
     return (found, *argv[1:]) if found is not None else None

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -269,6 +268,8 @@ def format_diff(change: PlannedChange, context: int = 3) -> str:
         return f"{change.display_path}: {len(old)} lines before, {len(new)} after"
     before = f"a/{change.display_path}" if change.before is not None else "/dev/null"
     after = f"b/{change.display_path}" if change.after is not None else "/dev/null"
+    from difflib import unified_diff
+
     lines = list(unified_diff(old, new, before, after, lineterm="", n=context))
     return _join_limited(lines, max(MAX_DIFF_LINES, context))
 
@@ -279,6 +280,8 @@ def format_changed_lines(change: PlannedChange) -> str:
     if len(old) + len(new) > MAX_COMPARED_LINES:
         return ""
     shown: list[str] = []
+    from difflib import SequenceMatcher
+
     for number, group in enumerate(SequenceMatcher(None, old, new).get_grouped_opcodes(2)):
         if number:
             shown.append("...")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from heapq import nsmallest
 
 from treadle.lib.text.lazy_regex import compile_lazily
@@ -53,6 +52,8 @@ def strip_line_numbers(text: str) -> str:
 
 def find_nearest_lines(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int] | None:
     """The window of lines that is most like the wanted ones; None if none is similar."""
+    from difflib import SequenceMatcher
+
     size = min(len(wanted), len(lines))
     best, best_ratio = None, MIN_RATIO
     matcher = SequenceMatcher(None, "", _join_for_comparison(wanted))

@@ -5,7 +5,6 @@ the same file gives the same bytes, so that a change can be verified after a cra
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -83,6 +82,8 @@ class NotebookEditTool(FileChangeTool[NotebookEditArguments]):
 def edit_notebook(text: str, args: NotebookEditArguments) -> str:
     """The text of the notebook after the edit; ToolError says what is wrong with it."""
     try:
+        import json
+
         notebook = json.loads(text)
         cells = notebook["cells"]
         if not all(isinstance(cell, dict) for cell in cells):
@@ -149,4 +150,6 @@ def _find_style(text: str, notebook: object) -> dict[str, Any]:
 
 def _dump(notebook: object, style: dict[str, Any]) -> str:
     options = {name: value for name, value in style.items() if name != "end"}
+    import json
+
     return json.dumps(notebook, **options) + str(style["end"])

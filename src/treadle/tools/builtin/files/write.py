@@ -4,7 +4,6 @@ An existing file that was not read is not overwritten: its content would be lost
 encoding and line ends of the old file stay.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -50,6 +49,8 @@ class WriteTool(FileChangeTool[WriteArguments]):
         if not isinstance(content, (dict, list)):
             return arguments
         report("`content` was JSON; its text is written")
+        import json
+
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         return {**arguments, "content": text}
 

@@ -15,6 +15,7 @@ import msgspec
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError, WorkspaceError
 from treadle.lib.files.ripgrep import find_ripgrep
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.session_memory import CallSite
 
 TIMEOUT = 30.0
@@ -26,7 +27,7 @@ MAX_OUTPUT_BYTES = 16 << 20
 DEFAULT_OPTIONS = ("--no-config", "--color=never", "--hidden")
 LAST_OPTIONS = ("--glob=!.git", "--glob=!.jj", "--glob=!.hg")
 
-_SENTENCE = re.compile(r"[\w'’-]+(?:[ ,]+[\w'’-]+){2,}[.?!]?")
+_SENTENCE = compile_lazily(r"[\w'’-]+(?:[ ,]+[\w'’-]+){2,}[.?!]?")
 
 
 def explain_sentence(pattern: str, kind: str) -> str:

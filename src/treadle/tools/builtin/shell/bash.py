@@ -55,13 +55,13 @@ MAX_INTERRUPTED_CHARS = 30_000
 REPORT_SECONDS = 0.5  # between two looks at the output of a background command
 MAX_REPORTED_CHARS = 4_000
 # One search, and what it prints about a path that it could not open: only its output tells that.
-_SEARCH = re.compile(r"\s*(?:git grep|[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
-_PROBLEM = re.compile(r"^(?:error|[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
-_NO_PERMISSION = re.compile(
+_SEARCH = compile_lazily(r"\s*(?:git grep|[efz]?grep|rg|find|du|ls|wc)\s[^;&|<>`$()\n]*")
+_PROBLEM = compile_lazily(r"^(?:error|[efz]?grep|rg|find|du|ls|wc): (.+)$", re.MULTILINE)
+_NO_PERMISSION = compile_lazily(
     r"(?:cannot [a-z ]+|failed to [a-z]+ )?['‘]?(.+?)['’]?: "
     r"Permission denied(?: \(os error 13\))?"
 )
-_OLD_CWD_PATTERN = re.compile(r"\[working directory is now ([^\n]+)\]\Z")
+_OLD_CWD_PATTERN = compile_lazily(r"\[working directory is now ([^\n]+)\]\Z")
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,9 +9,11 @@ import re
 import shlex
 from collections.abc import Sequence
 
-_COMMIT = re.compile(r"^\[[^\]]*\b([0-9a-f]{7,40})\] ", re.MULTILINE)
-_NEW_REF = re.compile(r"^ \* \[new (?:branch|tag)\]\s+\S+ -> (\S+)$", re.MULTILINE)
-_URL = re.compile(r"https://\S+/(?:issues|pull)/\d+")
+from treadle.lib.text.lazy_regex import compile_lazily
+
+_COMMIT = compile_lazily(r"^\[[^\]]*\b([0-9a-f]{7,40})\] ", re.MULTILINE)
+_NEW_REF = compile_lazily(r"^ \* \[new (?:branch|tag)\]\s+\S+ -> (\S+)$", re.MULTILINE)
+_URL = compile_lazily(r"https://\S+/(?:issues|pull)/\d+")
 _OPERATORS = frozenset(";&|<>()`$\n")
 
 

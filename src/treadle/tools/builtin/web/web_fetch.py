@@ -18,6 +18,7 @@ from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments, Document, Image
 from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
+from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.file_text import decode_text, slice_part
 from treadle.tools.builtin.session_memory import CallSite, ToolSessions
@@ -114,7 +115,7 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         raise ToolError(f"more than {MAX_REDIRECTS} redirects, the last to {url}")
 
 
-_BARE_ADDRESS = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(/|$)")
+_BARE_ADDRESS = compile_lazily(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(/|$)")
 
 
 def _check_url(url: str) -> str | None:
