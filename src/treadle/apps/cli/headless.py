@@ -44,7 +44,6 @@ from treadle.apps.cli.run_end import (
 from treadle.apps.cli.signals import SignalListener, harden_process
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import print_error
-from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.observer import Observer
@@ -278,6 +277,8 @@ class HeadlessRun:
         if isinstance(move := pending(view.transcript), RunTools):
             self._resumed_call_ids = frozenset(call.id for call in move.calls)
         if view.intents and not self._command_line.has("quiet"):
+            from treadle.apps.conversation.crash_report import CrashReport
+
             driver.watch(
                 CrashReport(view, lambda text: print_error(f"treadle: {redact_for_display(text)}"))
             )

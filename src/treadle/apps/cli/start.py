@@ -28,7 +28,6 @@ from treadle.apps.cli.options import (
 from treadle.apps.cli.signals import reopen_closed_streams
 from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, get_current_folder, print_error, report_errors
-from treadle.apps.conversation import attachments
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.core.errors import StoreError
@@ -242,6 +241,10 @@ def read_prompt(
         piped = redact(find_environment_secrets(), piped)
         text = f"{text}\n\n<stdin>\n{piped}\n</stdin>" if text else piped
     parts: list[UserContent] = [Text(text)] if text.strip() else []
+    if not files and "@" not in (typed or ""):
+        return tuple(parts)
+    from treadle.apps.conversation import attachments
+
     try:
         parts += [attachments.attach_file(folder / name, name) for name in files if name != "-"]
     except attachments.AttachmentError as error:
