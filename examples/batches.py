@@ -38,7 +38,7 @@ async def main() -> None:
     async with ProviderServer(answer) as provider:
         with tempfile.TemporaryDirectory() as folder:
             queue = BatchQueue(f"{folder}/batches", count_running=lambda: len(CITIES))
-            model = Anthropic("claude-sonnet-4-5", base_url=provider.url, api_key="k")
+            model = Anthropic("claude-sonnet-5-5", base_url=provider.url, api_key="k")
             agent = Agent(Batched(model, queue), [temperature], store=Path(folder, "sessions"))
             answers = await asyncio.gather(*(ask(agent, city) for city in CITIES))
         print(*answers, sep="\n")

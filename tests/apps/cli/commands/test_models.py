@@ -115,6 +115,18 @@ async def test_an_unreachable_server_is_one_sentence_and_exit_code_69():
     assert err.count("\n") == 1
 
 
+async def test_an_alias_of_the_settings_is_tested_as_the_model_it_stands_for(tmp_path):
+    async with ProviderServer([FakeReply("ready")]) as server:
+        file = tmp_path / ".treadle/config.toml"
+        file.parent.mkdir()
+        file.write_text(
+            f'[aliases]\nmine = {{ model = "openai-chat/m", base_url = "{server.url}/v1" }}\n'
+        )
+        code, out, err = await command("test", "mine", HOME=str(tmp_path))
+    assert (code, err) == (0, "")
+    assert out.startswith("openai-chat/m answers: 'ready'")
+
+
 @pytest.mark.parametrize("arguments", [["test", "olama/x"], ["test", "ollama"], ["get", "gpt-5"]])
 def test_an_unknown_model_is_a_usage_error_that_says_what_there_is(arguments, capsys):
     assert run(["models", *arguments]) == exit_codes.USAGE_ERROR

@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from treadle.apps.console import exit_codes
@@ -27,6 +28,8 @@ from treadle.apps.console.console import (
     print_line,
     wrap_line,
 )
+from treadle.apps.settings.folder_rules import is_trusted
+from treadle.apps.settings.load import load_settings
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.extras import format_install_command, is_installed, require_extra
 from treadle.core.transcript import AssistantItem, Transcript, to_user_item
@@ -48,8 +51,9 @@ usage: treadle models [--all]        list the usable models (--all: every known 
        treadle models test [NAME]    make one real call: latency, tokens, cost
        treadle models get NAME       download an embedded model
 
-NAME is PROVIDER/MODEL (anthropic/claude-sonnet-5-5), a well-known model (gpt-5), a provider
-(anthropic), or embedded. Keys are read from the usual variables of the providers."""
+NAME is PROVIDER/MODEL (anthropic/claude-sonnet-5-5), a well-known model (gpt-6.1-sol), a provider
+(anthropic), an alias of your settings, or embedded. Keys are read from the usual variables of the
+providers."""
 
 TEST_PROMPT = "Answer with the single word: ready"
 ALL_SERVERS = (*LOCAL_SERVERS, "vllm")
@@ -218,7 +222,9 @@ async def _test_model(name: str) -> int:
         default = await find_default_model()
         print_line(default.summary)
         name = default.model
-    tested = model(name)
+    folder = Path.cwd()
+    settings = load_settings(folder, is_trusted=lambda: is_trusted(folder))
+    tested = model(name, aliases=settings.aliases)
     options = ModelOptions(max_tokens=TEST_TOKENS)
     request = ModelRequest(Transcript([to_user_item(TEST_PROMPT)]), options=options)
     started_at = time.monotonic()
