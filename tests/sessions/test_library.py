@@ -23,6 +23,7 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal, Library, SessionInOtherFolder
+from treadle.sessions.cost import read_costs
 from treadle.sessions.detached.suspend import is_due, list_suspended, suspend_turn
 from treadle.sessions.history import read_state
 from treadle.sessions.log.reader import list_segments
@@ -194,6 +195,23 @@ async def test_a_session_that_others_read_from_is_not_removed(
         library.remove(parent)
     assert library.remove(parent, with_forks=True) > 0
     assert library.list_summaries() == []
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+async def test_nothing_of_a_removed_session_stays_in_the_caches(
+    library: Library, folder: Path, is_pruned: bool
+) -> None:
+    usage = UsageRecorded("m", Usage(input=5, cost=0.5))
+    secret = await session(library, folder, said("the secret plan"), usage)
+    kept = await session(library, folder, said("the other plan"), usage)
+    read_costs(library)
+    age(secret, 400 * 86_400)
+    assert len(library.list_summaries()) == 2
+    library.prune(days=300) if is_pruned else library.remove(secret)
+    left = "".join(path.read_text() for path in library.root.glob("*.jsonl"))
+    assert kept.name in left
+    assert secret.name not in left
+    assert "secret plan" not in left
 
 
 async def test_an_open_session_is_not_removed(library: Library, folder: Path) -> None:

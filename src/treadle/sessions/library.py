@@ -232,7 +232,18 @@ class Library:
         freed = 0
         for fork in forks:
             freed += self.remove(self.root / fork.key, with_forks=True)
-        return freed + remove_session_dir(session_dir)
+        freed += remove_session_dir(session_dir)
+        self._forget_removed()
+        return freed
+
+    def _forget_removed(self) -> None:
+        """Take titles and costs of sessions that are gone out of the caches."""
+        from treadle.sessions.children import CHILDREN_INDEX
+        from treadle.sessions.cost import CostCache
+
+        caches = (SessionIndex(self.root), SessionIndex(self.root, CHILDREN_INDEX))
+        for cache in (*caches, CostCache(self.root)):
+            cache.forget_removed()
 
     def prune(
         self,
@@ -261,9 +272,11 @@ class Library:
             if summary.suspended is not None or summary.id in needed or is_used:
                 continue
             if not dry_run:
-                self.remove(session_dir)
+                remove_session_dir(session_dir)
             freed += sizes[summary.key]
             removed.append(summary)
+        if removed and not dry_run:
+            self._forget_removed()
         return PruneResult(tuple(removed), freed, total - freed)
 
 

@@ -2,7 +2,7 @@
 
 A cached record says how far its log was read. It is used unchanged while the log has the same
 length and time, and updated from there when the log has grown. The file may be deleted at any time.
-Used by index.py (summaries) and cost.py (usage).
+Used by summaries.py and cost.py (usage).
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ class LogCache(Generic[RecordT]):
                 self._append(changed)
         except OSError:
             return
+
+    def forget_removed(self) -> None:
+        """Drop the records of logs that are gone: they hold titles."""
+        if self._line_count:
+            self._rewrite()
 
     def _append(self, records: list[RecordT]) -> None:
         files = LocalFiles()
