@@ -119,10 +119,10 @@ def pay(euros: int) -> str:
 # The line of each conversation program that makes the agent, with the tool.
 WITH_PAY = {
     "treadle": ("store=", "tools=[__import__('treadle').tool(pay)], store="),
-    "pydantic-ai": ('Agent("openai:gpt-5")', 'Agent("openai:gpt-5", tools=[pay])'),
+    "pydantic-ai": ('Agent("openai:gpt-6.1-sol")', 'Agent("openai:gpt-6.1-sol", tools=[pay])'),
     "openai-agents": (
-        'model="gpt-5")',
-        'model="gpt-5", tools=[__import__("agents").function_tool(pay)])',
+        'model="gpt-6.1-sol")',
+        'model="gpt-6.1-sol", tools=[__import__("agents").function_tool(pay)])',
     ),
 }
 

@@ -34,7 +34,7 @@ _REQUEST_FIELDS: Final = split_words(
     "max_tokens max_completion_tokens n stop seed user response_format logprobs top_logprobs "
     "logit_bias presence_penalty frequency_penalty reasoning_effort verbosity store metadata "
     "service_tier prompt_cache_key safety_identifier modalities prediction "
-    "prompt_cache_retention"
+    "prompt_cache_retention prompt_cache_options"
 )
 _MESSAGE_FIELDS: Final = split_words(
     "role content name tool_calls tool_call_id refusal audio reasoning_content reasoning "

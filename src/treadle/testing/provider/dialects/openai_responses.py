@@ -35,7 +35,7 @@ _REQUEST_FIELDS: Final = split_words(
     "model input instructions stream stream_options tools tool_choice parallel_tool_calls store "
     "include previous_response_id reasoning text max_output_tokens max_tool_calls temperature "
     "top_p top_logprobs truncation metadata user service_tier prompt_cache_key safety_identifier "
-    "prompt conversation background prompt_cache_retention context_management"
+    "prompt conversation background prompt_cache_retention prompt_cache_options context_management"
 )
 _ITEM_FIELDS: Final = {
     "message": frozenset({"type", "role", "content", "id", "status", "phase"}),
