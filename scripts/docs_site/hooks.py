@@ -28,6 +28,9 @@ FROM_ROOT = ("index.md", "repository/CONTRIBUTING.md", "repository/CHANGELOG.md"
 ITEM = re.compile(r"([-*]|\d+\.) ")
 FIRST_ITEM = re.compile(r"([-*]|1\.) ")  # what may begin a list right behind a paragraph
 CODE_SPAN = re.compile(r"`[^`\n]+`")
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+NAME_IN_TABLE = re.compile(r"(?<=<code>)[^<]{8,}(?=</code>)")
+PART_END = re.compile(r"(?<=\w)[-_/.=:,(\[]+(?=\w)|(?<=[a-z])(?=[A-Z])")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -60,6 +63,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     ):  # a program is shown as it is
         return markdown
     return adapt_markdown(rewrite_links(markdown, name))
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Long names in tables may be broken behind their parts; the search index is made before."""
+    return TABLE.sub(lambda table: NAME_IN_TABLE.sub(mark_parts, table[0]), output)
+
+
+def mark_parts(name: re.Match[str]) -> str:
+    return PART_END.sub(r"\g<0><wbr>", name[0])
 
 
 def choose_search_weight(name: str) -> float:

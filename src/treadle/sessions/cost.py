@@ -75,7 +75,7 @@ def read_costs(
 ) -> list[CostBucket]:
     """The costs from `since` (seconds since 1970) on, in all projects or in one folder; of these
     sessions only, if they are given."""
-    cache = CostCache(library.root)
+    cache = _CostCache(library.root)
     current: list[_CachedCosts] = []
     buckets: list[CostBucket] = []
     wanted_folder = str(folder.resolve()) if folder is not None else None
@@ -170,7 +170,7 @@ class _CachedCosts(msgspec.Struct, frozen=True):
         return ReadPosition(self.segment, self.offset, self.bytes, self.modified)
 
 
-class CostCache(LogCache[_CachedCosts]):
+class _CostCache(LogCache[_CachedCosts]):
     def __init__(self, root: Path) -> None:
         super().__init__(root, CACHE_NAME, _CachedCosts)
 

@@ -28,6 +28,7 @@ from treadle.lib.text.text import plural
 from treadle.sessions.log.lock import SENDING_FILE, acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
+from treadle.sessions.log_cache import forget_sessions
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
@@ -233,17 +234,8 @@ class Library:
         for fork in forks:
             freed += self.remove(self.root / fork.key, with_forks=True)
         freed += remove_session_dir(session_dir)
-        self._forget_removed()
+        forget_sessions(self.root, [session_dir.name])
         return freed
-
-    def _forget_removed(self) -> None:
-        """Take titles and costs of sessions that are gone out of the caches."""
-        from treadle.sessions.children import CHILDREN_INDEX
-        from treadle.sessions.cost import CostCache
-
-        caches = (SessionIndex(self.root), SessionIndex(self.root, CHILDREN_INDEX))
-        for cache in (*caches, CostCache(self.root)):
-            cache.forget_removed()
 
     def prune(
         self,
@@ -275,8 +267,8 @@ class Library:
                 remove_session_dir(session_dir)
             freed += sizes[summary.key]
             removed.append(summary)
-        if removed and not dry_run:
-            self._forget_removed()
+        if not dry_run:
+            forget_sessions(self.root, [summary.id for summary in removed])
         return PruneResult(tuple(removed), freed, total - freed)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -19,6 +20,7 @@ from treadle.lib.files.file_system import LocalFiles, write_all
 from treadle.lib.files.private_files import write_private_file
 from treadle.sessions.log.reader import FIRST_SEGMENT
 
+WORD = re.compile(rb"[0-9A-Za-z._@:+-]+")  # an id is one
 MAX_STALE_LINES = 1_000  # beyond one per record; then the file is rewritten
 
 
@@ -84,11 +86,6 @@ class LogCache(Generic[RecordT]):
         except OSError:
             return
 
-    def forget_removed(self) -> None:
-        """Drop the records of logs that are gone: they hold titles."""
-        if self._line_count:
-            self._rewrite()
-
     def _append(self, records: list[RecordT]) -> None:
         files = LocalFiles()
         files.make_folder(self._root)
@@ -120,6 +117,16 @@ class LogCache(Generic[RecordT]):
                 continue  # torn, or of another version
             records[record.key] = record
         return records
+
+
+def forget_sessions(root: Path, ids: Iterable[str]) -> None:
+    """Take these sessions out of every cache file: a record has the title, and the cost."""
+    gone = {one.encode() for one in ids}
+    for path in root.glob("*.jsonl") if gone else ():
+        lines = path.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if gone.isdisjoint(WORD.findall(line))]
+        if len(kept) < len(lines):
+            write_private_file(path, b"".join(kept))
 
 
 def _encode_lines(records: Iterable[CachedRecord]) -> bytes:
