@@ -7,8 +7,8 @@ It chooses the model, opens the session and calls `coding_agent`, as a program d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,9 +91,32 @@ class AgentSession(msgspec.Struct, frozen=True):
         children = children or self.make_children()
         return self.agent.start(prompt=input, state=self.state, store=self.store, children=children)
 
+    @asynccontextmanager
+    async def open_driver(self, input: UserInput | None = None) -> AsyncIterator[Driver]:
+        """The driver of the session; then it and this object are closed."""
+        try:
+            driver = self.start(input)
+        except BaseException:
+            await self.abandon()
+            raise
+        try:
+            yield driver
+        finally:
+            try:
+                await driver.aclose()
+            finally:
+                await self.aclose()
+
     def make_children(self) -> ChildAgents:
         """The subagents of the session, for `start`."""
         return make_child_agents(self.store, self.state.origins if self.state is not None else ())
+
+    async def abandon(self) -> None:
+        """Close it without a driver: nothing is written."""
+        try:
+            await self.store.aclose()
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the model, the MCP servers and the workspace. The driver closes the store."""

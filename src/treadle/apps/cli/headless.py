@@ -245,8 +245,7 @@ class HeadlessRun:
         try:
             return await record_answers(session, self._resume_input.answers)
         except BaseException:
-            await session.store.aclose()
-            await session.aclose()
+            await session.abandon()
             raise
 
     async def _prepare_embedded_model(self) -> None:

@@ -98,15 +98,9 @@ class McpService(ToolServer):
             return make_error("prompt has to be a text that describes the task")
         options = msgspec.structs.replace(self._options, resume=resume or None)
         session = await build_agent(self._settings, self._folder, options)
-        try:
-            driver = session.start(prompt)
+        async with session.open_driver(prompt) as driver:
             driver.watch(_ProgressReporter(context))
-            try:
-                turn = await session.agent.finish_turn(driver)
-            finally:
-                await driver.aclose()
-        finally:
-            await session.aclose()
+            turn = await session.agent.finish_turn(driver)
         if turn.error is not None:
             return make_error(f"{turn.error} (session {driver.session_id})")
         outcome = {"session": driver.session_id, "reason": turn.reason, "answer": turn.text}

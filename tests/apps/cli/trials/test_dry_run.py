@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.apps.program import run
+import pytest
+
+from tests.apps.program import PROGRAM, run
+from treadle.apps.cli.trials import apply
+from treadle.apps.console import exit_codes
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import read_entries
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -91,3 +98,21 @@ async def test_a_deny_rule_holds_when_it_is_carried_out():
     assert done.code == 1, done
     assert "denied" in done.out
     assert not Path("effects").exists()
+
+
+async def test_two_programs_do_not_carry_out_the_same_calls(monkeypatch: pytest.MonkeyPatch):
+    """While one asks which, the other finds the session in use."""
+    session = await record()
+    codes: list[int] = []
+
+    def answer(prompt: str) -> str:
+        words = [*PROGRAM, "apply", session, "--only", "all"]
+        codes.append(subprocess.run(words, check=False, capture_output=True).returncode)
+        return "all"
+
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(apply, "ask_line", answer)
+    assert await asyncio.to_thread(apply.run, [session]) == 0
+    assert codes == [exit_codes.SESSION_BUSY]
+    assert Path("effects").read_text() == "three\n"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.apps.program import run
-from treadle import Agent, tool
+from treadle import Agent, UserItem, tool
 from treadle.core.errors import ConfigError
 from treadle.models import Say, Scripted
-from treadle.sessions import Journal
+from treadle.sessions import Journal, Library
+from treadle.sessions.history import read_state
 from treadle.sessions.log.journal import read_entries
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.tools.builtin.shell.inverse import find_inverse
@@ -55,8 +56,16 @@ async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
     assert lines[1].startswith("2. [bash: git commit -m second] by bash: git revert --no-edit ")
     assert lines[2].startswith("cannot be taken back: [bash: echo two")
     assert "topic" in git("branch", "--list", folder="remote")  # it only lists
-    done = await run(None, "undo", "--effects", "--only", "all", TREADLE_SANDBOX="off")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "2 calls of 2 carried out."), done
+    for _ in range(2):
+        done = await run(None, "undo", "--effects", "--only", "1", TREADLE_SANDBOX="off")
+        assert (done.code, done.out.splitlines()[-1]) == (0, "1 call of 1 carried out."), done
+    session_dir = Library().find_latest(Path.cwd())
+    assert session_dir is not None
+    asked = [one.text for one in read_state(session_dir).transcript if isinstance(one, UserItem)]
+    assert asked[1:] == [  # only what was chosen
+        "Take back what these calls did: [bash: git push origin main:topic]",
+        "Take back what these calls did: [bash: git commit -m second]",
+    ]
     assert "topic" not in git("branch", "--list", folder="remote")
     assert Path("a.txt").read_text() == "one\n"
     assert git("log", "--format=%s").splitlines()[0] == 'Revert "second"'

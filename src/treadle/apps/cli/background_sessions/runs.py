@@ -62,18 +62,12 @@ async def move_to_background(
         origin="", resume=resume, allow=choices.allow, deny=choices.deny, suspend=True
     )
     session = await build_agent(settings, folder, options)
-    try:
-        driver = session.start(tuple(prompt) or None)
-        try:
-            if not driver.can_continue:
-                raise UsageError('the last turn is finished; write a message: treadle --bg "…"')
-            await driver.log.flush()
-            session_dir = get_session_dir(session.store)
-            background.save_choices(session_dir, choices)
-        finally:
-            await driver.aclose()
-    finally:
-        await session.aclose()
+    async with session.open_driver(tuple(prompt) or None) as driver:
+        if not driver.can_continue:
+            raise UsageError('the last turn is finished; write a message: treadle --bg "…"')
+        await driver.log.flush()
+        session_dir = get_session_dir(session.store)
+        background.save_choices(session_dir, choices)
     for warning in session.session_warnings:
         print_error(f"treadle: {redact_for_display(warning)}")
     await asyncio.to_thread(start_run, session_dir, folder, os.environ)

@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,11 +30,10 @@ from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
-from treadle.sessions.history import read_state
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
@@ -46,11 +45,11 @@ MODEL = "apply/recorded-calls"
 
 
 class Effect(msgspec.Struct):
-    """A recorded call, which is made with this id, and the state of files that it needs."""
+    """A call to make, and the state of files that it needs. `title` is for the user and the log."""
 
     call: ToolCall
+    title: str
     recorded: RecordedEffect = RecordedEffect("")
-    new_id: str = ""
 
 
 def run(arguments: list[str]) -> int:
@@ -78,9 +77,9 @@ def list_effects(items: Sequence[Item]) -> list[Effect]:
     }
     return [
         Effect(
-            calls[item.call_id],
+            msgspec.structs.replace(calls[item.call_id], id=f"{CALL_PREFIX}{item.call_id}"),
+            calls[item.call_id].name,
             msgspec.convert(item.data[DRY_RUN_KEY], RecordedEffect),
-            f"{CALL_PREFIX}{item.call_id}",
         )
         for item in items
         if isinstance(item, ToolResultItem) and item.data and DRY_RUN_KEY in item.data
@@ -91,25 +90,25 @@ def list_effects(items: Sequence[Item]) -> list[Effect]:
 async def _apply(options: argparse.Namespace) -> int:
     library = Library()
     session_dir = _find_session(library, options.id)
-    effects = list_effects(read_state(session_dir).full_history)
-    if not effects:
-        print_line(f"session {session_dir.name} has no recorded calls that wait")
-        return SUCCESS
-    for number, text in options.edit:
-        _edit(effects, number, text)
-    for at, effect in enumerate(effects, 1):
-        print_line(f"{at}. {escape_invisible(effect.call.name)}")
-        shown = map(escape_invisible, effect.recorded.preview.rstrip().splitlines())
-        print_line("\n".join(f"   {line}" for line in shown))
-    chosen = choose_effects(effects, options.only, options.drop)
-    if not chosen:
-        print_line("nothing is carried out")
-        return SUCCESS
     folder = Path(library.get_summary(session_dir).folder)
-    names = ", ".join(effect.call.name for effect in chosen)
-    player = CallPlayer()
-    session = await open_session(session_dir.name, folder, player)
-    return await player.play(session, chosen, MESSAGE.format(calls=names))
+
+    async def choose(session: AgentSession) -> list[Effect]:
+        effects = list_effects(session.state.full_history if session.state is not None else ())
+        if not effects:
+            print_line(f"session {session_dir.name} has no recorded calls that wait")
+            return []
+        for number, text in options.edit:
+            _edit(effects, number, text)
+        for at, effect in enumerate(effects, 1):
+            print_line(f"{at}. {escape_invisible(effect.title)}")
+            shown = map(escape_invisible, effect.recorded.preview.rstrip().splitlines())
+            print_line("\n".join(f"   {line}" for line in shown))
+        chosen = choose_effects(effects, options.only, options.drop)
+        if not chosen:
+            print_line("nothing is carried out")
+        return chosen
+
+    return await carry_out(session_dir.name, folder, choose, MESSAGE)
 
 
 def _find_session(library: Library, name: str) -> Path:
@@ -135,7 +134,7 @@ def _edit(effects: list[Effect], number: str, text: str) -> None:
     old = effects[at - 1]
     call = msgspec.structs.replace(old.call, raw=text)
     recorded = RecordedEffect(f"edited: {text}", old.recorded.before)
-    effects[at - 1] = Effect(call, recorded, old.new_id)
+    effects[at - 1] = Effect(call, old.title, recorded)
 
 
 def choose_effects(effects: list[Effect], only: str | None, drop: str = "") -> list[Effect]:
@@ -157,50 +156,63 @@ def _parse_numbers(text: str, effects: Sequence[Effect]) -> set[int]:
     return {int(one) for one in words}
 
 
+async def carry_out(
+    session_id: str,
+    folder: Path,
+    choose: Callable[[AgentSession], Awaitable[Sequence[Effect]]],
+    message: str,
+) -> int:
+    """Make the calls that `choose` returns, in a turn of the session; returns the exit code. The
+    session is locked from before the choice: no other program makes them, too."""
+    from treadle.apps.assembly import SessionOptions, build_agent
+    from treadle.models.scripted import Scripted
+
+    player = CallPlayer()
+    model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
+    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
+    options = SessionOptions(resume=session_id, model=model, checkpoints=True)
+    session = await build_agent(settings, folder, options, approve=player.approve, warn=print_error)
+    try:
+        player.effects = await choose(session)
+    finally:
+        if not player.effects:
+            await session.abandon()
+    if not player.effects:
+        return SUCCESS
+    titles = ", ".join(effect.title for effect in player.effects)
+    async with session.open_driver(message.format(calls=titles)) as driver:
+        turn = await session.agent.finish_turn(driver)
+    print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
+    return SUCCESS if player.done == len(player.effects) else ERROR
+
+
 class CallPlayer:
     """Makes calls in a turn of a session: one each round, while all is as expected. The user has
     approved these calls, and no other one."""
 
     def __init__(self) -> None:
-        self._effects: Sequence[Effect] = ()
+        self.effects: Sequence[Effect] = ()
         self.done = 0
         self.problem = ""
 
     def approve(self, approval: PendingApproval) -> bool | Denial:
-        is_known = any(one.new_id == approval.call.id for one in self._effects)
+        is_known = any(one.call.id == approval.call.id for one in self.effects)
         return (is_known and approval.kind == "approval") or Denial("this call was not approved")
 
-    async def play(self, session: AgentSession, effects: Sequence[Effect], message: str) -> int:
-        """Make the calls and close the session; returns the exit code."""
-        self._effects = effects
-        try:
-            driver = session.start(message)
-            try:
-                turn = await session.agent.finish_turn(driver)
-            finally:
-                await driver.aclose()
-        finally:
-            await session.aclose()
-        print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
-        return SUCCESS if self.done == len(effects) else ERROR
-
     def reply(self, request: ModelRequest) -> AssistantItem:
-        from treadle.core.transcript.content import Text
-
         last = request.transcript[-1]
         if isinstance(last, ToolResultItem):
             if last.is_error:
                 self.problem = f"{last.name}: {last.text.strip()}"
             else:
                 self.done += 1
-        if not self.problem and self.done < len(self._effects):
-            effect = self._effects[self.done]
-            if changed := _find_changed(effect.recorded):
-                self.problem = f"{effect.call.name}: changed since the dry run: {changed}"
-            else:
-                call = msgspec.structs.replace(effect.call, id=effect.new_id)
-                return AssistantItem((call,), "tool_use")
-        text = f"{plural(self.done, 'call')} of {len(self._effects)} carried out."
+        if not self.problem and self.done < len(self.effects):
+            effect = self.effects[self.done]
+            changed = _find_changed(effect.recorded)
+            if not changed:
+                return AssistantItem((effect.call,), "tool_use")
+            self.problem = f"{effect.call.name}: changed since the dry run: {changed}"
+        text = f"{plural(self.done, 'call')} of {len(self.effects)} carried out."
         return AssistantItem((Text(f"{text} {self.problem}".strip()),))
 
 
@@ -209,14 +221,3 @@ def _find_changed(recorded: RecordedEffect) -> str:
         path for path, before in recorded.before.items() if hash_file(read_file(path)) != before
     ]
     return ", ".join(changed)
-
-
-async def open_session(session_id: str, folder: Path, player: CallPlayer) -> AgentSession:
-    """The session with the player in place of its model."""
-    from treadle.apps.assembly import SessionOptions, build_agent
-    from treadle.models.scripted import Scripted
-
-    model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
-    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
-    options = SessionOptions(resume=session_id, model=model, checkpoints=True)
-    return await build_agent(settings, folder, options, approve=player.approve, warn=print_error)

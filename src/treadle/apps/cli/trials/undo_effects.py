@@ -8,37 +8,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.cli.trials.apply import CallPlayer, Effect, choose_effects, open_session
+from treadle.apps.cli.trials.apply import Effect, carry_out, choose_effects
 from treadle.apps.console.console import print_line
-from treadle.apps.console.exit_codes import SUCCESS
 from treadle.core.transcript.content import ToolCall
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.log.journal import read_entries
 from treadle.tools.undo import UNDO_PREFIX, UndoStep, plan_undo
 
+if TYPE_CHECKING:
+    from treadle.apps.assembly import AgentSession
+
 MESSAGE = "Take back what these calls did: {calls}"
 
 
 async def undo_effects(session_dir: Path, folder: Path, only: str | None) -> int:
-    player = CallPlayer()
-    session = await open_session(session_dir.name, folder, player)
-    chosen: list[Effect] = []
-    try:
+    async def choose(session: AgentSession) -> list[Effect]:
         source = session.agent.config.source
         await source.open()
-        steps = plan_undo(read_entries(session_dir), source.tools())
-        chosen = _choose(steps, only)
-    finally:
-        if not chosen:
-            await session.store.aclose()
-            await session.aclose()
-    if not chosen:
-        return SUCCESS
-    names = ", ".join(step.summary for step in steps)
-    return await player.play(session, chosen, MESSAGE.format(calls=names))
+        return _choose(plan_undo(read_entries(session_dir), source.tools()), only)
+
+    return await carry_out(session_dir.name, folder, choose, MESSAGE)
 
 
 def _choose(steps: list[UndoStep], only: str | None) -> list[Effect]:
@@ -48,8 +41,8 @@ def _choose(steps: list[UndoStep], only: str | None) -> list[Effect]:
         line = f"cannot be taken back: {step.summary}: {step.reason}"
         if step.tool:
             raw = msgspec.json.encode(step.arguments).decode()
-            new_id = f"{UNDO_PREFIX}{step.call.id}"
-            effects.append(Effect(ToolCall(step.call.id, step.tool, raw), new_id=new_id))
+            call = ToolCall(f"{UNDO_PREFIX}{step.call.id}", step.tool, raw)
+            effects.append(Effect(call, step.summary))
             shown = step.arguments.get("command", raw)
             line = f"{len(effects)}. {step.summary} by {step.tool}: {shown}"
         print_line(escape_invisible(line))
