@@ -27,7 +27,7 @@ from treadle.core.contracts.policy import (
 )
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import ForwardingTool, Tool, ToolContext, ToolOutput
-from treadle.core.contracts.wrapped import WrappedSource, WrappedTool
+from treadle.core.contracts.wrapped import WrappedForwardingTool, WrappedSource, WrappedTool
 from treadle.core.transcript.content import Arguments
 
 DRY_RUN_KEY = "dry_run"  # in the data of a result
@@ -115,16 +115,9 @@ class _DryRunTool(WrappedTool):
         return await super().call(arguments, context)
 
 
-class _ForwardingTool(_DryRunTool):
-    def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
-        assert isinstance(self._tool, ForwardingTool)
-        found = self._tool.target(arguments)
-        return found if isinstance(found, str) else (self._dry_run.wrap_tool(found[0]), found[1])
-
-    def find_target(self, name: str) -> Tool | None:
-        find = getattr(self._tool, "find_target", None)
-        found = None if find is None else find(name)
-        return None if found is None else self._dry_run.wrap_tool(found)
+class _ForwardingTool(_DryRunTool, WrappedForwardingTool):
+    def wrap_target(self, target: Tool) -> Tool:
+        return self._dry_run.wrap_tool(target)
 
 
 class DryRunPolicy(BasePolicy):

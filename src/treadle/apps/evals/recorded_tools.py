@@ -29,7 +29,7 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
 )
-from treadle.core.contracts.wrapped import WrappedSource, WrappedTool
+from treadle.core.contracts.wrapped import WrappedForwardingTool, WrappedSource, WrappedTool
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
@@ -158,16 +158,9 @@ class RecordedTool(WrappedTool):
         return await super().call(arguments, context)
 
 
-class _ForwardingTool(RecordedTool):
-    def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
-        assert isinstance(self._tool, ForwardingTool)
-        found = self._tool.target(arguments)
-        return found if isinstance(found, str) else (self._recorded.wrap(found[0]), found[1])
-
-    def find_target(self, name: str) -> Tool | None:
-        find = getattr(self._tool, "find_target", None)
-        found = None if find is None else find(name)
-        return None if found is None else self._recorded.wrap(found)
+class _ForwardingTool(RecordedTool, WrappedForwardingTool):
+    def wrap_target(self, target: Tool) -> Tool:
+        return self._recorded.wrap(target)
 
 
 class RecordedPolicy(BasePolicy):

@@ -296,6 +296,12 @@ class ForwardingTool(Protocol):
         """The target tool and its arguments; or what is wrong, as a text for the model."""
 
 
+def find_target(tool: Tool, name: str) -> Tool | None:
+    """What a tool forwards to under this name, if it says so."""
+    find: Callable[[str], Tool | None] | None = getattr(tool, "find_target", None)
+    return None if find is None else find(name)
+
+
 class RepairedArguments(msgspec.Struct, frozen=True):
     """Arguments as a tool knows them. `notes` say what was changed, in a few words for the model.
     `tool`, `tool_arguments`: another tool that is meant, if the agent has it."""

@@ -19,6 +19,7 @@ from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
     Access,
+    ForwardingTool,
     Preview,
     ProbeResult,
     RepairedArguments,
@@ -27,6 +28,7 @@ from treadle.core.contracts.tool import (
     ToolOutput,
     ToolSpec,
     UndoAnswer,
+    find_target,
 )
 from treadle.core.contracts.workspace import RunningCommand, Workspace
 from treadle.core.errors import StoreError, StreamBroken
@@ -103,6 +105,22 @@ class WrappedTool:
         self, arguments: Arguments, evidence: dict[str, Any], context: ToolContext
     ) -> ProbeResult:
         return await self._tool.probe(arguments, evidence, context)
+
+
+class WrappedForwardingTool(WrappedTool):
+    """Around a ForwardingTool: its targets are wrapped, too."""
+
+    def wrap_target(self, target: Tool) -> Tool:
+        raise NotImplementedError
+
+    def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
+        assert isinstance(self._tool, ForwardingTool)
+        found = self._tool.target(arguments)
+        return found if isinstance(found, str) else (self.wrap_target(found[0]), found[1])
+
+    def find_target(self, name: str) -> Tool | None:
+        found = find_target(self._tool, name)
+        return None if found is None else self.wrap_target(found)
 
 
 class WrappedSource:

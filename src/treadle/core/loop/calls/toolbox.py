@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Tool, ToolSpec
+from treadle.core.contracts.tool import Tool, ToolSpec, find_target
 from treadle.core.errors import ConfigError
 from treadle.core.events import ToolsChanged
 from treadle.core.loop.emitter import Emitter
@@ -72,8 +72,8 @@ class Toolbox:
         tool = self._by_name.get(name)
         if tool is not None:
             return tool
-        forwards = (getattr(other, "find_target", None) for other in self._by_name.values())
-        return next((found for find in forwards if find and (found := find(name))), None)
+        targets = (find_target(other, name) for other in self._by_name.values())
+        return next(filter(None, targets), None)
 
     def unknown_tool_error(self, name: str) -> str:
         names = [spec.name for spec in self.specs]
