@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from tests.apps.program import Ran, run
+from treadle.apps.cli.background_sessions import send
 from treadle.apps.console import exit_codes
 from treadle.core.errors import SessionBusy, StoreError
 from treadle.sessions import Library
@@ -216,7 +217,7 @@ async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_att
     def attempt() -> None:
         one, other = socket.socketpair()
         with one, other, one.makefile("rwb") as to, other.makefile("rwb") as source:
-            serving = threading.Thread(target=transfer.receive, args=(there, source, source))
+            serving = threading.Thread(target=send._receive, args=(there, source, source))
             serving.start()
             try:
                 stream: Any = to
@@ -225,7 +226,7 @@ async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_att
                 one.shutdown(socket.SHUT_RDWR)
                 serving.join()
 
-    def fail(library: Library, place: Path) -> None:
+    def fail(*arguments: object) -> None:
         raise OSError("killed here")
 
     with monkeypatch.context() as patch:
@@ -246,6 +247,7 @@ async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_att
         ("261119-aaaaaa", "session/../../x", 1, "a file is not allowed"),
         ("261119-aaaaaa", "", 1, "a file is not allowed"),
         ("261119-aaaaaa", "session/x", -1, "a file is not allowed"),
+        ("261119-aaaaaa", "session/\0", 1, "a file is not allowed"),
     ],
 )
 def test_a_sender_writes_nowhere_else(
@@ -256,7 +258,7 @@ def test_a_sender_writes_nowhere_else(
     request = transfer.TransferRequest("receive", "a1", package)
     back = io.BytesIO()
     source = io.BytesIO(msgspec.json.encode(request) + b"\nx")
-    assert transfer.receive(library, source, back) == ""
+    assert send._receive(library, source, back) == ""
     first = back.getvalue().splitlines()[0]
     reply = msgspec.json.decode(first, type=transfer.TransferReply)
     assert (reply.state, problem in reply.problem) == ("refused", True), reply
@@ -274,5 +276,5 @@ def test_a_content_of_a_checkpoint_that_is_here_is_not_replaced(tmp_path: Path):
         msgspec.json.encode(transfer.TransferRequest("commit", "a1")) + b"\n",
     ]
     (tmp_path / "incoming" / "a1" / "session").mkdir(parents=True)
-    transfer.receive(library, io.BytesIO(b"".join(requests)), io.BytesIO())
+    send._receive(library, io.BytesIO(b"".join(requests)), io.BytesIO())
     assert own.read_bytes() == b"mine"

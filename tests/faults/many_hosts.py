@@ -227,7 +227,7 @@ class ManyHosts:
         lost = [name for name in self.trusted if not trust.is_trusted(Path.cwd() / name)]
         assert not lost, lost
         library, texts = Library(), list[str]()
-        store = ObjectStore(library.checkpoint_dir(Path.cwd()) / "objects")
+        store = ObjectStore(library.checkpoint_dir(Path.cwd()))
         for session_dir in library.list_session_dirs():
             resumed = library.resume(session_dir.name)
             assert not resumed.damage, resumed.damage

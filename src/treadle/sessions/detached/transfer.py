@@ -19,7 +19,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
@@ -170,15 +170,20 @@ class Sender:
 
 # --- the receiver -------------------------------------------------------------------------
 
+# Gets a folder, and files that its checkpoints need.
+AdoptObjects = Callable[[Path, list[Path]], None]
 
-def receive(library: Library, source: IO[bytes], back: IO[bytes]) -> str:
+
+def receive(
+    library: Library, source: IO[bytes], back: IO[bytes], adopt_objects: AdoptObjects
+) -> str:
     """Do what a sender asks for, until it ends; the session that came, or ""."""
     name = ""
     with ExitStack() as locks:
         for line in source:
             try:
                 request = msgspec.json.decode(line, type=TransferRequest)
-                reply, package = _answer(library, request, source, locks)
+                reply, package = _answer(library, request, source, locks, adopt_objects)
                 name = package.session if package is not None else name
             except (StoreError, OSError, msgspec.DecodeError) as error:
                 reply = TransferReply("refused", str(error))
@@ -188,7 +193,11 @@ def receive(library: Library, source: IO[bytes], back: IO[bytes]) -> str:
 
 
 def _answer(
-    library: Library, request: TransferRequest, source: IO[bytes], locks: ExitStack
+    library: Library,
+    request: TransferRequest,
+    source: IO[bytes],
+    locks: ExitStack,
+    adopt_objects: AdoptObjects,
 ) -> tuple[TransferReply, Package | None]:
     if not request.token.isalnum():
         raise StoreError("the token of the sender is malformed")
@@ -206,12 +215,12 @@ def _answer(
             if not (place / _SESSION).exists():
                 raise StoreError("it is not there any more")
             (place / "package").rename(place / _RECEIVED)  # from now on this side has it
-            return TransferReply("done"), _finish(library, place)
+            return TransferReply("done"), _finish(library, place, adopt_objects)
         case _:
             lock = _lock(place)
             try:
                 if (place / _RECEIVED).exists():
-                    return TransferReply("done"), _finish(library, place)
+                    return TransferReply("done"), _finish(library, place, adopt_objects)
                 shutil.rmtree(place / _SESSION, ignore_errors=True)
                 shutil.rmtree(place / _OBJECTS, ignore_errors=True)
                 write_private_file(place / _FORGOTTEN, b"")
@@ -247,7 +256,7 @@ def _store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted:
     for name, size in package.files:
         path = PurePosixPath(name)
         is_inside = path.parts[:1] in ((_SESSION,), (_OBJECTS,)) and ".." not in path.parts
-        if not is_inside or size < 0:
+        if not is_inside or "\0" in name or size < 0:
             raise StoreError(f"a file is not allowed: {name!r:.80}, {size} bytes")
         if not is_wanted:
             _copy(source, None, size)
@@ -262,16 +271,11 @@ def _store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted:
         os.sync()  # all of it is durable before the sender removes its own
 
 
-def _finish(library: Library, place: Path) -> Package:
+def _finish(library: Library, place: Path, adopt_objects: AdoptObjects) -> Package:
     """Move what was received to its place; again, if it was not finished."""
     package = msgspec.json.decode((place / _RECEIVED).read_bytes(), type=Package)
     target = _find_target(library, package)
-    objects = library.checkpoint_dir(Path(package.folder)) / _OBJECTS
-    for path in (place / _OBJECTS).glob("*"):
-        own = objects / path.name[:2] / path.name
-        make_private_folder(own.parent)
-        if not own.exists():  # what is here is never replaced: its name is its hash
-            path.rename(own)
+    adopt_objects(Path(package.folder), list((place / _OBJECTS).glob("*")))
     if (place / _SESSION).exists():
         make_private_folder(target.parent)
         if target.exists():  # it was sent from here before, and comes back

@@ -99,7 +99,7 @@ class Checkpoints:
     ) -> None:
         self.root = root
         self._store = store
-        self._objects = ObjectStore(store / "objects")
+        self._objects = ObjectStore(store)
         self._hold: weakref.finalize[[int], Checkpoints] | None = None
         self._limits = max_file_bytes, max_files
         self._last_scan = ScannedFolder()
@@ -273,6 +273,6 @@ def prune_store(store: Path, list_trees: Callable[[], Iterable[str]]) -> int | N
     if lock is None:
         return None
     try:
-        return ObjectStore(store / "objects").prune(list_trees())
+        return ObjectStore(store).prune(list_trees())
     finally:
         os.close(lock)

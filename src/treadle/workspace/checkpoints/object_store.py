@@ -34,10 +34,10 @@ class TreeNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ObjectStore:
-    """A store of contents under one folder."""
+    """The contents of the checkpoints of a folder, which are in `checkpoint_dir`."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, checkpoint_dir: Path) -> None:
+        self._root = checkpoint_dir / "objects"
         self._known: set[str] = set()
 
     def put(self, data: bytes) -> str:
@@ -96,6 +96,14 @@ class ObjectStore:
             needed.update(node.hash for node in nodes if node.kind != "folder")
             left += [node.hash for node in nodes if node.kind == "folder"]
         return needed
+
+    def adopt(self, files: Iterable[Path]) -> None:
+        """Move files of another store here. None is replaced: its name is its hash."""
+        for file in files:
+            path = self._path(file.name)
+            make_private_folder(path.parent)
+            if not path.exists():
+                file.rename(path)
 
     def prune(self, trees: Iterable[str]) -> int:
         """Remove what none of these trees needs; returns the bytes freed."""

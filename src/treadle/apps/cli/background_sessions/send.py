@@ -23,6 +23,7 @@ from treadle.lib.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
     from treadle.sessions.library import Library
+    from treadle.workspace.checkpoints.object_store import ObjectStore
 
 USAGE = """\
 usage: treadle send ID HOST          move a session to another machine, over ssh
@@ -41,9 +42,7 @@ def run(arguments: list[str]) -> int:
     library = Library()
     match arguments:
         case ["--receive"]:
-            from treadle.sessions.detached.transfer import receive
-
-            receive(library, sys.stdin.buffer, sys.stdout.buffer)
+            _receive(library, sys.stdin.buffer, sys.stdout.buffer)
             return SUCCESS
         case ["--from", host, session_id] if not host.startswith("-"):
             if ID_PATTERN.fullmatch(session_id) is None:  # a shell reads it there
@@ -59,13 +58,11 @@ def _send(library: Library, session_dir: Path, host: str) -> int:
     from treadle.sessions.detached.background import take_over
     from treadle.sessions.detached.transfer import Sender
     from treadle.sessions.history import list_checkpoint_trees
-    from treadle.workspace.checkpoints.object_store import ObjectStore
 
     folder = Path(library.get_summary(session_dir).folder)
     wait = "treadle: it works: it is sent after this round"
     asyncio.run(take_over(session_dir, lambda: print_error(wait)))
-    store = ObjectStore(library.checkpoint_dir(folder) / "objects")
-    objects = store.find_files(list_checkpoint_trees(session_dir))
+    objects = _open_store(library, folder).find_files(list_checkpoint_trees(session_dir))
     if host == STDIO:
         Sender(library, sys.stdout.buffer, sys.stdin.buffer).send(session_dir, host, objects)
         return SUCCESS
@@ -76,15 +73,27 @@ def _send(library: Library, session_dir: Path, host: str) -> int:
 
 
 def _fetch(library: Library, host: str, session_id: str) -> int:
-    from treadle.sessions.detached.transfer import receive
-
     with _connect(host, session_id, STDIO) as (to, back):
-        name = receive(library, back, to)
+        name = _receive(library, back, to)
     if not name:
         print_error(f"treadle send: {host} did not send the session")
         return ERROR
     print_line(f"{name} is here: treadle attach {name}")
     return SUCCESS
+
+
+def _receive(library: Library, source: IO[bytes], back: IO[bytes]) -> str:
+    from treadle.sessions.detached.transfer import receive
+
+    return receive(
+        library, source, back, lambda folder, files: _open_store(library, folder).adopt(files)
+    )
+
+
+def _open_store(library: Library, folder: Path) -> ObjectStore:
+    from treadle.workspace.checkpoints.object_store import ObjectStore
+
+    return ObjectStore(library.checkpoint_dir(folder))
 
 
 @contextmanager
