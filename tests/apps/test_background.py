@@ -18,7 +18,7 @@ import pytest
 from tests.apps.acp.editor import Editor, connect
 from tests.apps.program import run, start
 from tests.apps.test_child_worktrees import make_repository
-from tests.apps.tui.tmux import Terminal, needs_tmux
+from tests.apps.tui.tmux import needs_tmux, terminal_at
 from tests.apps.web.server import open_tab, web_server
 from tests.patience import until
 from treadle.apps.console import exit_codes
@@ -35,12 +35,19 @@ from treadle.testing.provider import (
     ReceivedRequest,
 )
 
-KEY = {"ANTHROPIC_API_KEY": "test"}
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 
 
 def bash(command: str) -> FakeReply:
     return FakeReply(calls=(FakeCall("bash", {"command": command}),))
+
+
+# A command that works until `open_gate`, and the end.
+WORK = (bash("mkfifo gate; echo x >> effects; cat gate"), FakeReply(text="All is done."))
+
+
+async def open_gate() -> None:
+    await asyncio.to_thread(Path("gate").write_text, "opened")
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +86,15 @@ async def ends(session_dir: Path) -> None:
     await until(lambda: read_state(session_dir).full_history and not find_run(session_dir))
 
 
-async def test_a_session_works_in_the_background_and_its_log_is_followed():
-    def reply(request: ReceivedRequest) -> FakeReply:
-        if "tool_result" in request.body.decode():
-            return FakeReply(text="All is done.")
-        return bash("mkfifo gate; echo begun > begun; cat gate")
+async def waits(session_dir: Path) -> None:
+    """Wait until it waits for something, and no run has it."""
+    await until(lambda: read_state(session_dir).suspended and not find_run(session_dir))
 
-    async with ProviderServer(reply) as server:
+
+async def test_a_session_works_in_the_background_and_its_log_is_followed():
+    async with ProviderServer(WORK) as server:
         session_dir = await begin(server, "tidy up", *FREELY)
-        await until(lambda: Path("begun").exists())
+        await until(lambda: Path("effects").exists())
         assert "  running  tidy up" in await ps(session_dir)
         refused = await run(server, "-p", "--resume", session_dir.name, "And?")
         assert refused.code == exit_codes.SESSION_BUSY
@@ -95,7 +102,7 @@ async def test_a_session_works_in_the_background_and_its_log_is_followed():
         following = await start(None, "logs", "-f", session_dir.name)
         assert following.stdout is not None
         assert await following.stdout.readline() == b"> tidy up\n"
-        await asyncio.to_thread(Path("gate").write_text, "opened")
+        await open_gate()
         out, err = await following.communicate()
         assert b"opened" in out
         assert out.endswith(b"All is done.\n\n")
@@ -117,13 +124,10 @@ async def test_a_question_waits_and_is_answered_where_the_session_is_attached(tm
         await ends(session_dir)
         assert "waits for you: [write: a.txt]" in await ps(session_dir)
         assert not Path("a.txt").exists()
-        terminal = Terminal(tmp_path)
-        try:
-            terminal.run("attach", session_dir.name, env=KEY | {"ANTHROPIC_BASE_URL": server.url})
-            await asyncio.to_thread(terminal.answer, "y", "Enter")
-            await asyncio.to_thread(terminal.sees, "It is written.")
-        finally:
-            terminal.close()
+        with terminal_at(server, tmp_path) as terminal:
+            await terminal.run("attach", session_dir.name)
+            await terminal.answer("y", "Enter")
+            await terminal.sees("It is written.")
     assert Path("a.txt").read_text() == "one\n"
     assert await ps(session_dir) == "", "it is in the terminal now"
     assert server.violations == []
@@ -133,23 +137,14 @@ async def test_a_question_waits_and_is_answered_where_the_session_is_attached(tm
 async def test_a_session_at_work_comes_to_the_terminal_after_its_round(tmp_path: Path):
     """The command is not cut off, and not run twice."""
 
-    def reply(request: ReceivedRequest) -> FakeReply:
-        if "tool_result" in request.body.decode():
-            return FakeReply(text="All is done.")
-        return bash("mkfifo gate; echo x >> effects; cat gate")
-
-    async with ProviderServer(reply) as server:
+    async with ProviderServer(WORK) as server:
         session_dir = await begin(server, "tidy up", *FREELY)
         await until(lambda: Path("effects").exists())
-        terminal = Terminal(tmp_path)
-        try:
-            address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
-            await asyncio.to_thread(terminal.sees, "it comes here after this round")
-            await asyncio.to_thread(Path("gate").write_text, "opened")
-            screen = await asyncio.to_thread(terminal.sees, "All is done.", "bypass")
-        finally:
-            terminal.close()
+        with terminal_at(server, tmp_path) as terminal:
+            await terminal.run("attach", session_dir.name)
+            await terminal.sees("it comes here after this round")
+            await open_gate()
+            screen = await terminal.sees("All is done.", "bypass")
     assert screen.count("All is done.") == 1
     assert Path("effects").read_text() == "x\n"
     assert len(server.requests) == 2
@@ -158,21 +153,16 @@ async def test_a_session_at_work_comes_to_the_terminal_after_its_round(tmp_path:
 
 @needs_tmux
 async def test_who_does_not_wait_leaves_the_session_at_work(tmp_path: Path):
-    replies = [bash("mkfifo gate; echo x >> effects; cat gate"), FakeReply(text="All is done.")]
-    async with ProviderServer(replies) as server:
+    async with ProviderServer(WORK) as server:
         session_dir = await begin(server, "tidy up", *FREELY)
         await until(lambda: Path("effects").exists())
-        terminal = Terminal(tmp_path)
-        try:
-            address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
-            await asyncio.to_thread(terminal.sees, "it comes here after this round")
-            await asyncio.to_thread(terminal.press, "C-c")
-            await asyncio.to_thread(terminal.sees, "ended with 130")
-        finally:
-            terminal.close()
+        with terminal_at(server, tmp_path) as terminal:
+            await terminal.run("attach", session_dir.name)
+            await terminal.sees("it comes here after this round")
+            await terminal.press("C-c")
+            await terminal.sees("ended with 130")
         assert "  running  " in await ps(session_dir)
-        await asyncio.to_thread(Path("gate").write_text, "opened")
+        await open_gate()
         await ends(session_dir)
         assert "  done  " in await ps(session_dir)
     assert len(server.requests) == 2
@@ -253,23 +243,14 @@ async def test_what_cannot_work_is_said_at_once(words: tuple[str, ...], problem:
 
 @needs_tmux
 async def test_a_session_leaves_the_terminal_after_its_round_and_works_on(tmp_path: Path):
-    def reply(request: ReceivedRequest) -> FakeReply:
-        if "tool_result" in request.body.decode():
-            return FakeReply(text="All is done.")
-        return bash("mkfifo gate; echo x >> effects; cat gate")
-
-    async with ProviderServer(reply) as server:
-        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-        terminal = Terminal(tmp_path)
-        try:
-            await asyncio.to_thread(terminal.run, "tidy up", *FREELY, env=address)
+    async with ProviderServer(WORK) as server:
+        with terminal_at(server, tmp_path) as terminal:
+            await terminal.run("tidy up", *FREELY)
             await until(lambda: Path("effects").exists())
-            await asyncio.to_thread(terminal.send, "/detach")
-            await asyncio.to_thread(terminal.sees, "it goes to the background after this round")
-            await asyncio.to_thread(Path("gate").write_text, "opened")
-            await asyncio.to_thread(terminal.sees, "it works in the background", "ended with 0")
-        finally:
-            terminal.close()
+            await terminal.send("/detach")
+            await terminal.sees("it goes to the background after this round")
+            await open_gate()
+            await terminal.sees("it works in the background", "ended with 0")
         [session_dir] = Library().list_session_dirs()
         await until(lambda: len(server.requests) == 2)
         await ends(session_dir)
@@ -282,14 +263,12 @@ async def test_a_session_leaves_the_terminal_after_its_round_and_works_on(tmp_pa
 async def test_a_question_goes_to_the_background_and_comes_back(tmp_path: Path):
     """With the mode and the rules of the terminal, which are not those of the settings."""
     async with ProviderServer(write_or_end) as server:
-        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-        terminal = Terminal(tmp_path)
-        try:
+        with terminal_at(server, tmp_path) as terminal:
             rules = ("--deny", "Bash(git push:*)", "--max-cost", "3")
-            await asyncio.to_thread(terminal.run, "write it", *rules, env=address)
-            await asyncio.to_thread(terminal.sees, "Yes, this once")
-            await asyncio.to_thread(terminal.send, "/detach")
-            await asyncio.to_thread(terminal.sees, "it works in the background", "ended with 0")
+            await terminal.run("write it", *rules)
+            await terminal.sees("Yes, this once")
+            await terminal.send("/detach")
+            await terminal.sees("it works in the background", "ended with 0")
             [session_dir] = Library().list_session_dirs()
             await until(lambda: read_state(session_dir).suspended is not None)
             choices = read_choices(session_dir)
@@ -297,13 +276,11 @@ async def test_a_question_goes_to_the_background_and_comes_back(tmp_path: Path):
             assert choices.deny == ("Bash(git push:*)",)
             assert choices.flags == {"max_cost": "3", "permission_mode": "ask"}
             assert "waits for you: [write: a.txt]" in await ps(session_dir)
-            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
-            await asyncio.to_thread(terminal.answer, "y", "Enter")
-            await asyncio.to_thread(terminal.sees, "It is written.")
-            await asyncio.to_thread(terminal.send, "/budget")
-            await asyncio.to_thread(terminal.sees, "of $3")
-        finally:
-            terminal.close()
+            await terminal.run("attach", session_dir.name)
+            await terminal.answer("y", "Enter")
+            await terminal.sees("It is written.")
+            await terminal.send("/budget")
+            await terminal.sees("of $3")
     assert len(server.requests) == 2, "the question was not asked of the model again"
     assert Path("a.txt").read_text() == "one\n"
 
@@ -321,18 +298,14 @@ async def test_one_session_in_terminal_background_page_and_editor(tmp_path: Path
         return FakeReply(text="It is written.")
 
     async with ProviderServer(reply) as server:
-        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-        terminal = Terminal(tmp_path)
-        try:
-            await asyncio.to_thread(terminal.run, "tidy up", "--sandbox", "off", env=address)
-            await asyncio.to_thread(terminal.answer, "y", "Enter")
+        with terminal_at(server, tmp_path) as terminal:
+            await terminal.run("tidy up", "--sandbox", "off")
+            await terminal.answer("y", "Enter")
             await until(lambda: Path("effects").exists())
             [session_dir] = Library().list_session_dirs()
-            await asyncio.to_thread(terminal.send, "/detach")
-            await asyncio.to_thread(Path("gate").write_text, "opened")
-            await asyncio.to_thread(terminal.sees, "ended with 0")
-        finally:
-            terminal.close()
+            await terminal.send("/detach")
+            await open_gate()
+            await terminal.sees("ended with 0")
         [supervisor] = read_words(Path.home() / ".treadle/supervisor/lock")
         os.kill(int(supervisor), signal.SIGKILL)
         await until(lambda: read_state(session_dir).suspended is not None)
@@ -353,8 +326,7 @@ async def test_one_session_in_terminal_background_page_and_editor(tmp_path: Path
 
 
 async def test_the_page_shows_a_session_at_work_and_continues_it_after_its_round():
-    replies = [bash("mkfifo gate; echo x >> effects; cat gate"), FakeReply(text="All is done.")]
-    async with ProviderServer(replies) as server:
+    async with ProviderServer(WORK) as server:
         session_dir = await begin(server, "tidy up", *FREELY)
         await until(lambda: Path("effects").exists())
         async with (
@@ -362,7 +334,7 @@ async def test_the_page_shows_a_session_at_work_and_continues_it_after_its_round
             open_tab(page, session_dir.name) as tab,
         ):
             await tab.wait_until(lambda one: "treadle --bg" in one.regions.get("banner", ""))
-            await asyncio.to_thread(Path("gate").write_text, "opened")
+            await open_gate()
             await tab.wait_until(lambda one: "All is done." in one.text)
             assert read_choices(session_dir) is None
     assert Path("effects").read_text() == "x\n"
@@ -381,14 +353,10 @@ async def test_the_question_of_a_child_agent_waits_too(tmp_path: Path):
         session_dir = await begin(server, "let it be written")
         await ends(session_dir)
         assert "waits for you: [write: a.txt]" in await ps(session_dir)
-        terminal = Terminal(tmp_path)
-        try:
-            address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-            await asyncio.to_thread(terminal.run, "attach", session_dir.name, env=address)
-            await asyncio.to_thread(terminal.answer, "y", "Enter")
-            await asyncio.to_thread(terminal.sees, "All is done.")
-        finally:
-            terminal.close()
+        with terminal_at(server, tmp_path) as terminal:
+            await terminal.run("attach", session_dir.name)
+            await terminal.answer("y", "Enter")
+            await terminal.sees("All is done.")
     assert Path("a.txt").read_text() == "one\n"
     assert len(server.requests) == 4
     assert server.violations == []
@@ -398,8 +366,7 @@ async def test_a_long_rate_limit_waits_for_its_time():
     faults = [ProviderFault("rate_limited", value="3600")]
     async with ProviderServer([FakeReply(text="Hello.")], faults=faults) as server:
         session_dir = await begin(server, "hello")
-        await until(lambda: read_state(session_dir).suspended is not None)
-        await until(lambda: find_run(session_dir) is None)
+        await waits(session_dir)
         assert "  waits until " in await ps(session_dir)
         wait = find_wait(session_dir, exit_codes.SUSPENDED)
         assert wait is not None
@@ -430,18 +397,14 @@ async def test_the_worktree_of_a_detached_session_stays(tmp_path: Path):
     await make_repository()
     replies = [bash(f"mkfifo {tmp_path}/gate; cat {tmp_path}/gate"), FakeReply(text="Done.")]
     async with ProviderServer(replies) as server:
-        address = KEY | {"ANTHROPIC_BASE_URL": server.url}
-        terminal = Terminal(tmp_path)
-        try:
+        with terminal_at(server, tmp_path) as terminal:
             words = ("--worktree", "fix", "tidy up", *FREELY)
-            await asyncio.to_thread(terminal.run, *words, env=address)
+            await terminal.run(*words)
             await until(lambda: (tmp_path / "gate").exists())
-            await asyncio.to_thread(terminal.send, "/detach")
-            await asyncio.to_thread(terminal.sees, "it goes to the background after this round")
+            await terminal.send("/detach")
+            await terminal.sees("it goes to the background after this round")
             await asyncio.to_thread((tmp_path / "gate").write_text, "opened")
-            await asyncio.to_thread(terminal.sees, "ended with 0")
-        finally:
-            terminal.close()
+            await terminal.sees("ended with 0")
         [session_dir] = Library().list_session_dirs()
         await until(lambda: read_state(session_dir).turn is None)
         await until(lambda: find_run(session_dir) is None)
@@ -459,9 +422,24 @@ async def test_what_it_runs_with_holds_where_a_question_is_answered_without_a_te
 
     async with ProviderServer(reply) as server:
         session_dir = await begin(server, "write it", "--deny", "Bash(touch:*)")
-        await until(lambda: read_state(session_dir).suspended is not None)
-        await until(lambda: find_run(session_dir) is None)
+        await waits(session_dir)
         ran = await run(server, "resume", session_dir.name, "--approve", "--allow", "Bash(*)")
     assert ran.code == 0, ran.err
     assert Path("a.txt").exists()
     assert not Path("secret").exists()
+
+
+async def test_a_limit_from_a_forecast_holds_for_piped_tasks_and_in_the_background():
+    async with ProviderServer(lambda _: FakeReply(text="Hello.")) as server:
+        for _ in range(8):
+            await run(server, "-p", "say hello", "--quiet")
+        piped = await run(server, "-p", "--max-cost", "auto", said=b"say hello")
+        moved = await run(server, "--bg", "say hello", "--max-cost", "auto")
+        session_dir = Library().find(moved.out.strip())
+        await ends(session_dir)
+    for ran in (piped, moved):
+        assert "forecast: about $" in ran.err
+        assert "; at most $0.10" in ran.err
+    choices = read_choices(session_dir)
+    assert choices is not None
+    assert choices.flags["max_cost"] == "0.1"

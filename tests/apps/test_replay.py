@@ -103,8 +103,9 @@ async def test_a_session_of_a_repository_is_tested_for_nothing_and_the_first_dif
     async with ProviderServer([read, LAST]) as server:
         asked = await run(server, "test", str(kept), "--exact")
     assert asked.code == 0, asked
-    both = await run(None, "test", str(kept), "--recorded", "--model", "x")
-    assert (both.code, "asks no model" in both.err) == (2, True)
+    for words in (("--model", "x"), ("--html", "x.html"), ("--max-cost", "1")):
+        both = await run(None, "test", str(kept), "--recorded", *words)
+        assert (both.code, f"asks no model: leave out {words[0]}" in both.err) == (2, True), both
 
 
 async def test_a_session_with_repaired_calls_and_an_unanswered_message_replays_as_equal():

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.patience import until_in_thread
+from treadle.testing.provider import ProviderServer
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
 
@@ -169,3 +172,35 @@ class Terminal:
             elif word == "%begin":
                 mark = rest
         return "".join(lines)
+
+
+class AsyncTerminal:
+    """A terminal whose waits let the server answer."""
+
+    def __init__(self, server: ProviderServer, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._env = {"ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": server.url}
+
+    async def run(self, *words: str) -> None:
+        await asyncio.to_thread(self._terminal.run, *words, env=self._env)
+
+    async def sees(self, *texts: str) -> str:
+        return await asyncio.to_thread(self._terminal.sees, *texts)
+
+    async def answer(self, *keys: str) -> None:
+        await asyncio.to_thread(self._terminal.answer, *keys)
+
+    async def send(self, text: str) -> None:
+        await asyncio.to_thread(self._terminal.send, text)
+
+    async def press(self, key: str) -> None:
+        await asyncio.to_thread(self._terminal.press, key)
+
+
+@contextmanager
+def terminal_at(server: ProviderServer, place: Path) -> Iterator[AsyncTerminal]:
+    terminal = Terminal(place)
+    try:
+        yield AsyncTerminal(server, terminal)
+    finally:
+        terminal.close()

@@ -110,6 +110,9 @@ def _run_line(
         prompt = read_prompt(line.prompt, files, folder, added_folders=added, optional=is_resumed)
     if not prompt and not is_resumed:
         raise UsageError("no prompt: write it after -p, or pipe it to stdin")
+    task = "".join(part.text for part in prompt if isinstance(part, Text))
+    if (is_automatic or line.has("verbose")) and task:
+        settings = _forecast(line, settings, folder, task, is_automatic=is_automatic)
     if line.has("bg"):
         from treadle.apps.cli.background_sessions.runs import move_to_background
 
@@ -119,8 +122,6 @@ def _run_line(
         from treadle.apps.cli.structured_output import read_schema
 
         schema = read_schema(line.text("output_schema"))
-    if (is_automatic or line.has("verbose")) and line.prompt:
-        settings = _forecast(line, settings, folder, is_automatic=is_automatic)
     from treadle.apps.cli.headless import HeadlessRun
 
     headless = HeadlessRun(
@@ -133,7 +134,7 @@ def _run_line(
 
 
 def _forecast(
-    line: CommandLine, settings: Settings, folder: Path, *, is_automatic: bool
+    line: CommandLine, settings: Settings, folder: Path, task: str, *, is_automatic: bool
 ) -> Settings:
     """Print what the task will probably cost; with `is_automatic` it becomes the limit."""
     from treadle.apps.assembly.model_choice import choose_model_now
@@ -141,7 +142,7 @@ def _forecast(
     from treadle.sessions.library import Library
 
     model, _ = choose_model_now(settings)
-    forecast = make_forecast(Library(), line.prompt or "", folder, model.name)
+    forecast = make_forecast(Library(), task, folder, model.name)
     limit = forecast.max_cost if is_automatic else None
     shown = f"; at most {format_dollars(limit)}" if limit is not None else ""
     print_error(f"treadle: forecast: {forecast}{shown}")

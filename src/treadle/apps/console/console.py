@@ -15,7 +15,9 @@ every command of apps/cli and apps/fleet.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -130,11 +132,17 @@ def ask_yes(question: str) -> bool:
 
 
 def ask_line(prompt: str) -> str:
-    """A line of the user without blanks around it; "" at the end of the input."""
+    """A line of the user without blanks around it; "" at the end of the input. Ctrl+C ends it,
+    also below an event loop, which would only note it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None
     try:
         return input(prompt).strip()
     except EOFError:
         return ""
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, earlier)
 
 
 def get_current_folder() -> Path:

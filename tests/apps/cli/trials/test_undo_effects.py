@@ -69,6 +69,8 @@ async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
     assert "topic" not in git("branch", "--list", folder="remote")
     assert Path("a.txt").read_text() == "one\n"
     assert git("log", "--format=%s").splitlines()[0] == 'Revert "second"'
+    files = await run(None, "undo", "--only", "1")
+    assert (files.code, "--only works with --effects" in files.err) == (2, True), files
     again = await run(None, "undo", "--effects", "--only", "all")
     assert (again.code, "nothing can be taken back" in again.out) == (0, True)
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.apps.program import run
+from tests.apps.program import run, start
+from tests.patience import until
 from treadle.apps.cli.trials import whatif
 from treadle.apps.cli.trials.whatif import Variant
+from treadle.apps.console import exit_codes
 from treadle.sessions.library import Library
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReplyScript
+from treadle.testing.provider import (
+    FakeCall,
+    FakeReply,
+    ProviderServer,
+    ReceivedRequest,
+    ReplyScript,
+)
 
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 LAST = FakeReply("That is all.")
@@ -91,11 +100,40 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
             server, "whatif", session, "--models", "nothing/none", "--json", "--keep", "none"
         )
         none_such = await run(server, "whatif", session, "--prompts", "a", "b", "--keep", "3")
+        free = await run(server, "whatif", session, "--max-cost", "0", "--json", "--keep", "none")
+        negative = await run(server, "whatif", session, "--max-cost", "-1")
+    assert json.loads(free.out)[0]["reason"] == "budget_exceeded", free
+    assert (negative.code, "a number, 0 or more" in negative.err) == (2, True), negative
     assert (none_such.code, "a variant, 1 to 2" in none_such.err) == (2, True), none_such
     assert (wrong.code, json.loads(wrong.out)[0]["error"] != "") == (1, True), wrong
     rows = json.loads(tried.out)
     assert [one["prompt"] for one in rows] == ["Be brief", "Be long"]
     assert {one["reason"] for one in rows} == {"budget_exceeded"}
+    assert git("branch", "--list", "treadle/*") == ""
+    assert git("worktree", "list").count("\n") == 1
+
+
+async def test_who_stops_the_variants_gets_none_of_them():
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "base")
+
+    def reply(request: ReceivedRequest) -> FakeReply:
+        if "go on" not in request.body.decode():
+            return LAST
+        return bash("sleep 1000")
+
+    async with ProviderServer(reply) as server:
+        await run(server, "-p", "one", *FREELY)
+        session = next(iter(Library().list_summaries())).id
+        await run(server, "trust")
+        words = ("whatif", session, "--prompts", "go on", "go on and on", *FREELY)
+        begun = len(server.requests)
+        process = await start(server, *words)
+        await until(lambda: len(server.requests) == begun + 2)
+        assert git("worktree", "list").count("\n") == 3
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert process.returncode == exit_codes.ABORTED
     assert git("branch", "--list", "treadle/*") == ""
     assert git("worktree", "list").count("\n") == 1
 

@@ -44,8 +44,9 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.exact and options.judge:
         parser.error("--exact and --judge cannot be used together")
-    if options.recorded and (options.model or options.instructions or options.judge):
-        parser.error("--recorded asks no model: leave out --model, --instructions and --judge")
+    for name in ("model", "instructions", "judge", "exact", "repeats", "max_cost", "html"):
+        if options.recorded and getattr(options, name) != parser.get_default(name):
+            parser.error(f"--recorded asks no model: leave out --{name.replace('_', '-')}")
     return report_errors("treadle test", lambda: _test(options))
 
 

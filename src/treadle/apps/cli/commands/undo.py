@@ -89,16 +89,19 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
     folder = Path.cwd()
     options.include = _normalize(options.include)
+    only, with_effects = getattr(options, "only", None), getattr(options, "effects", False)
+    if only is not None and not with_effects:
+        raise UsageError("--only works with --effects; --include names a file")
     if options.id:
         session_dir = library.find(options.id, folder=folder)
     elif (latest := library.find_latest(folder)) is not None:
         session_dir = latest
     else:
         raise SessionNotFound(f"no session in {folder}")
-    if getattr(options, "effects", False):
+    if with_effects:
         from treadle.apps.cli.trials.undo_effects import undo_effects
 
-        return asyncio.run(undo_effects(session_dir, folder, options.only))
+        return asyncio.run(undo_effects(session_dir, folder, only))
 
     async def work(resumed: ResumedSession) -> int:
         checkpoints = undo.open_checkpoints(library, folder)

@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
     about = "seconds for each run of the check (default: %(default)g)"
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help=about)
     about = f"for all variants together; that of the settings, or {DEFAULT_MAX_COST:g}"
-    parser.add_argument("--max-cost", type=float, metavar="USD", help=about)
+    parser.add_argument("--max-cost", metavar="USD", help=about)
     about = "best, all, none, or a number; without it you are asked, or all stay"
     parser.add_argument("--keep", metavar="WHICH", help=about)
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
@@ -99,16 +99,20 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
         raise UsageError(f"worktrees let git run in {folder}; trust it first (`treadle trust`)")
     turn = find_turn(session_dir, options.turn)
     variants = _list_variants(options, turn)
-    settings = load_settings(folder, {}, is_trusted=lambda: True)
-    limit = options.max_cost or settings.max_cost or DEFAULT_MAX_COST
+    flags = {} if options.max_cost is None else {"max_cost": options.max_cost}
+    settings = load_settings(folder, flags, is_trusted=lambda: True)
+    limit = DEFAULT_MAX_COST if settings.max_cost is None else settings.max_cost
     worktrees = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR)
     trial = _Trial(library, session_dir, folder, turn, worktrees, options, rest)
     try:
-        await asyncio.gather(*(trial.run(one, limit / len(variants)) for one in variants))
-        _print_variants(variants, is_json=options.json)
-        await trial.keep(_choose(variants, options))
-    finally:
-        trial.release()
+        async with asyncio.TaskGroup() as group:
+            for one in variants:
+                group.create_task(trial.run(one, limit / len(variants)))
+    except BaseException:  # a user who stops it wants none of what it has made
+        await trial.keep([])
+        raise
+    _print_variants(variants, is_json=options.json)
+    await trial.keep(_choose(variants, options))
     return SUCCESS if any(one.passed is not False and not one.error for one in variants) else ERROR
 
 
@@ -142,7 +146,7 @@ class _Trial(msgspec.Struct):
         """One that fails does not end the others."""
         try:
             await self._attempt(variant, max_cost)
-        except TreadleError as error:
+        except (TreadleError, OSError) as error:
             variant.error = str(error)
 
     async def _attempt(self, variant: Variant, max_cost: float) -> None:
@@ -207,10 +211,6 @@ class _Trial(msgspec.Struct):
             open_trust_store().distrust(worktree.root)
             await worktree.repository.run("worktree", "remove", "--force", str(worktree.top))
             await worktree.repository.run("branch", "--quiet", "-D", branch)
-
-    def release(self) -> None:
-        for worktree in self.made.values():
-            worktree.release()
 
 
 async def _commit(worktree: Worktree, message: str) -> None:
