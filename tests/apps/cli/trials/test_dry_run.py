@@ -65,6 +65,17 @@ async def test_a_dry_run_changes_nothing_and_is_carried_out_in_order():
     assert Path("a.py").read_text() == "one\n"
 
 
+async def test_a_file_that_the_dry_run_has_read_is_replaced():
+    Path("a.py").write_text("one\n")
+    read, write = FakeCall("read", {"file_path": "a.py"}), {"file_path": "a.py", "content": "2\n"}
+    replies = [FakeReply(calls=(read,)), FakeReply(calls=(FakeCall("write", write),)), LAST]
+    async with ProviderServer(replies) as server:
+        await run(server, "-p", "go", "--dry-run", *FREELY)
+    done = await run(None, "apply", "--only", "all")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 call of 1 carried out."), done
+    assert Path("a.py").read_text() == "2\n"
+
+
 async def test_calls_are_left_out_and_edited():
     session = await record()
     edited = json.dumps({"command": "echo other >> effects"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,6 +30,7 @@ from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.core.contracts.model import ModelCard, ModelRequest
+from treadle.core.errors import WorkspaceError
 from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
@@ -179,11 +181,23 @@ async def carry_out(
             await session.abandon()
     if not player.effects:
         return SUCCESS
+    await _record_seen(session, player.effects)
     titles = ", ".join(effect.title for effect in player.effects)
     async with session.open_driver(message.format(calls=titles)) as driver:
         turn = await session.agent.finish_turn(driver)
     print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
     return SUCCESS if player.done == len(player.effects) else ERROR
+
+
+async def _record_seen(session: AgentSession, effects: Sequence[Effect]) -> None:
+    """The user has seen what becomes of these files, so the tools may replace them."""
+    from treadle.tools.builtin.session_memory import SeenFile
+
+    memory = session.parts.builtin.sessions.get(session.store.session_id)
+    for path in {path for effect in effects for path in effect.recorded.before}:
+        with contextlib.suppress(WorkspaceError):  # it is not there yet
+            content = await session.parts.tool_workspace.read(path)
+            memory.record_seen(Path(path), SeenFile(content.digest, is_complete=True))
 
 
 class CallPlayer:
