@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import StoreError
-from treadle.core.transcript.entries import Checkpoint, ItemAdded, Rewound, TurnBegan
+from treadle.core.transcript.content import Text
+from treadle.core.transcript.entries import Checkpoint, Forked, ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.entry_json import decode_entry
-from treadle.core.transcript.items import Item, UserItem
-from treadle.core.transcript.recover import recover_fork
+from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
+from treadle.core.transcript.recover import recover_fork, repair_entries
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.lib.text.text import plural
 from treadle.sessions.children import find_parent, find_root
@@ -107,13 +108,61 @@ def fork(
 
     `folder` is where the fork will work. See `fork_journal`.
     """
+    _require_root(session_dir)
+    turn_id = None if before_turn is None else find_turn(session_dir, before_turn).turn_id
+    return fork_journal(session_dir, lambda point: library.create(folder, parent=point), turn_id)
+
+
+def _require_root(session_dir: Path) -> None:
     if find_parent(session_dir) is not None:
         raise StoreError(
             f"session {session_dir.name} belongs to a child agent and is removed with its parent: "
             f"fork that one, {find_root(session_dir).name}"
         )
-    turn_id = None if before_turn is None else find_turn(session_dir, before_turn).turn_id
-    return fork_journal(session_dir, lambda point: library.create(folder, parent=point), turn_id)
+
+
+class CallRound(msgspec.Struct, frozen=True):
+    """The entry of a reply, its turn, and the results of its calls, in order."""
+
+    seq: int
+    turn: TurnInfo
+    results: tuple[ToolResultItem, ...]
+
+
+def find_round(session_dir: Path, call_id: str) -> CallRound:
+    """The round with this call, which has a result, in a turn that is still in the view."""
+    seq, call_ids, results = 0, list[str](), dict[str, ToolResultItem]()
+    for record, entry in read_records(session_dir, kinds=("item",)):
+        match entry:
+            case ItemAdded(item=AssistantItem() as reply) if call_id in [c.id for c in reply.calls]:
+                seq, call_ids = record.seq, [call.id for call in reply.calls]
+            case ItemAdded(item=ToolResultItem() as result):
+                results[result.call_id] = result
+    turns = [turn for turn in list_turns(session_dir) if turn.seq < seq]
+    if not turns or any(one not in results for one in call_ids):
+        raise StoreError(f"session {session_dir.name} has no call {call_id!r} with a result")
+    return CallRound(seq, turns[-1], tuple(results[one] for one in call_ids))
+
+
+async def fork_at_result(
+    library: Library, session_dir: Path, *, folder: Path, call_id: str, text: str
+) -> str:
+    """The id of a new session in which this call was answered with `text`. Its turn is open and
+    continues from there, as that of a process that was killed."""
+    _require_root(session_dir)
+    found = find_round(session_dir, call_id)
+    reader = JournalReader(session_dir, last_seq=found.seq)
+    state = StateLoader(reader).load()
+    point = ForkPoint(session_dir.name, found.seq, reader.head.decode())
+    journal = library.create(folder, parent=point)
+    for entry in (*repair_entries(state), Forked(session_dir.name)):
+        journal.append(entry)
+    for result in found.results:
+        is_edited = result.call_id == call_id
+        new = ToolResultItem(call_id, result.name, (Text(text),)) if is_edited else result
+        journal.append(ItemAdded(new))
+    await journal.aclose()
+    return journal.session_id
 
 
 def fork_journal(

@@ -15,8 +15,8 @@ import pytest
 from tests.apps.program import run, start
 from tests.patience import until
 from treadle.apps.cli.trials import whatif
-from treadle.apps.cli.trials.whatif import Variant
 from treadle.apps.console import exit_codes
+from treadle.apps.console.variants import Variant
 from treadle.sessions.library import Library
 from treadle.testing.provider import (
     FakeCall,
@@ -102,8 +102,10 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
         none_such = await run(server, "whatif", session, "--prompts", "a", "b", "--keep", "3")
         free = await run(server, "whatif", session, "--max-cost", "0", "--json", "--keep", "none")
         negative = await run(server, "whatif", session, "--max-cost", "-1")
+        no_call = await run(server, "whatif", session, "--result", "none=x")
     assert json.loads(free.out)[0]["reason"] == "budget_exceeded", free
     assert (negative.code, "a number, 0 or more" in negative.err) == (2, True), negative
+    assert (no_call.code, "no call 'none'" in no_call.err) == (1, True), no_call
     assert (none_such.code, "a variant, 1 to 2" in none_such.err) == (2, True), none_such
     assert (wrong.code, json.loads(wrong.out)[0]["error"] != "") == (1, True), wrong
     rows = json.loads(tried.out)

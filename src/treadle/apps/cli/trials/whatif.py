@@ -13,6 +13,7 @@ import contextlib
 import json
 import re
 import secrets
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
@@ -31,40 +32,27 @@ from treadle.apps.console.console import (
     report_errors,
 )
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.apps.console.variants import HEADS, Variant, list_rows
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
 from treadle.core.errors import TreadleError, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.text.sanitize import escape_invisible
-from treadle.lib.text.text import format_dollars, plural
-from treadle.sessions.history import TurnInfo, find_turn, list_turns
+from treadle.lib.text.text import plural
+from treadle.sessions.history import (
+    TurnInfo,
+    find_round,
+    find_turn,
+    fork_at_result,
+    list_turns,
+)
 from treadle.sessions.library import Library
 from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
 from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree
 
 MAX_VARIANTS = 8
 DEFAULT_MAX_COST = 5.0
-
-
-class Variant(msgspec.Struct):
-    """One way to run the turn, and what came of it. `passed` is None without a check."""
-
-    name: str
-    model: str
-    prompt: str
-    session: str = ""
-    reason: str = ""
-    passed: bool | None = None
-    changes: str = ""
-    cost: float | None = None
-    seconds: float = 0.0
-    error: str = ""
-
-    @property
-    def rank(self) -> tuple[bool, bool, float]:
-        """The best is first: it passed, it ended by itself, it was cheap."""
-        unknown = float("inf") if self.cost is None else self.cost
-        return self.passed is not True, self.reason != "end_turn", unknown
+ASK = "ask"  # of --keep: also if it is a program that answers
 
 
 def run(arguments: list[str]) -> int:
@@ -79,15 +67,20 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--prompts", nargs="+", default=[], metavar="TEXT", help="instead of its own"
     )
+    about = "continue the turn from this call, as if its result had been TEXT"
+    parser.add_argument("--result", default="", metavar="CALL=TEXT", help=about)
     parser.add_argument("--check", metavar="CMD", help="says whether a variant is good")
     about = "seconds for each run of the check (default: %(default)g)"
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help=about)
     about = f"for all variants together; that of the settings, or {DEFAULT_MAX_COST:g}"
     parser.add_argument("--max-cost", metavar="USD", help=about)
-    about = "best, all, none, or a number; without it you are asked, or all stay"
+    about = (
+        "best, all, none, a number, or `ask`; without it you are asked at a terminal, or all stay"
+    )
     parser.add_argument("--keep", metavar="WHICH", help=about)
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     options, rest = parser.parse_known_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the variants end with it
     return report_errors("treadle whatif", lambda: asyncio.run(_try_all(options, rest)))
 
 
@@ -97,7 +90,10 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
     folder = Path(library.get_summary(session_dir).folder)
     if not is_trusted(folder):
         raise UsageError(f"worktrees let git run in {folder}; trust it first (`treadle trust`)")
-    turn = find_turn(session_dir, options.turn)
+    call_id = options.result.partition("=")[0]
+    turn = (
+        find_round(session_dir, call_id).turn if call_id else find_turn(session_dir, options.turn)
+    )
     variants = _list_variants(options, turn)
     flags = {} if options.max_cost is None else {"max_cost": options.max_cost}
     settings = load_settings(folder, flags, is_trusted=lambda: True)
@@ -118,12 +114,18 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]:
     models = [one.strip() for one in options.models.split(",") if one.strip()] or [""]
-    prompts = options.prompts or [turn.text]
+    if options.result and (options.prompts or "=" not in options.result):
+        raise UsageError("--result is CALL=TEXT, and takes the place of a message (--prompts)")
+    prompts = (
+        [options.result.partition("=")[2]] if options.result else options.prompts or [turn.text]
+    )
     count = len(models) * len(prompts)
     if count > MAX_VARIANTS:
         raise UsageError(f"at most {MAX_VARIANTS} variants")
-    if options.keep and not _is_choice(options.keep, count):
-        raise UsageError(f"--keep is best, all, none, or the number of a variant, 1 to {count}")
+    if options.keep not in (None, ASK) and not _is_choice(options.keep, count):
+        raise UsageError(
+            f"--keep is best, all, none, ask, or the number of a variant, 1 to {count}"
+        )
     tag = secrets.token_hex(2)
     pairs = [(model, prompt) for model in models for prompt in prompts]
     return [
@@ -150,16 +152,12 @@ class _Trial(msgspec.Struct):
             variant.error = str(error)
 
     async def _attempt(self, variant: Variant, max_cost: float) -> None:
-        from treadle.apps.conversation.undo import fork_session
-
         worktree = self.made[variant.name] = await self.worktrees.enter(variant.name)
         open_trust_store().copy_decision(self.folder, worktree.root)
         if tree := _find_tree(self.session_dir, self.turn):
             await write_files(self.library, self.folder, worktree.root, tree)
         await _commit(worktree, f"Files before turn {self.turn.number} of {self.session_dir.name}")
-        variant.session = await fork_session(
-            self.library, self.session_dir, worktree.root, self.turn.turn_id
-        )
+        variant.session = await self._fork(worktree.root)
         report = await self._run_agent(worktree.root, variant, max_cost)
         variant.reason, variant.error = report["reason"], report["error"]
         variant.cost, variant.seconds = report["usage"].get("cost"), report["seconds"]
@@ -174,12 +172,21 @@ class _Trial(msgspec.Struct):
         variant.changes = f"+{added} −{removed} in {plural(files, 'file')}" if files else "none"
         await _commit(worktree, f"What if: {variant.model or variant.prompt[:60]}")
 
+    async def _fork(self, root: Path) -> str:
+        from treadle.apps.conversation.undo import fork_session
+
+        call_id, _, text = self.options.result.partition("=")
+        if not call_id:
+            return await fork_session(self.library, self.session_dir, root, self.turn.turn_id)
+        library, session_dir = self.library, self.session_dir
+        return await fork_at_result(library, session_dir, folder=root, call_id=call_id, text=text)
+
     async def _run_agent(self, root: Path, variant: Variant, max_cost: float) -> dict[str, Any]:
         words = ["-p", "--resume", variant.session, "--output-format", "json", *self.rest]
         words += ["--model", variant.model] if variant.model else []
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-m", "treadle", *words, "--max-cost", f"{max_cost:g}"),
-            *("--", variant.prompt),
+            *(() if self.options.result else ("--", variant.prompt)),
             cwd=root,
             stdin=DEVNULL,
             stdout=PIPE,
@@ -228,23 +235,10 @@ def _find_tree(session_dir: Path, turn: TurnInfo) -> str:
 
 def _print_variants(variants: Sequence[Variant], *, is_json: bool) -> None:
     if is_json:
-        print(msgspec.json.encode(variants).decode())
+        print(msgspec.json.encode(variants).decode(), flush=True)
         return
-    checks = {True: "passes", False: "fails", None: "–"}
-    heads = ("", "variant", "check", "changes", "cost", "time", "end")
-    rows = [heads] + [
-        (
-            str(number),
-            one.model or one.prompt[:30],
-            checks[one.passed],
-            one.changes,
-            "unknown" if one.cost is None else format_dollars(one.cost),
-            f"{one.seconds:.1f} s",
-            one.error or one.reason,
-        )
-        for number, one in enumerate(variants, 1)
-    ]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
+    rows = [HEADS, *list_rows(variants)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
         print_line(escape_invisible("  ".join(cells).rstrip()))
@@ -257,8 +251,9 @@ def _is_choice(which: str, count: int) -> bool:
 
 def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequence[Variant]:
     """All, unless the user names others: what is not kept is removed."""
+    is_asked = options.keep == ASK or (sys.stdin.isatty() and sys.stdout.isatty())
     which = options.keep or "all"
-    if not options.keep and sys.stdin.isatty() and sys.stdout.isatty():
+    if options.keep in (None, ASK) and is_asked:
         which = ask_line(f"keep which? [1-{len(variants)}, best, all, none] ") or "all"
         while not _is_choice(which, len(variants)):
             which = ask_line(f"1 to {len(variants)}, best, all or none: ") or "all"
