@@ -69,6 +69,8 @@ def render_sheet(timeline: Timeline, step: int, view: SentView) -> str:
         f"{_render_view(timeline, request, view)}</div>"
         f'<footer><button class="btn first" type="button" data-fork="{escape_html(one.turn_id)}">'
         f"{render_icon('fork')}Fork before turn {one.turn}</button>"
+        f'<button class="btn" type="button" data-again="{escape_html(one.turn_id)}" '
+        f'data-model="{escape_html(request.model)}">Run turn {one.turn} again with …</button>'
         '<button class="btn" type="button" data-link>'
         f"{render_icon('copy')}Copy link to this step</button></footer>"
     )
@@ -242,7 +244,13 @@ def _render_items(view: SentView, request: RequestInfo) -> str:
 
 def _render_item(item: Item) -> str:
     style, who, what, tokens = _describe_item(item)
-    return _wrap_item(style, who, what, tokens, _get_text(item))
+    edit = ""
+    if isinstance(item, ToolResultItem):
+        edit = (
+            f'<button class="btn" type="button" data-again data-call="{escape_html(item.call_id)}">'
+            "Run on with another result …</button>"
+        )
+    return _wrap_item(style, who, what, tokens, _get_text(item), edit)
 
 
 def _get_text(item: Item) -> str:
@@ -276,10 +284,10 @@ def _estimate_tokens(item: Item) -> int:
     return -(-estimate_item_chars(item) // CHARS_PER_MEDIA_TOKEN)
 
 
-def _wrap_item(style: str, who: str, what: str, tokens: int, text: str) -> str:
+def _wrap_item(style: str, who: str, what: str, tokens: int, text: str, action: str = "") -> str:
     body = f'<pre class="said">{escape_html(text[:MAX_SHOWN_CHARS])}</pre>' if text else ""
     return (
         f'<details class="part {style}"><summary><span class="who">{escape_html(who)}</span>'
         f'<span class="what">{escape_html(what)}</span><span class="n">{format_count(tokens)}'
-        f"</span></summary>{body}</details>"
+        f"</span></summary>{body}{action}</details>"
     )

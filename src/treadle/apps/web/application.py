@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -33,12 +33,15 @@ from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import GoTo, Problem
 from treadle.apps.web.request_body import read_body
 from treadle.apps.web.tab import Tab
+from treadle.apps.web.trials import TrialChoice, TrialRequest, Trials
 from treadle.apps.web.uploads import Uploads
 from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, TreadleError
 from treadle.lib.logger import logger
 from treadle.lib.tasks import cancel_all, supervise
 
+_T = TypeVar("_T")
 MAX_TABS = 100
+MAX_TRIAL_BYTES = 1 << 17
 PERIOD_DAYS = {"7d": 7, "30d": 30, "90d": 90, "all": 0}
 
 
@@ -54,6 +57,7 @@ def build_app(hub: Hub, access: PageAccess, fleet: str = DEFAULT_STORE) -> ASGIA
             yield
         finally:
             await cancel_all(tasks)
+            await pages.trials.aclose()
             await hub.aclose()
             await fleet_pages.aclose()
 
@@ -70,6 +74,7 @@ def build_app(hub: Hub, access: PageAccess, fleet: str = DEFAULT_STORE) -> ASGIA
         *fleet_pages.routes,
         Route("/export/{session}", pages.export_session),
         Route("/fork/{session}", pages.fork_session, methods=["POST"]),
+        Route("/trial/{session}", pages.show_trial, methods=["GET", "POST", "PUT", "DELETE"]),
         Route("/upload", pages.receive_upload, methods=["POST"]),
         WebSocketRoute("/session/{session}/socket", pages.connect),
         Mount("/static", StaticFiles(directory=STATIC)),
@@ -107,6 +112,7 @@ class Pages:
         self._uploads = Uploads()
         self._tabs = 0
         self._inspections = Inspections(hub.library)
+        self.trials = Trials(hub.library)
 
     async def show_start(self, request: Request) -> Response:
         """A new session in the folder that the server was started for."""
@@ -173,12 +179,24 @@ class Pages:
         return HTMLResponse(html, headers={"Content-Disposition": name})
 
     async def fork_session(self, request: Request) -> Response:
-        try:
-            wanted = msgspec.json.decode(await read_body(request), type=ForkRequest)
-        except msgspec.DecodeError as error:
-            raise ConfigError(str(error)) from error
+        wanted = await _decode_body(request, ForkRequest)
         session = await self._hub.fork(request.path_params["session"], wanted.before_turn)
         return JSONResponse({"session": session.session_id})
+
+    async def show_trial(self, request: Request) -> Response:
+        """The dialog of `treadle whatif`, after its start, a choice, or its end."""
+        session, given = request.path_params["session"], request.query_params
+        match request.method:
+            case "POST":
+                wanted = await _decode_body(request, TrialRequest, MAX_TRIAL_BYTES)
+                await self.trials.start(session, wanted)
+            case "PUT":
+                await self.trials.keep(session, await _decode_body(request, TrialChoice))
+            case "DELETE":
+                await self.trials.stop(session)
+        turn, call_id, model = (given.get(name, "") for name in ("turn", "call", "model"))
+        html = await asyncio.to_thread(self.trials.render, session, turn, call_id, model)
+        return JSONResponse({"html": html})
 
     async def receive_upload(self, request: Request) -> Response:
         """The bytes of a file; the answer is the id that a message names."""
@@ -229,6 +247,13 @@ class Pages:
     async def _refuse(self, socket: WebSocket, problem: str) -> None:
         await socket.send_text(msgspec.json.encode(Problem(problem, "open")).decode())
         await socket.close(1008)
+
+
+async def _decode_body(request: Request, kind: type[_T], limit: int = 4_096) -> _T:
+    try:
+        return msgspec.json.decode(await read_body(request, limit), type=kind)
+    except msgspec.DecodeError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _read_step(request: Request) -> StepRequest:

@@ -4,6 +4,7 @@ import { $, find, findAt } from "./dom.js";
 const session = document.body.dataset.session;
 const slider = $("slider");
 const PLAY_MS = 900;
+const POLL_MS = 1000; // while variants run
 let wanted = Number(slider.value);
 let loading = false;
 let timer = 0;
@@ -58,9 +59,12 @@ const MOVES = {
   play,
 };
 
+const BUTTONS = ["go", "fork", "range", "view", "step", "link", "again", "keep", "stop-trial", "close"]
+  .map((name) => `[data-${name}]`).join();
+
 slider.addEventListener("input", () => go(Number(slider.value)));
 document.addEventListener("click", (event) => {
-  const button = findAt(event, "[data-go], [data-fork], [data-range], [data-view], [data-step], [data-link]");
+  const button = findAt(event, BUTTONS);
   if (!button) return;
   const data = button.dataset;
   if (data.go) MOVES[data.go]();
@@ -68,6 +72,10 @@ document.addEventListener("click", (event) => {
   else if (data.view) choose("view", data.view);
   else if (data.step) showCost(Number(data.step));
   else if ("link" in data) copyLink(button);
+  else if ("again" in data) openTrial(data);
+  else if (data.keep) showTrial("PUT", { keep: data.keep });
+  else if ("stopTrial" in data) showTrial("DELETE");
+  else if ("close" in data) $("dialog").close();
   else fork(data.fork);
 });
 
@@ -100,6 +108,45 @@ async function fork(turn) {
   else showToast(answer.problem);
 }
 
+// Run a turn again with something else (render/trial.py). The address of the dialog that is open:
+let trial = "";
+
+/** @param {DOMStringMap} data */
+function openTrial(data) {
+  const model = data.model ?? find("[data-model]")?.dataset.model ?? "";
+  const fields = { turn: data.again ?? "", call: data.call ?? "", model };
+  trial = `/trial/${session}?${new URLSearchParams(fields)}`;
+  showTrial();
+}
+
+/** @param {string} method @param {object} [fields] */
+async function showTrial(method = "GET", fields = undefined) {
+  const body = fields && JSON.stringify(fields);
+  const response = await fetch(trial, { method, body }).catch(() => null);
+  const answer = response ? await response.json() : { problem: "The server does not answer." };
+  const dialog = $("dialog");
+  const alert = find("[role=alert]", dialog);
+  if (answer.problem && dialog.open && alert) {
+    alert.textContent = answer.problem;
+    alert.hidden = false;
+  } else if (answer.problem) showToast(answer.problem);
+  else if (dialog.open || method === "GET") {
+    dialog.innerHTML = answer.html;
+    if (!dialog.open) dialog.showModal();
+    if (find("[data-trial-runs]", dialog)) setTimeout(pollTrial, POLL_MS);
+  }
+}
+
+function pollTrial() {
+  if ($("dialog").open) showTrial();
+}
+
+$("dialog").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  showTrial("POST", Object.fromEntries(new FormData(form)));
+});
+
 function showToast(text) {
   $("toast").textContent = text;
   $("toast").hidden = false;
@@ -107,7 +154,7 @@ function showToast(text) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (findAt(event, "input:not([type=range]), textarea, summary, button")) return;
+  if (findAt(event, "input:not([type=range]), textarea, summary, button, dialog")) return;
   const keys = {
     ArrowLeft: MOVES.back,
     ArrowRight: MOVES.on,
