@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from tests.apps.program import run
-from treadle.core.transcript.entries import ItemAdded, TurnBegan, TurnEnded, UsageRecorded
-from treadle.core.transcript.items import AssistantItem, to_user_item
-from treadle.core.transcript.usage import Usage
+from tests.sessions.past_tasks import MODEL, past
 from treadle.sessions.forecast import make_forecast
 from treadle.sessions.library import Library
 from treadle.testing.provider import FakeReply, ProviderServer
-
-MODEL = "anthropic/claude-sonnet-5-5"
-
-
-async def past(text: str, cost: float, seconds: float, model: str = MODEL) -> None:
-    """A run of `-p` of the current folder, which began so long ago."""
-    began = time.time() - seconds
-    journal = Library().create(Path(), origin="print", clock=lambda: began)
-    journal.append(TurnBegan("turn-1"))
-    journal.append(ItemAdded(to_user_item(text)))
-    journal.append(ItemAdded(AssistantItem(())))
-    journal.append(UsageRecorded(model, Usage(100, 100, requests=1, cost=cost), "turn"))
-    journal.append(TurnEnded("turn-1", "end_turn"))
-    await journal.aclose()
 
 
 async def test_similar_tasks_make_the_forecast_and_few_are_named_as_few():
@@ -36,6 +19,7 @@ async def test_similar_tasks_make_the_forecast_and_few_are_named_as_few():
         await past("Fix the parser", cost, cost * 100)
     few = make_forecast(Library(), "fix the parser", Path(), MODEL)
     assert "only 3 earlier tasks: a guess" in str(few)
+    assert few.short == "about $0.20 ($0.10–$0.30), 20 s, a guess from 3 tasks"
     assert few.max_cost is None  # not enough for a limit
     for number in range(10):
         await past(f"Write a poem about the sea, number {number}", 5.0, 600)

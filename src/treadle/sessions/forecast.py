@@ -2,7 +2,8 @@
 
 Those whose first message has the same words, in the same folder, with the same model count most.
 A forecast is a middle and a range; with few sessions it says so, with almost none there is none.
-Reads the indexes of the library, no log. Used by `-p --verbose`, `--max-cost auto` and `/forecast`.
+Reads the indexes of the library, no log. Used by `-p --verbose`, `--max-cost auto`, `/forecast`,
+`/cost`, and by the hosts while the first message is written.
 """
 
 from __future__ import annotations
@@ -47,6 +48,16 @@ class Forecast(msgspec.Struct, frozen=True):
             return None
         return max(MIN_LIMIT, round(self.cost.high * LIMIT_FACTOR, 2))
 
+    @property
+    def short(self) -> str:
+        """A few words for a status line; "" if too little is known."""
+        if self.cost is None:
+            return ""
+        middle, low, high = map(format_dollars, (self.cost.middle, self.cost.low, self.cost.high))
+        few = f", a guess from {self.samples} tasks" if self.samples < FEW_SAMPLES else ""
+        time = "" if self.seconds is None else f", {_format_time(self.seconds.middle)}"
+        return f"about {middle} ({low}–{high}){time}{few}"
+
     def __str__(self) -> str:
         known = plural(self.samples, "earlier task")
         if self.cost is None:
@@ -61,49 +72,63 @@ class Forecast(msgspec.Struct, frozen=True):
         return f"{text}, {few}"
 
 
-class _Sample(msgspec.Struct, frozen=True):
-    score: float
+class _PastTask(msgspec.Struct, frozen=True):
+    words: set[str]
     updated: float
     cost: float
     seconds: float | None
+    is_same_folder: bool
     is_same_model: bool
+
+    def score(self, words: set[str]) -> float:
+        alike = len(words & self.words) / len(words | self.words) if words | self.words else 0.0
+        return 2 * alike + self.is_same_folder + self.is_same_model
 
 
 def make_forecast(library: Library, prompt: str, folder: Path, model: str) -> Forecast:
-    samples = _list_samples(library, prompt, str(folder.resolve()), model)
-    alike = [one for one in samples if one.is_same_model]
-    chosen = alike if len(alike) >= FEW_SAMPLES else samples
-    chosen = sorted(chosen, key=lambda one: (one.score, one.updated), reverse=True)[:MAX_SAMPLES]
-    if len(chosen) < MIN_SAMPLES:
-        return Forecast(len(chosen))
-    seconds = [one.seconds for one in chosen if one.seconds is not None]
-    times = _measure(seconds) if len(seconds) >= MIN_SAMPLES else None
-    return Forecast(len(chosen), _measure([one.cost for one in chosen]), times)
+    return PastTasks(library, folder, model).forecast(prompt)
 
 
-def _list_samples(library: Library, prompt: str, folder: str, model: str) -> list[_Sample]:
+class PastTasks:
+    """What is known, read once: from then on a forecast reads no file."""
+
+    def __init__(self, library: Library, folder: Path, model: str) -> None:
+        self._tasks = _list_tasks(library, str(folder.resolve()), model)
+        alike = [one for one in self._tasks if one.is_same_model]
+        if len(alike) >= FEW_SAMPLES:
+            self._tasks = alike
+
+    def forecast(self, prompt: str) -> Forecast:
+        words = _find_words(prompt)
+        ordered = sorted(self._tasks, key=lambda one: (one.score(words), one.updated), reverse=True)
+        chosen = ordered[:MAX_SAMPLES]
+        if len(chosen) < MIN_SAMPLES:
+            return Forecast(len(chosen))
+        seconds = [one.seconds for one in chosen if one.seconds is not None]
+        times = _measure(seconds) if len(seconds) >= MIN_SAMPLES else None
+        return Forecast(len(chosen), _measure([one.cost for one in chosen]), times)
+
+
+def _list_tasks(library: Library, folder: str, model: str) -> list[_PastTask]:
     totals: dict[str, CostTotal] = {}
     models: dict[str, set[str]] = {}
     for bucket in read_costs(library):
         total = totals.get(bucket.session, CostTotal(bucket.session))
         totals[bucket.session] = total.add(bucket)
         models.setdefault(bucket.session, set()).add(bucket.model)
-    words = _find_words(prompt)
-    samples = []
+    tasks = []
     for summary in library.list_summaries():
         found = totals.get(summary.id)
         if found is None or not summary.turns or found.unpriced_calls:
             continue
-        others = _find_words(summary.title)
-        alike = len(words & others) / len(words | others) if words | others else 0.0
-        is_same_model = model in models[summary.id]
         # How long a user thought between two turns is no time of the task.
         is_one_run = summary.turns == 1 and summary.origin == "print"
         seconds = summary.updated - summary.created if is_one_run else None
-        score = 2 * alike + (summary.folder == folder) + is_same_model
         cost = (found.cost or 0.0) / summary.turns
-        samples.append(_Sample(score, summary.updated, cost, seconds, is_same_model))
-    return samples
+        is_same = summary.folder == folder, model in models[summary.id]
+        words = _find_words(summary.title)
+        tasks.append(_PastTask(words, summary.updated, cost, seconds, *is_same))
+    return tasks
 
 
 def _find_words(text: str) -> set[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.tui.harness import SIZES, RunningApp, exists, read_file, running_app, write_file
+from tests.sessions.past_tasks import past
 from treadle.apps.settings.extensions import approve_extensions
 from treadle.apps.tui.render.status_command import parse_colours
 
@@ -130,3 +131,23 @@ def test_of_escape_sequences_only_colours_are_kept(line: str, plain: str):
     parsed = parse_colours(line)
     assert "\x1b" not in parsed.plain
     assert parsed.plain == plain
+
+
+async def test_a_first_message_has_a_forecast_until_it_is_sent(monkeypatch):
+    for cost in (0.10, 0.20, 0.30):
+        await past("Fix the parser", cost, cost * 100, "scripted")
+    forecast = "about $0.20 ($0.10–$0.30), 20 s, a guess from 3 tasks"
+    async with running_app(monkeypatch, size=(110, 24)) as on:
+        await on.sees("ask · scripted")
+        assert "about $" not in on.screen()
+        await on.type("/fore")  # a command costs nothing
+        await on.press("ctrl+u")
+        await on.type("fix the parser")
+        await on.until(lambda: last_line(on).rstrip().endswith(forecast))
+        await on.press("enter")
+        await on.until(lambda: "a guess" not in last_line(on))
+        await on.idle()
+        await on.send("/cost")
+        await on.sees("a message here")
+        await on.type("and once more")
+        assert not on.app.session.forecast.text

@@ -12,10 +12,12 @@ from tests.apps.web.browser import (
     check_accessibility,
     send,
     take_picture,
+    wait_until_shown,
 )
 from tests.apps.web.conftest import Site
-from tests.apps.web.server import needs_chromium
-from treadle.testing.provider import FakeCall, FakeReply, FakeUsage
+from tests.apps.web.server import MODEL, needs_chromium, web_server
+from tests.sessions.past_tasks import past
+from treadle.testing.provider import FakeCall, FakeReply, FakeUsage, ProviderServer
 
 pytestmark = needs_chromium
 
@@ -25,6 +27,23 @@ STORY = (
     FakeReply(text="once more", calls=(LOOK,), usage=FakeUsage(input=4_000, cache_read=12_000)),
     FakeReply(text="all done", usage=FakeUsage(input=10, cache_write=13_000)),
 )
+
+
+async def test_a_first_message_has_a_forecast_until_it_is_sent(site: Site, tmp_path: Path):
+    for cost in (0.10, 0.20, 0.30):
+        await past("Fix the parser", cost, cost * 100, MODEL)
+    async with ProviderServer([FakeReply("Done.")]) as provider:
+        async with web_server(provider, tmp_path) as server:
+            session = await server.find_session()
+            async with site.open_page(session, server=server) as page:
+                await wait_until_shown(page)
+                await page.fill("#prompt", "fix the parser")
+                meters = page.locator("#meters")
+                await expect(meters).to_contain_text("about $0.20 ($0.10–$0.30), 20 s, a guess")
+                await take_picture(page, "forecast")
+                await page.press("#prompt", "Enter")
+                await page.wait_for_selector(".prose >> text=Done.")
+                await expect(meters).not_to_contain_text("a guess")
 
 
 async def test_a_click_on_a_bar_shows_why_it_cost_that(site: Site, project: Path):

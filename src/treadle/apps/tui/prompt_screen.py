@@ -38,7 +38,7 @@ from treadle.apps.tui.widgets.review_view import ReviewView
 from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.core.transcript.items import UserItem
 
-DRAFT_SECONDS = 1.0
+DRAFT_SECONDS = FORECAST_SECONDS = 1.0
 
 
 class PromptScreen(FullScreen):
@@ -54,6 +54,7 @@ class PromptScreen(FullScreen):
         self.prompt.use_vim_keys(self.options.has_vim_keys)
         self.app_resume_signal.subscribe(self.prompt, lambda _: self.footer.look_again())
         self.set_interval(DRAFT_SECONDS, self._draft.save)
+        self.set_interval(FORECAST_SECONDS, self._update_forecast)
 
     # --- input ---------------------------------------------------------------------------
 
@@ -70,6 +71,10 @@ class PromptScreen(FullScreen):
         super()._send(text, is_answer=is_answer)
         self._draft.forget()
         self.schedule_frame()
+
+    async def _update_forecast(self) -> None:
+        if self.screen_stack and await self.session.forecast.update(self.prompt.find_draft()):
+            self.schedule_frame()
 
     @on(PromptWidget.CompletionsChanged)
     def _on_completions_changed(self) -> None:

@@ -21,6 +21,7 @@ from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import (
     Answer,
     AnyRequest,
+    AskForecast,
     Choose,
     Complete,
     Completions,
@@ -95,6 +96,9 @@ async def _run(
             return await answer_question(hub, session, request)
         case Complete(line=line):
             return Completions(line, await session.complete(line, list_summaries(session.opened)))
+        case AskForecast(text=text):
+            if await session.opened.forecast.update(text):
+                session.mark_changed()
         case Search(text=text):
             return SearchResult(text, await hub.search(text))
         case StopTask(task=task):
@@ -116,6 +120,8 @@ async def run_held_request(request: AnyRequest, hub: Hub, session: HeldSession) 
     match request:
         case Search(text=text):
             return SearchResult(text, await hub.search(text))
+        case AskForecast():
+            return None
         case ShowInbox():
             return ShowDialog(render_inbox(await hub.list_waiting()))
         case Answer(answer="always" | "network"):

@@ -254,6 +254,7 @@ class LiveSession(HostCallbacks):
             banner=self.opened.sandbox_problem,
             is_unfinished=conversation.has_unfinished_turn,
             retry_at=self._call_times.retry_at,
+            forecast="" if len(conversation.driver.history) else self.opened.forecast.text,
         )
         regions = render_regions(view, facts, self.list_questions(), self._calls)
         return PageState(version, view.blocks, regions)

@@ -72,6 +72,12 @@ class Complete(Request, frozen=True, tag="complete"):
     line: str
 
 
+class AskForecast(Request, frozen=True, tag="forecast"):
+    """The user pauses in the first message: what it would cost is among the meters then."""
+
+    text: str
+
+
 class Search(Request, frozen=True, tag="search"):
     """The sessions with this text in a message, a call or a result."""
 
@@ -130,6 +136,7 @@ AnyRequest = (
     | ShowInbox
     | RunCommand
     | Complete
+    | AskForecast
     | Search
     | StopTask
     | Choose

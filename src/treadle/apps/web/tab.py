@@ -15,6 +15,7 @@ from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import (
     Alive,
     AnyRequest,
+    AskForecast,
     Complete,
     Earlier,
     Interrupt,
@@ -145,7 +146,7 @@ class Tab:
                 continue
             if isinstance(request, Interrupt):
                 await self._answer(request)  # it waits for nothing
-            elif isinstance(request, Complete | Search | Earlier | ShowInbox):
+            elif isinstance(request, Complete | AskForecast | Search | Earlier | ShowInbox):
                 await self._lookups.put(request)
             else:
                 await self._actions.put(request)

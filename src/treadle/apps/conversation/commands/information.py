@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.conversation.block_text import TODO_SIGNS, format_table
@@ -21,12 +22,15 @@ from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import format_cost, format_count, format_dollars
 
+if TYPE_CHECKING:
+    from treadle.sessions.forecast import Forecast
+
 
 async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
     from treadle.apps.conversation.costs import describe_thinking, list_purposes
     from treadle.models.catalog import compute_thinking_cost
 
-    usage = session.driver.total_usage
+    usage, forecast = session.driver.total_usage, await _make_forecast(session, "")
     thinking = describe_thinking(usage, compute_thinking_cost(session.model.card.name, usage))
     rows = [
         ("input tokens", f"{usage.input:,}"),
@@ -36,19 +40,22 @@ async def run_cost(session: HostedSession, arguments: str) -> CommandAnswer:
         ("requests", f"{usage.requests:,}"),
         ("cost", format_cost(usage.cost, usage.known_cost)),
         *[(f"  {purpose}", cost) for purpose, cost in list_purposes(session.driver.session_id)],
+        *([("a message here", str(forecast))] if forecast.cost is not None else []),
     ]
     return CommandAnswer(format_table(rows), is_table=True)
 
 
 async def run_forecast(session: HostedSession, arguments: str) -> CommandAnswer:
-    from treadle.sessions.forecast import make_forecast
-
     if not arguments.strip():
         raise ConfigError("usage: /forecast TEXT: the message that you would send")
-    forecast = await asyncio.to_thread(
-        make_forecast, session.library, arguments, session.folder, session.agent_session.model.name
-    )
-    return CommandAnswer(str(forecast))
+    return CommandAnswer(str(await _make_forecast(session, arguments)))
+
+
+async def _make_forecast(session: HostedSession, message: str) -> Forecast:
+    from treadle.sessions.forecast import make_forecast
+
+    model = session.agent_session.model.name
+    return await asyncio.to_thread(make_forecast, session.library, message, session.folder, model)
 
 
 def measure_session(session: HostedSession) -> ContextUsage:

@@ -19,6 +19,7 @@ from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.session.file_undo import FileUndo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.conversation.session.saved_sessions import SavedSessions
+from treadle.apps.conversation.session.session_forecast import SessionForecast
 from treadle.apps.conversation.session.session_limits import LimitReport, SessionLimits
 from treadle.apps.conversation.session.session_permissions import SessionPermissions
 from treadle.apps.conversation.state.view_state import ViewState
@@ -55,6 +56,7 @@ class HostedSession(SessionLifecycle):
         self.servers = SessionServers(self)
         self.saved = SavedSessions(self)
         self.undo = FileUndo(self)
+        self.forecast = SessionForecast(self)
 
     def _make_conversation(self, driver: Driver, view: ViewState) -> Conversation:
         callbacks = self.callbacks

@@ -1,7 +1,8 @@
 // The prompt: its draft, what is attached to it, and completions of `/` and `@`.
-import { $, findAt, getTarget } from "./dom.js";
+import { $, find, findAt, getTarget } from "./dom.js";
 
 const MAX_SHOWN = 8;
+const PAUSE_MS = 700; // in writing
 
 export class Prompt {
   constructor(session, { send, submit, hasMore, showProblem }) {
@@ -13,6 +14,7 @@ export class Prompt {
     this.hasMore = hasMore; // whether something goes with an empty message
     this.showProblem = showProblem;
     this.attachments = [];
+    this.pause = 0;
     this.found = [];
     this.chosen = 0;
     this.fill(sessionStorage.getItem(this.key) ?? "", false);
@@ -66,12 +68,19 @@ export class Prompt {
   change() {
     sessionStorage.setItem(this.key, this.field.value);
     this.resize();
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => this.askForecast(), PAUSE_MS);
     const line = this.lineBeforeCursor();
     const isCommand = line === this.textBeforeCursor() && /^\/\S*$/.test(line);
     // Until the answer is there, only what still fits is listed: Enter takes the first one.
     if (isCommand) this.showCompletions(this.found.filter((one) => one.text.startsWith(line)));
     if (isCommand || /(^|\s)@[^\s@]*$/.test(line)) this.send({ do: "complete", line });
     else this.showCompletions([]);
+  }
+
+  // The server answers among the meters, before the first message only.
+  askForecast() {
+    if (!find("#blocks .you")) this.send({ do: "forecast", text: this.field.value });
   }
 
   textBeforeCursor() {

@@ -49,6 +49,7 @@ class StatusInfo(msgspec.Struct, frozen=True):
     vim_mode: str = ""
     is_dialog_open: bool = False  # then esc is for the dialog
     starting_servers: tuple[str, ...] = ()
+    forecast: str = ""  # of the message that is written
     own_lines: tuple[Text, ...] = ()  # of the user's command, in place of the status line
 
 
@@ -140,6 +141,8 @@ def render_status_line(view: ViewState, info: StatusInfo, width: int, palette: P
         right.append((4, Text(cost, palette.faint)))
     elif view.usage.total:
         right.append((4, Text(f"{format_count(view.usage.total)} tokens", palette.faint)))
+    elif info.forecast:
+        right.append((7, Text(info.forecast, palette.faint)))
     if info.turn_seconds >= 1:
         right.append((6, Text(format_duration(info.turn_seconds), palette.faint)))
     while left or right:
@@ -240,6 +243,7 @@ class StatusArea:
             is_dialog_open=self.is_dialog_open,
             starting_servers=self._session.servers.list_starting(),
             own_lines=self.own_lines,
+            forecast=self._session.forecast.text,
         )
         activity = render_activity(view, info, width, palette)[-max(height // 3, 1) :]
         more = [line.copy() for line in self.own_lines[1:]] if height >= MORE_STATUS_HEIGHT else []

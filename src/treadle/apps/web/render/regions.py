@@ -46,6 +46,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     parent: str = ""  # of a child agent
     agents: Mapping[str, ChildSession] = {}  # those of child agents on disk, by their ids
     changed_files: Mapping[str, str] = {}  # what the turns did to them: added, removed, changed
+    forecast: str = ""  # of the first message, while it is written
     retry_at: float = 0.0  # when a model call that failed is made again, as a Unix time
 
 
@@ -143,8 +144,8 @@ def _render_meters(view: ViewState, facts: SessionFacts) -> str:
     spent = view.usage.known_cost
     is_known = bool(spent) or view.usage.cost is not None
     cost = format_cost(view.usage.cost, spent) if is_known else "price unknown"
-    parts = [f'<span class="meter not-small">{cost}</span>']
-    if facts.max_cost and is_known:
+    parts = [f'<span class="meter not-small">{escape_html(facts.forecast) or cost}</span>']
+    if facts.max_cost and is_known and not facts.forecast:
         share = min(1.0, spent / facts.max_cost)
         label = f"{cost} of {format_dollars(facts.max_cost)}"
         parts = [_render_meter(share, label, "not-small", f"Budget: {label}")]
