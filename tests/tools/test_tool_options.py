@@ -248,7 +248,10 @@ async def test_a_tool_that_needs_approval_is_decided_by_the_user_without_any_pol
 
 async def test_without_an_approver_the_model_reads_why_it_was_denied():
     text = await run_call(pay, "pay", {"amount": 3})
-    assert text == ("denied: this call needs the user's approval, and the user cannot be asked")
+    assert text == (
+        "denied: this call needs the user's approval, and the user cannot be asked "
+        "(every call of `pay` needs the user's approval)"
+    )
 
 
 async def test_an_approval_stops_the_loop_and_edited_arguments_are_run():

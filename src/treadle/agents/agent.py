@@ -396,7 +396,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     async def _ask_approver(self, request: ApprovalRequest) -> None:
         for approval in request.pending:
-            answer: ApproverAnswer = Denial(NO_APPROVER, "headless")
+            denial = f"{NO_APPROVER} ({approval.reason})"
+            answer: ApproverAnswer = Denial(denial, "headless")
             if self._settings.approve is not None:
                 work = _call_approver(self._settings.approve, approval)
                 answer = await await_contained(work)

@@ -22,7 +22,7 @@ from treadle.agents.agent_files import MODES
 from treadle.agents.child_settings import TASK_NAMES, TASK_TOOL
 from treadle.agents.child_tools.child_tool import CHILD_SECONDS, ChildTool
 from treadle.agents.subagents import AGENT_KEY, ChildTask, SubagentRunner, WorktreeStart
-from treadle.core.arguments.fit_names import NameTable, fit_arguments
+from treadle.core.arguments.fit_names import NameTable, Report, fit_arguments
 from treadle.core.contracts.tool import (
     RepairedArguments,
     ToolContext,
@@ -135,14 +135,15 @@ class TaskTool(ChildTool):
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
         """Under its own names. A call without a description has the first words of its prompt."""
-        notes: list[str] = []
-        meant = fit_arguments(arguments, self._spec.schema, _NAMES, notes.append)
+        report = Report()
+        meant = fit_arguments(arguments, self._spec.schema, _NAMES, report)
         prompt = meant.get("prompt")
         if "description" not in meant and isinstance(prompt, str) and prompt.strip():
             words = prompt.split()[:MAX_DESCRIPTION_WORDS]
             meant = {"description": " ".join(words), **meant}
-            notes.append("`description` is the beginning of the prompt")
-        return RepairedArguments(meant if notes else arguments, tuple(notes))
+            report.guess("`description` is the beginning of the prompt")
+        notes = tuple(report.notes)
+        return RepairedArguments(meant if notes else arguments, notes, is_guessed=report.is_guessed)
 
     def check(self, arguments: Arguments) -> str | None:
         try:

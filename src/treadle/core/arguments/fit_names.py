@@ -9,7 +9,7 @@ used by core/loop/calls/call_repair.py and by the built-in tools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -23,8 +23,23 @@ from treadle.lib.text.word_set import word_set
 _COMMENTS = word_set(
     "description explanation reason reasoning thought justification title requiresapproval"
 )
-Report = Callable[[str], None]
 NO_WORDS: Mapping[str, Mapping[str, str]] = {}
+
+
+class Report:
+    """What was changed in arguments, in words for a model. `report(text)`: they mean the same under
+    other names. `report.guess(text)`: a value that was not written in this form."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.is_guessed = False
+
+    def __call__(self, text: str) -> None:
+        self.notes.append(text)
+
+    def guess(self, text: str) -> None:
+        self.notes.append(text)
+        self.is_guessed = True
 
 
 class NameTable(msgspec.Struct, frozen=True):
@@ -137,10 +152,10 @@ def _fit_list(value: Any, name: str, report: Report) -> Any:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return value
         if isinstance(decoded, list):
-            report(f"`{name}` was a text; it is a list")
+            report.guess(f"`{name}` was a text; it is a list")
             return decoded
     if isinstance(value, (dict, str)):
-        report(f"`{name}` is a list")
+        report.guess(f"`{name}` is a list")
         return [value]
     return value
 
@@ -151,16 +166,16 @@ def _fit_to_object(
     if isinstance(value, str):
         required = schema.get("required", ())
         if len(required) == 1 and allows_type("", schema["properties"][required[0]]):
-            report(f"an element of `{name}` is an object with `{required[0]}`")
+            report.guess(f"an element of `{name}` is an object with `{required[0]}`")
             return {required[0]: value}
     return _fit_object(value, schema, table, report) if isinstance(value, dict) else value
 
 
 def _fit_text(value: Any, name: str, report: Report) -> Any:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-        report(f"`{name}` is a text, not a list")
+        report.guess(f"`{name}` is a text, not a list")
         return value[0]
     if isinstance(value, int) and not isinstance(value, bool):
-        report(f"`{name}` is a text, not a number")
+        report.guess(f"`{name}` is a text, not a number")
         return str(value)
     return value

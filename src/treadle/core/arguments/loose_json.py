@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.core.transcript.content import Arguments, parse_arguments
 from treadle.lib.text.lazy_regex import compile_lazily
@@ -24,7 +24,13 @@ _CONTROL = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
 _SMART_QUOTES = str.maketrans({"“": '"', "”": '"'})
 
 
-def read_loosely(raw: str, text_name: str = "") -> tuple[Arguments, str] | None:
+class LooseArguments(NamedTuple):
+    arguments: Arguments
+    problem: str
+    is_guessed: bool = False
+
+
+def read_loosely(raw: str, text_name: str = "") -> LooseArguments | None:
     """The arguments, and what was wrong with the text; None if it cannot be read safely.
 
     `text_name`: the only required argument, if it is a text; a lone text means that one.
@@ -32,38 +38,44 @@ def read_loosely(raw: str, text_name: str = "") -> tuple[Arguments, str] | None:
     found = _read_value(raw, text_name)
     if found is not None:
         return found
-    for change, problem in _CHANGES:
+    for change, problem, is_guess in _CHANGES:
         changed = change(raw)
         if changed != raw and (found := _read_value(changed, text_name)) is not None:
-            return found[0], problem
-    everything = raw
-    for change, _ in _CHANGES:
-        everything = change(everything)
+            return LooseArguments(found.arguments, problem, is_guess or found.is_guessed)
+    everything, is_guessed = raw, False
+    for change, _, is_guess in _CHANGES:
+        changed = change(everything)
+        is_guessed = is_guessed or (is_guess and changed != everything)
+        everything = changed
     found = _read_value(everything, text_name)
     if found is not None:
-        return found[0], "the arguments were not valid JSON"
+        problem = "the arguments were not valid JSON"
+        return LooseArguments(found.arguments, problem, is_guessed or found.is_guessed)
     value = _read_python(raw)
-    return (value, "the arguments were Python, not JSON") if value is not None else None
+    if value is None:
+        return None
+    return LooseArguments(value, "the arguments were Python, not JSON", True)
 
 
-def _read_value(text: str, text_name: str) -> tuple[Arguments, str] | None:
+def _read_value(text: str, text_name: str) -> LooseArguments | None:
     if text.strip() in ("null", "[]", '""'):
-        return {}, "the arguments were empty"
+        return LooseArguments({}, "the arguments were empty")
     parsed = parse_arguments(text)
     if isinstance(parsed, dict):
-        return parsed, "the arguments were not valid JSON"
+        return LooseArguments(parsed, "the arguments were not valid JSON")
     # As strict as the parser of arguments: no key is given twice.
     wrapped = parse_arguments(f'{{"value":{text}}}')
     value: Any = wrapped["value"] if isinstance(wrapped, dict) and len(wrapped) == 1 else None
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
-        return value[0], "the arguments were in a list"
+        return LooseArguments(value[0], "the arguments were in a list")
     if not isinstance(value, str):
         return None
     inner = parse_arguments(value)
     if isinstance(inner, dict) and value.strip():
-        return inner, "the arguments were JSON encoded twice"
-    is_json = value.lstrip()[:1] in ("{", "[")
-    return ({text_name: value}, f"the text is `{text_name}`") if text_name and not is_json else None
+        return LooseArguments(inner, "the arguments were JSON encoded twice")
+    if not text_name or value.lstrip()[:1] in ("{", "["):
+        return None
+    return LooseArguments({text_name: value}, f"the text is `{text_name}`", True)
 
 
 def _strip_fence(text: str) -> str:
@@ -120,10 +132,11 @@ def _read_python(text: str) -> Arguments | None:
     return plain if plain is not None and plain == value else None
 
 
-_CHANGES: tuple[tuple[Callable[[str], str], str], ...] = (
-    (_strip_fence, "the arguments were not plain JSON"),
-    (_straighten_quotes, "the arguments had typographic quotes"),
-    (_drop_trailing_commas, "the arguments had a comma before a bracket"),
-    (_drop_extra_brackets, "the arguments had brackets behind their end"),
-    (_escape_texts, "a text in the arguments was not escaped as JSON"),
+# A change, what was wrong, and whether the values are guessed.
+_CHANGES: tuple[tuple[Callable[[str], str], str, bool], ...] = (
+    (_strip_fence, "the arguments were not plain JSON", False),
+    (_straighten_quotes, "the arguments had typographic quotes", True),
+    (_drop_trailing_commas, "the arguments had a comma before a bracket", False),
+    (_drop_extra_brackets, "the arguments had brackets behind their end", True),
+    (_escape_texts, "a text in the arguments was not escaped as JSON", True),
 )

@@ -91,12 +91,18 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 Verdict = Allow | Deny | Ask
+GUESSED = "the arguments were not written as the tool takes them, and are a guess: {guesses}"
 
 
-def require_approval(verdict: Verdict, tool: ToolSpec) -> Verdict:
-    """The verdict on a call of this tool: the user decides if the tool needs an approval."""
-    if tool.needs_approval and isinstance(verdict, Allow):
+def require_approval(verdict: Verdict, tool: ToolSpec, guesses: str = "") -> Verdict:
+    """The verdict on a call of this tool: the user decides if the tool needs an approval, and if an
+    irreversible call has values that were guessed; `guesses` says which."""
+    if not isinstance(verdict, Allow):
+        return verdict
+    if tool.needs_approval:
         return Ask(f"every call of `{tool.name}` needs the user's approval")
+    if guesses and tool.effect == "irreversible":
+        return Ask(GUESSED.format(guesses=guesses))
     return verdict
 
 

@@ -73,8 +73,8 @@ class Opaque(msgspec.Struct, frozen=True, tag="opaque", omit_defaults=True):
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, dict=True):
     """A call. `raw` is stored; the arguments are parsed from it. `repaired` says what the loop has
-    corrected of what the model wrote: a name, the spelling of an argument. `by` is ENGINE if the
-    engine chose it, not the model.
+    corrected of what the model wrote: a name, the spelling of an argument; `is_guessed`: a value of
+    an argument, too. `by` is ENGINE if the engine chose it, not the model.
 
     `arguments` is None when `raw` is not one complete JSON object: such a call is never executed,
     and its result is `problem`.
@@ -85,6 +85,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
     raw: str
     repaired: str = ""
     by: str = ""
+    is_guessed: bool = False
 
     @property
     def parsed(self) -> Arguments | str:

@@ -176,7 +176,7 @@ def with_unique_id(call: ToolCall, is_taken: Callable[[str], bool]) -> ToolCall:
     while not call_id or is_taken(call_id):
         number += 1
         call_id = f"{call.id or 'call'}_{number}"
-    return call if call_id == call.id else ToolCall(call_id, call.name, call.raw, call.repaired)
+    return call if call_id == call.id else msgspec.structs.replace(call, id=call_id)
 
 
 # --- answers_belong ----------------------------------------------------------------------

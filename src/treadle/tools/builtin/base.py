@@ -126,17 +126,18 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
     # --- the contract --------------------------------------------------------------------
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
-        notes: list[str] = []
+        report = Report()
         named = arguments
         if not self._fits(arguments):
             table = NameTable(self.argument_aliases, self.value_aliases)
-            named = fit_arguments(arguments, _make_schema(self.arguments_type), table, notes.append)
+            named = fit_arguments(arguments, _make_schema(self.arguments_type), table, report)
         for name in self.path_arguments:
             if isinstance(path := named.get(name), str) and (plain := _clean_path(path)) != path:
                 named = {**named, name: plain}
-                notes.append(f"`{name}` is `{plain}`")
-        named = self.repair_values(named, notes.append)
-        return RepairedArguments(named if notes else arguments, tuple(notes))
+                report.guess(f"`{name}` is `{plain}`")
+        named = self.repair_values(named, report)
+        notes = tuple(report.notes)
+        return RepairedArguments(named if notes else arguments, notes, is_guessed=report.is_guessed)
 
     def _fits(self, arguments: Arguments) -> bool:
         """Whether these are arguments under their own names and of their types."""

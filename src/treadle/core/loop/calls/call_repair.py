@@ -1,9 +1,9 @@
 """Repairs calls that have one meaning but another spelling: `Bash`, `path`, JSON in a code fence.
 
 A call is repaired before it enters the transcript and before anything is decided about it: log,
-policy, user and tool see the same call. What was repaired is kept with the call, and its result
-tells the model. A call that may have been cut off, or that has two meanings, stays as it is
-and is refused. Used by model_call.py; the tools repair their own arguments
+policy, user and tool see the same call. What was repaired, and whether a value was guessed, is kept
+with the call; its result tells the model. A call that may have been cut off, or that has two
+meanings, stays as it is and is refused. Used by model_call.py; the tools repair their own arguments
 (`RepairingTool`).
 """
 
@@ -13,7 +13,13 @@ import re
 
 import msgspec
 
-from treadle.core.arguments.fit_names import NameTable, find_folded, fit_arguments, fold_name
+from treadle.core.arguments.fit_names import (
+    NameTable,
+    Report,
+    find_folded,
+    fit_arguments,
+    fold_name,
+)
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
 from treadle.core.loop.calls.toolbox import Toolbox
@@ -47,6 +53,7 @@ class CallRepairer:
 
     def _repair(self, call: ToolCall) -> ToolCall:
         notes: list[str] = []
+        is_guessed = False
         tool = self._toolbox.find(call.name) or self._find_meant(call.name)
         if tool is None:
             return call
@@ -57,18 +64,20 @@ class CallRepairer:
             read = _read_arguments(call.raw, tool)
             if read is None:
                 return _replace(call, tool, call.raw, "; ".join(notes)) if notes else call
-            arguments = read.arguments
+            arguments, is_guessed = read.arguments, read.is_guessed
             notes += read.notes
         repaired = _repair_arguments(tool, arguments)
         notes += repaired.notes
+        is_guessed = is_guessed or repaired.is_guessed
         meant = self._toolbox.find(repaired.tool) if repaired.tool else None
         if meant is not None:
             note = f"`{meant.spec.name}` is a tool of its own"
-            return _replace(call, meant, _encode(repaired.tool_arguments), note)
+            return _replace(call, meant, _encode(repaired.tool_arguments), note, is_guessed)
         if not notes:
             return call
         shown = list(dict.fromkeys(notes))
-        return _replace(call, tool, _encode(repaired.arguments), "; ".join(shown[:MAX_NOTES]))
+        note = "; ".join(shown[:MAX_NOTES])
+        return _replace(call, tool, _encode(repaired.arguments), note, is_guessed)
 
     def _find_meant(self, name: str) -> Tool | None:
         """The only tool that has this name in another spelling, or as another name."""
@@ -116,7 +125,9 @@ def _read_arguments(raw: str, tool: Tool) -> RepairedArguments | None:
     from treadle.core.arguments.loose_json import read_loosely
 
     found = read_loosely(raw, _find_text_argument(tool.spec.schema))
-    return RepairedArguments(found[0], (found[1],)) if found is not None else None
+    if found is None:
+        return None
+    return RepairedArguments(found.arguments, (found.problem,), is_guessed=found.is_guessed)
 
 
 def _find_text_argument(schema: JSONSchema) -> str:
@@ -135,14 +146,16 @@ def _repair_arguments(tool: Tool, arguments: Arguments) -> RepairedArguments:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or arguments.keys() <= properties.keys():
         return RepairedArguments(arguments)
-    notes: list[str] = []
-    fitted = fit_arguments(arguments, schema, NameTable(), notes.append)
-    return RepairedArguments(fitted, tuple(notes))
+    report = Report()
+    fitted = fit_arguments(arguments, schema, NameTable(), report)
+    return RepairedArguments(fitted, tuple(report.notes), is_guessed=report.is_guessed)
 
 
-def _replace(call: ToolCall, tool: Tool, raw: str, note: str) -> ToolCall:
+def _replace(call: ToolCall, tool: Tool, raw: str, note: str, is_guessed: bool = False) -> ToolCall:
     note = "; ".join(filter(None, (call.repaired, note)))
-    return msgspec.structs.replace(call, name=tool.spec.name, raw=raw, repaired=note)
+    return msgspec.structs.replace(
+        call, name=tool.spec.name, raw=raw, repaired=note, is_guessed=is_guessed
+    )
 
 
 def _encode(arguments: Arguments) -> str:

@@ -145,9 +145,11 @@ class CallPreparer:
         return self._check(call, tool, parsed)
 
     async def decide(self, prepared: PreparedCall) -> Verdict:
-        """The verdict on a call: of the policy, and of a tool that needs an approval."""
+        """The verdict on a call: of the policy, and of a call that needs an approval."""
         assert prepared.tool is not None, "only calls of known tools are decided"
-        return require_approval(await self._ask_policy(prepared), prepared.tool.spec)
+        call, spec = prepared.call, prepared.tool.spec
+        guesses = call.repaired if call.is_guessed else ""
+        return require_approval(await self._ask_policy(prepared), spec, guesses)
 
     async def _ask_policy(self, prepared: PreparedCall) -> Verdict:
         """The policy's verdict. A policy that fails denies."""

@@ -48,7 +48,7 @@ class WriteTool(FileChangeTool[WriteArguments]):
         content = arguments.get("content")
         if not isinstance(content, (dict, list)):
             return arguments
-        report("`content` was JSON; its text is written")
+        report.guess("`content` was JSON; its text is written")
         import json
 
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

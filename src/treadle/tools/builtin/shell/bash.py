@@ -144,7 +144,8 @@ class BashTool(BuiltinTool[BashArguments]):
         plain = read_command(command)
         if plain == command:
             return arguments
-        report("`command` is one command line")
+        note = "`command` is one command line"
+        report(note) if _unwrap_shell(command) == plain else report.guess(note)
         return {**arguments, "command": plain}
 
     @classmethod
@@ -354,12 +355,20 @@ _HERE_DOCUMENT = compile_lazily(
 )
 
 
+def _unwrap_shell(command: Any) -> str | None:
+    """The command line of `["bash", "-lc", "…"]`, the form of OpenAI's models."""
+    match command:
+        case [str(shell), str(option), str(line)] if option in _SHELL_OPTIONS:
+            return line if PurePath(shell).name in _SHELLS else None
+    return None
+
+
 def read_command(command: Any) -> Any:
     """The command line; what is neither a text nor a list of texts stays as it is."""
     if isinstance(command, list) and command and all(isinstance(one, str) for one in command):
-        is_shell = len(command) == 3 and PurePath(command[0]).name in _SHELLS
-        if is_shell and command[1] in _SHELL_OPTIONS:
-            return command[2]
+        line = _unwrap_shell(command)
+        if line is not None:
+            return line
         # One element is a whole command line; several are its words.
         return command[0] if len(command) == 1 else shlex.join(command)
     if not isinstance(command, str):

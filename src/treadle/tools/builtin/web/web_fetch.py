@@ -57,7 +57,7 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         url = arguments.get("url")
         if not isinstance(url, str) or not _BARE_ADDRESS.match(url.strip()):
             return arguments
-        report(f"`url` is `https://{url.strip()}`")
+        report.guess(f"`url` is `https://{url.strip()}`")
         return {**arguments, "url": f"https://{url.strip()}"}
 
     def validate(self, args: WebFetchArguments) -> str | None:
