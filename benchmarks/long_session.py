@@ -43,7 +43,7 @@ from treadle.testing.provider import FakeCall, FakeReply, ProviderServer  # noqa
 from treadle.testing.provider.http import ReceivedRequest  # noqa: E402
 from treadle.testing.provider.script import FakeUsage  # noqa: E402
 
-MODEL = "anthropic/claude-opus-4-5"
+MODEL = "anthropic/claude-opus-5-5"
 MIN_AGAIN, MAX_UNCACHED, MIN_SUMMARY = 0.96, 1.3, 0.95
 COMPACT_AT = "54000"  # tokens
 CHARS_PER_TOKEN = 4
@@ -343,13 +343,14 @@ def format_figures(figures: Figures, measured: list[Measured]) -> str:
     )
 
 
-async def run_benchmark(folder: Path) -> list[Measured]:
+async def run_benchmark(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The purposes and bodies of all requests."""
     await make_repository(folder)
     provider = Provider()
     async with ProviderServer(provider.answer) as server:
         await run_session(folder, server.url)
         assert server.violations == [], server.violations
-    return measure(provider.bodies)
+    return provider.bodies
 
 
 def main() -> int:
@@ -357,7 +358,7 @@ def main() -> int:
         os.environ["HOME"] = home
         folder = Path(home, "work")
         folder.mkdir()
-        measured = asyncio.run(run_benchmark(folder))
+        measured = measure(asyncio.run(run_benchmark(folder)))
     figures = add_up(measured)
     print(format_figures(figures, measured))
     return 0 if is_good(figures) else 1

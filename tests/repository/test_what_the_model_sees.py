@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import treadle
+from benchmarks.peers.recorded import first_requests
 from treadle.testing.provider import FakeReply, ProviderServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "what-the-model-sees.md"
@@ -39,13 +40,6 @@ FAMILIES = (
     Family("Open models", "ollama/qwen3-coder", "OLLAMA_HOST", "OLLAMA_API_KEY"),
 )
 
-# KB of the first request, and of the largest of a run with twenty shell commands; with the same
-# scripted server, November 2026.
-PEERS = (
-    ("opencode", "30.7", "35.5"),
-    ("Codex 0.166", "39.4", "50.4"),
-    ("Claude Code 2.1.197", "115.8", "123.5"),
-)
 # Bytes, with 60 for settings that the maker asks for (verbosity, reasoning of all turns). What a
 # new tool adds has to be saved elsewhere.
 LARGEST_FIRST_REQUEST = 16_060
@@ -62,11 +56,12 @@ The makers' own addresses get a web search, at most 65 bytes ([tools.md](tools.m
 |---|---|--:|--:|--:|
 {sizes}
 
-Other coding agents, measured with the same server and the prompt of one line:
+Other coding agents, in their versions of November 2026, with a prompt of two words in an empty
+repository; `python benchmarks/peers/recorded/first_requests.py` runs them and prints this table:
 
-| program | first request | largest of a run with 20 shell commands |
-|---|--:|--:|
 {peers}
+
+The rest of a request is settings. [context.md](context.md#the-cache) has what a long session costs.
 
 What changes later is appended: the permission mode (plan mode too), whether the user can answer,
 changed files, tools of servers that started late. So these parts stay in the cache of the provider.
@@ -176,8 +171,8 @@ def render_page(bodies: dict[str, dict[str, Any]]) -> str:
             *map(format_size, (system, tools, bodies[family.title])),
         )
         sizes.append(f"| {' | '.join(cells)} |")
-    peers = [f"| {name} | {first} KB | {largest} KB |" for name, first, largest in PEERS]
-    text = INTRODUCTION.format(prompt=PROMPT, sizes="\n".join(sizes), peers="\n".join(peers))
+    peers = first_requests.format_table(first_requests.load_rows())
+    text = INTRODUCTION.format(prompt=PROMPT, sizes="\n".join(sizes), peers=peers)
     return "\n".join([text, *[render_family(one, bodies[one.title]) for one in FAMILIES]])
 
 
@@ -194,7 +189,10 @@ async def test_the_page_shows_the_requests_as_they_are(
 async def test_the_first_request_is_smaller_than_those_of_the_others_on_the_page(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    rows = first_requests.load_rows()
+    others = [row.first.all for row in rows if row.title != "Treadle"]
+    assert len(others) == len(rows) - 2 >= 3
     for family in FAMILIES:
         body = await record_request(family, project, monkeypatch)
-        assert len(json.dumps(body)) < 1000 * min(float(first) for _, first, _ in PEERS)
+        assert len(json.dumps(body)) < min(others)
         assert len(json.dumps(body)) <= LARGEST_FIRST_REQUEST
