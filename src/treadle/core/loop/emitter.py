@@ -26,9 +26,11 @@ from treadle.lib.logger import logger
 from treadle.lib.tasks import await_contained
 
 T = TypeVar("T")
+_LogLine = tuple[int, str]
+_Route = tuple[tuple[Observer, ...], _LogLine | None]  # who wants an event, and how it is logged
 
 # The level, and the text with the details of the event by their positions.
-LOGGED_EVENTS: Final[Mapping[Callable[..., Event], tuple[int, str]]] = {
+LOGGED_EVENTS: Final[Mapping[Callable[..., Event], _LogLine]] = {
     events.RunFailed: (logging.ERROR, "the turn failed: {1}: {0}"),
     events.WarningRaised: (logging.WARNING, "{0}"),
     events.ModelChanged: (logging.WARNING, "{1} is used instead of {0}: {2}"),
@@ -46,7 +48,7 @@ class Emitter:
 
     def __init__(self, observers: Sequence[Observer], session_id: str, agent: str = "") -> None:
         self._observers = list(observers)
-        self._listeners: dict[Callable[..., Event], tuple[Observer, ...]] = {}  # by kind
+        self._routes: dict[Callable[..., Event], _Route] = {}  # by kind
         self.has_item_readers = any(map(_reads_items, observers))
         self.agent = agent  # its name
         self._failed: list[Observer] = []
@@ -59,25 +61,22 @@ class Emitter:
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
-        self._listeners = {}
+        self._routes = {}
         self.has_item_readers = self.has_item_readers or _reads_items(observer)
 
     def remove(self, observer: Observer) -> None:
         self._observers = [other for other in self._observers if other is not observer]
-        self._listeners = {}
+        self._routes = {}
         self._failed = [other for other in self._failed if other is not observer]
         self.has_item_readers = any(map(_reads_items, self._observers))
 
     def emit(self, kind: Callable[..., Event], *details: object) -> None:
         self.seq = seq = self.seq + 1
-        logged = LOGGED_EVENTS.get(kind)
+        listeners, logged = self._routes.get(kind) or self._find_route(kind)
         if logged is not None and logger.isEnabledFor(logged[0]):
             level, text = logged
             is_choice = kind is events.ModelChanged and details[-1] is True
             self._log(logging.INFO if is_choice else level, text, details)
-        listeners = self._listeners.get(kind)
-        if listeners is None:
-            listeners = self._find_listeners(kind)
         if not listeners:
             return
         event = kind(self.session_id, self.turn_id, seq, *details)
@@ -113,7 +112,7 @@ class Emitter:
         try:
             while self._waiting:
                 event, item, position = self._waiting.popleft()
-                readers = self._observers if event is None else self._find_listeners(type(event))
+                readers = self._observers if event is None else self._find_route(type(event))[0]
                 for observer in readers:
                     try:
                         if event is not None:
@@ -125,13 +124,12 @@ class Emitter:
         finally:
             self._is_sending = False
 
-    def _find_listeners(self, kind: Callable[..., Event]) -> tuple[Observer, ...]:
-        if kind not in self._listeners:
+    def _find_route(self, kind: Callable[..., Event]) -> _Route:
+        if kind not in self._routes:
             wanted = [(one, getattr(one, "kinds", None)) for one in self._observers]
-            self._listeners[kind] = tuple(
-                one for one, kinds in wanted if kinds is None or kind in kinds
-            )
-        return self._listeners[kind]
+            listeners = [one for one, kinds in wanted if kinds is None or kind in kinds]
+            self._routes[kind] = tuple(listeners), LOGGED_EVENTS.get(kind)
+        return self._routes[kind]
 
     def _warn_once(self, observer: Observer, error: BaseException) -> None:
         """A cancellation of ours arrives at an await, and an observer has none: one that it raises
