@@ -1,13 +1,13 @@
 """What a tool round costs in process: microseconds and memory at 100, 1,000 and 10,000 rounds.
 
-    python benchmarks/loop.py [--rounds 100,1000,10000]
+    python benchmarks/loop.py [--rounds 100,1000,10000] [--ahead] [--json]
 
 The scripted model answers each round with some text and one call of a trivial tool. Nothing
-but the loop is measured, as CPU time: no network, no disk. What the scripted model itself costs of
-it is told beside it. A round may cost 200 µs at most, and at 10,000 rounds no more than 1.3 times
-of what it costs at 100. With a plain function as the tool, which runs in a thread, a round may cost
-1.5 times of that with an async one. `--ahead` (root) runs before everything else that wants the
-processors, and so shows what a machine without other work would.
+but the loop is measured, as CPU time: no network, no disk. The floor is a loop by hand over the same
+model, with a list of its events and a task for each call; they take turns. A round may cost 7 times
+of the floor, and at 10,000 rounds no more than 1.3 times of what it costs at 100. With a plain
+function as the tool, which runs in a thread, a round may cost 1.5 times of that with an async one.
+`--ahead` (root) runs before everything else that wants the processors.
 """
 
 from __future__ import annotations
@@ -15,27 +15,33 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
 
+sys.path[0] = str(Path(__file__).resolve().parent.parent)  # this folder has a http.py
+
+from benchmarks.measure import Figures, Verdict, find_ratio, parse_options, show_figures, take_turns
 from treadle import Agent, tool
-from treadle.core.contracts.model import ModelRequest
+from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.contracts.tool import Tool
-from treadle.core.transcript import Transcript
+from treadle.core.transcript import Text, ToolResultItem, Transcript
 from treadle.models import Say, Scripted
 
-MOST_MICROSECONDS = 200.0
+MOST_OF_FLOOR = 7.0
 MOST_GROWTH = 1.3
 MOST_PLAIN = 1.5
+PAIRS = 9
 
 
-@tool(effect="pure")
-async def add(a: int, b: int) -> int:
+async def add_numbers(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+add = tool(add_numbers, name="add", effect="pure")
 
 
 @tool(name="add", effect="pure")
@@ -52,7 +58,8 @@ def script(rounds: int) -> Iterator[Say]:
 
 async def one_run(rounds: int, adder: Tool = add) -> float:
     """Seconds of CPU for a whole run of so many rounds."""
-    agent = Agent(Scripted(list(script(rounds))), [adder], max_turns=rounds + 1)
+    model = Scripted(list(script(rounds)))
+    agent = Agent(model, [adder], max_turns=rounds + 1)
     gc.collect()
     began = time.process_time()
     async with agent.stream("go") as events:
@@ -60,55 +67,69 @@ async def one_run(rounds: int, adder: Tool = add) -> float:
             pass
     spent = time.process_time() - began
     assert events.result.reason == "end_turn", events.result
-    assert events.result.turn.rounds == rounds
+    assert len(model.requests) == rounds + 1
     return spent
 
 
-async def model_alone(rounds: int) -> float:
-    """Seconds of CPU for the replies of the scripted model, without the loop."""
-    model, request = Scripted(list(script(rounds))), ModelRequest(Transcript())
+async def floor_run(rounds: int) -> float:
+    """Seconds of CPU of the loop by hand."""
+    model, transcript, events = Scripted(list(script(rounds))), Transcript(), list[object]()
+    gc.collect()
     began = time.process_time()
     for _ in range(rounds):
-        async for _ in model.stream(request):
-            pass
+        async for event in model.stream(ModelRequest(transcript)):
+            events.append(event)
+            if type(event) is Reply:
+                transcript = transcript.append(event.item)
+                for call in event.item.calls:
+                    work = add_numbers(**(call.arguments or {}))
+                    text = Text(str(await asyncio.create_task(work)))
+                    transcript = transcript.append(ToolResultItem(call.id, call.name, (text,)))
     return time.process_time() - began
 
 
-def compare_plain(rounds: int = 500, repeats: int = 8) -> float:
-    """A round with a plain function against one with an async one; they take turns."""
-    pairs = [
-        (asyncio.run(one_run(rounds)), asyncio.run(one_run(rounds, plain_add)))
-        for _ in range(repeats)
-    ]
-    return min(plain for _, plain in pairs) / min(fast for fast, _ in pairs)
+def round_cost(run: Coroutine[None, None, float], rounds: int) -> float:
+    """Microseconds of CPU."""
+    return asyncio.run(run) / rounds * 1e6
+
+
+def measure(counts: list[int]) -> Figures:
+    figures: Figures = {}
+    for count in counts:
+        repeats = max(1, 2_000 // count)
+        best = min(round_cost(one_run(count), count) for _ in range(repeats))
+        figures[f"a round of {count}"] = (best, "µs")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        figures[f"peak memory after {count} rounds"] = (peak, "MB")
+    return figures
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", default="100,1000,10000")
-    parser.add_argument("--ahead", action="store_true", help="run before all others; needs root")
-    given = parser.parse_args()
-    if given.ahead:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    counts = [int(count) for count in given.rounds.split(",")]
+    options = parse_options(parser)
+    counts = [int(count) for count in options.rounds.split(",")]
     asyncio.run(one_run(50))  # imports and caches
-    costs: dict[int, float] = {}
-    print(f"{'rounds':>8} {'µs a round':>12} {'the model':>11} {'peak MB':>9}")
-    for count in counts:
-        repeats = max(1, 2_000 // count)
-        best = min(asyncio.run(one_run(count)) for _ in range(repeats))
-        model = min(asyncio.run(model_alone(count)) for _ in range(repeats)) / count * 1e6
-        costs[count] = best / count * 1e6
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{count:>8} {costs[count]:>12.1f} {model:>11.1f} {peak:>9.0f}")
-    growth = costs[counts[-1]] / costs[counts[0]]
-    print(f"growth from {counts[0]} to {counts[-1]} rounds: {growth:.2f} times")
-    plain = compare_plain()
-    print(f"a plain function as the tool: {plain:.2f} times of an async one")
-    holds = max(costs.values()) <= MOST_MICROSECONDS and growth <= MOST_GROWTH
-    holds = holds and plain <= MOST_PLAIN
-    print("holds" if holds else "DOES NOT HOLD")
-    return 0 if holds else 1
+    figures = measure(counts)
+    show_figures(figures, as_json=options.json)
+    if options.json:
+        return 0
+    rounds, verdict = 500, Verdict()
+    of_floor = take_turns(
+        lambda: round_cost(one_run(rounds), rounds),
+        lambda: round_cost(floor_run(rounds), rounds),
+        PAIRS,
+    )
+    plain = take_turns(
+        lambda: round_cost(one_run(rounds, plain_add), rounds),
+        lambda: round_cost(one_run(rounds), rounds),
+        PAIRS,
+    )
+    first, *_, last = [value for value, unit in figures.values() if unit == "µs"] * 2
+    verdict.check("a round, of the loop by hand", find_ratio(of_floor), MOST_OF_FLOOR)
+    verdict.check(f"growth to {counts[-1]} rounds", find_ratio([(last, first)]), MOST_GROWTH)
+    verdict.check("a plain function, of an async one", find_ratio(plain), MOST_PLAIN)
+    return verdict.end()
 
 
 if __name__ == "__main__":
