@@ -1,8 +1,9 @@
 """What a fleet costs on PostgreSQL: steps, runs a second, waiting runs, the limit of calls.
 
-    PYTHONPATH=. python benchmarks/fleet.py [steps] [runs] [waiting] [limit]
+    PYTHONPATH=. python benchmarks/fleet.py [steps] [runs] [waiting] [limit] [sessions]
     PYTHONPATH=. .tools/ray/bin/python benchmarks/fleet.py runs --engine ray --runs 100
 
+`sessions` has no fleet: agents of the library, whose sessions are in the database.
 The model is scripted and answers at once, and the tool does nothing: what is measured is the fleet.
 A worker of `dbos` has 16 runs at once; with `ray` (scripts/ray-tests installs it) a worker is room
 for one run in a cluster, and each run has a process of Ray.
@@ -16,6 +17,7 @@ import argparse
 import asyncio
 import statistics
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,6 +42,7 @@ MOST_MILLISECONDS = 15.0
 STEPS = 300
 RUNS, STEPS_OF_A_RUN = 1000, 3
 WORKERS = (1, 2, 4)
+SESSIONS_AT_ONCE = 200
 LIMITED_RUNS, CALLS_AT_ONCE, CALL_SECONDS = 1000, 50, 0.02
 AGENT = "benchmarks.fleet:make_agent"
 
@@ -198,6 +201,28 @@ async def measure_limit(store: str) -> bool:
     return most <= CALLS_AT_ONCE and in_order and states.count("done") == LIMITED_RUNS
 
 
+async def measure_sessions(server: PostgresServer) -> bool:
+    """Agents of a library in one process: their sessions in PostgreSQL, and in SQLite."""
+    with tempfile.TemporaryDirectory() as folder:
+        places: dict[str, str | Path] = {
+            "PostgreSQL": server.create_database(),
+            "SQLite": Path(folder, "sessions.db"),
+        }
+        for place, store in places.items():
+            task = FleetTask(id="one", prompt=f"work {STEPS_OF_A_RUN - 1}")
+            async with make_agent(task, Path(folder)).replace(store=store) as agent:
+                began = time.perf_counter()
+                runs = (agent.run("go", session=f"s{n}") for n in range(SESSIONS_AT_ONCE))
+                results = await asyncio.gather(*runs)
+                seconds = time.perf_counter() - began
+            assert {result.text for result in results} == {"done"}, results
+            rate = f"{SESSIONS_AT_ONCE * STEPS_OF_A_RUN / seconds:.1f} steps a second"
+            print(
+                f"sessions  {SESSIONS_AT_ONCE} of {STEPS_OF_A_RUN} steps at once, {place}: {rate}"
+            )
+    return True
+
+
 def read_memory(*, peak: bool = False) -> float:
     """Bytes of this process."""
     word = "VmHWM:" if peak else "VmRSS:"
@@ -219,12 +244,14 @@ async def measure(parts: list[str], server: PostgresServer, engine: str, runs: i
                 is_good &= await measure_waiting(server)
             case "limit":
                 is_good &= await measure_limit(server.create_database())
+            case "sessions":
+                is_good &= await measure_sessions(server)
     return is_good
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = ["steps", "runs", "waiting", "limit"]
+    known = ["steps", "runs", "waiting", "limit", "sessions"]
     parser.add_argument("part", nargs="*", choices=[*known, []], help="by default all")
     parser.add_argument("--engine", choices=["dbos", "ray"], default="dbos", help="for `runs`")
     parser.add_argument("--runs", type=int, default=RUNS, help="for `runs`: how many")
