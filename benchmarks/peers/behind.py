@@ -1,7 +1,7 @@
 """Where another contender is ahead of Treadle, with the reason.
 
-Computed from the medians of the tables. Any figure of another one that is smaller than Treadle's is
-listed; those from `EQUAL` on are called about equal.
+Computed from pairs of the same round. Whoever has a median below 1 is listed; from `EQUAL` on, or
+where Treadle is ahead in another round, it is called about equal.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from benchmarks.peers.programs import PROGRAMS
 
 EQUAL = 0.95  # of Treadle's figure
 EXPLANATION = (
-    "The number after a name is the other's figure divided by Treadle's: 0.50 is half as much. If "
-    "there are several sizes, it is the smallest of these ratios. "
-    f"“About equal” is from {EQUAL:.2f} to 1.00."
+    "The number after a name is the other's figure divided by Treadle's of the same round: 0.50× "
+    "is half as much. It is the median of the rounds, in brackets the lowest and the highest. If "
+    "there are several sizes, it is that with the smallest median. “About equal” is a median from "
+    f"{EQUAL:.2f} to 1.00, or an interval that reaches 1.00."
 )
 
 
@@ -98,17 +99,18 @@ def describe_comparison(
     table: Any, comparison: Comparison, names: list[str], title: Callable[[str, str], str]
 ) -> str:
     text, measure, key, reason = comparison
-    parts: dict[str, float] = {}
+    parts: dict[str, Any] = {}
     for size in table.sizes(measure):
-        ours = table.median(OURS, measure, size, key)
         for name in names:
-            other = table.median(name, measure, size, key)
-            if ours is None or other is None or name.startswith(OURS) or other >= ours:
+            found = table.ratio(name, measure, size, key, OURS)
+            if found is None or name.startswith(OURS) or found.median >= 1:
                 continue
-            parts[name] = min(other / ours, parts.get(name, 1.0))
-    told = {name: f"{title(name, measure)} ({part:.2f})" for name, part in parts.items()}
-    ahead = ", ".join(told[name] for name, part in parts.items() if part < EQUAL)
-    equal = ", ".join(told[name] for name, part in parts.items() if part >= EQUAL)
+            if name not in parts or found.median < parts[name].median:
+                parts[name] = found
+    told = {name: f"{title(name, measure)} {part}" for name, part in parts.items()}
+    is_equal = {name: part.median >= EQUAL or part.high >= 1 for name, part in parts.items()}
+    ahead = ", ".join(told[name] for name in parts if not is_equal[name])
+    equal = ", ".join(told[name] for name in parts if is_equal[name])
     sentences = [f"{ahead}. Why: {reason}."] if ahead else []
     if equal:
         sentences.append(f"{'About' if ahead else 'about'} equal: {equal}.")

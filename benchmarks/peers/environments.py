@@ -24,6 +24,7 @@ from scripts.environment import CannotSetUp, StageFailed, installer, stage  # no
 
 LOCKS = HERE / "requirements"
 PROGRAMS = HERE / "programs"
+OURS = {"treadle": "", "treadle_all": "[all]"}  # environments of this checkout, with extras
 
 
 class NotInstalled(Exception):
@@ -66,7 +67,7 @@ class Environments:
     def _make_python(self, name: str) -> Path:
         folder = self._cache / name
         python = folder / "bin" / "python"
-        is_ours = name == "treadle"
+        is_ours = name in OURS
         lock = ROOT / "requirements.lock" if is_ours else LOCKS / f"{name}.lock"
         if not is_current(folder, lock):
             shutil.rmtree(folder, ignore_errors=True)
@@ -77,7 +78,9 @@ class Environments:
                 install(python, "--require-hashes", "-r", str(lock))
                 shutil.copyfile(lock, folder / "installed.lock")
         if is_ours:  # the tree may have changed: installed each time
-            install(python, "--reinstall-package", "treadle", "-c", str(lock), str(ROOT))
+            install(
+                python, "--reinstall-package", "treadle", "-c", str(lock), f"{ROOT}{OURS[name]}"
+            )
             shutil.copyfile(lock, folder / "installed.lock")
         return python
 

@@ -6,13 +6,11 @@ Only the part between the two marks is written; the rest of the page is by hand.
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.contenders import BASELINE
 from benchmarks.peers.plots import draw_plots
-from benchmarks.peers.tables import Table, render_table, render_tables, show, title
+from benchmarks.peers.tables import render_tables
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 FOLDER = "benchmarks"
@@ -50,30 +48,5 @@ def render_page(figures: dict[str, Any]) -> str:
         missing = "; ".join(figures["missing"].values())
         parts.append(f"Not measured here: {missing}.")
     plots = [f"![{name}]({FOLDER}/{name}.svg)" for name in draw_plots(figures)]
-    return "\n\n".join([*parts, *plots, describe_noise(figures), render_tables(figures)])
-
-
-def describe_noise(figures: dict[str, Any]) -> str:
-    """How far apart the same measurement of the loop over aiohttp was within this run."""
-    table = Table(figures["libraries"])
-    rows = []
-    for measure in ("turns", "deltas", "agents"):
-        for size in table.sizes(measure):
-            base = [cell.get("cpu") for cell in table.cells(BASELINE, measure, size)]
-            for name in table.rows:
-                base += [cell.get("base_cpu") for cell in table.cells(name, measure, size)]
-            values = sorted(value * 1e3 for value in base if value)
-            if len(values) > 3:
-                low, high = values[0], values[-1]
-                shown = [show(value) for value in (low, statistics.median(values), high)]
-                work, count = f"{size:,} {measure}", str(len(values))
-                rows.append([work, count, *shown, f"{high / low:.1f}×"])
-    name = title(BASELINE)
-    heading = f"Noise: {name}, the same work many times"
-    note = (
-        f"The {name} was measured for its own row, and once more before each measurement of "
-        "another library. Its work was the same each time, its CPU time was not. A figure that "
-        "was measured only once can be wrong by as much."
-    )
-    columns = ["work", "times measured", "lowest, CPU ms", "median", "highest", "highest / lowest"]
-    return render_table(heading, note, columns, rows) or "Noise: too few measurements."
+    tables = render_tables(figures)
+    return "\n\n".join([*parts, *tables[:1], *plots, *tables[1:]])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.peers import svg_plot
-from benchmarks.peers.contenders import FLOOR, LIBRARIES, OURS
-from benchmarks.peers.programs import PROGRAMS
+from benchmarks.peers.contenders import CHARTED, FLOOR, OURS
+from benchmarks.peers.programs import CHARTED as CHARTED_PROGRAMS
 from benchmarks.peers.tables import Table, title
 
 
@@ -17,7 +17,7 @@ def draw_plots(figures: dict[str, Any]) -> dict[str, str]:
     if sizes := table.sizes("turns"):
         series = {
             title(name): collect(table, name, "turns", sizes, "cpu", lambda size: 1e3 / size)
-            for name in table.names("turns", LIBRARIES)
+            for name in table.names("turns", CHARTED)
         }
         plots["turns"] = svg_plot.draw_lines(
             "CPU of a tool turn over HTTP", "turns of the conversation", "ms a turn", series,
@@ -26,11 +26,11 @@ def draw_plots(figures: dict[str, Any]) -> dict[str, str]:
     if sizes := programs.sizes("shell"):
         values = {
             title(name): wall
-            for name in programs.names("shell", PROGRAMS)
+            for name in programs.names("shell", CHARTED_PROGRAMS)
             if (wall := programs.median(name, "shell", sizes[-1], "wall")) is not None
         }
         heading = f"{sizes[-1]} shell turns, from start to exit"
-        plots["programs"] = svg_plot.draw_bars(heading, "s", values, PROGRAMS["treadle"].title)
+        plots["programs"] = svg_plot.draw_bars(heading, "s", values, title(OURS))
     return plots | draw_growth_plots(growth)
 
 

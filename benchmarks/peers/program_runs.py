@@ -1,7 +1,7 @@
 """What the programs cost: their version, one reply, shell turns, and a long session continued.
 
-Each measurement of a program follows one of the script by hand. A first run of each, which makes
-its databases and caches, does not count.
+The script by hand takes part in each round. A first run of each, which makes its databases and
+caches, does not count.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any, Protocol
 
 from benchmarks.peers.environments import PROGRAMS as NPM_FOLDERS
 from benchmarks.peers.environments import Environments, NotInstalled
-from benchmarks.peers.install_size import measure_environment, measure_size
-from benchmarks.peers.programs import BASELINE, PROGRAMS, Invocation, Place, measure
+from benchmarks.peers.install_size import (
+    measure_environment,
+    measure_interpreter,
+    measure_size,
+)
+from benchmarks.peers.programs import ALL_EXTRAS, BASELINE, PROGRAMS, Invocation, Place, measure
 from benchmarks.peers.results import Results
-
-SLOW_SECONDS = 4.0  # a measurement above it is not repeated
+from benchmarks.peers.rounds import run_rounds
 
 
 class ProgramSizes(Protocol):
@@ -27,7 +30,7 @@ class ProgramSizes(Protocol):
     @property
     def session_turns(self) -> int: ...
     @property
-    def program_repeat(self) -> int: ...
+    def rounds(self) -> int: ...
 
 
 def measure_programs(
@@ -50,16 +53,21 @@ class ProgramRuns:
         self._folder = folder
 
     def measure(self, names: list[str]) -> None:
-        """Repeats take turns, so that a slow minute of the machine does not fall on one program."""
-        usable = [name for name in names if self._warm_up(name)]
+        usable = [BASELINE, *(name for name in names if self._warm_up(name))]
+        self._measure_all_extras()
         with_shell = [name for name in usable if PROGRAMS[name].has_shell]
-        self._repeat(usable, "version", 0)
+        self._repeat(usable[1:], "version", 0)
         self._repeat(usable, "reply", 0)
         self._repeat(with_shell, "shell", self._sizes.shell_turns)
         turns = self._sizes.session_turns
-        resumable = [name for name in with_shell if self._invocation(name, 0).resume]
-        for name in resumable:
-            self._run(name, "shell", turns)
+        resumable = []
+        for name in with_shell:
+            if self._invocation(name, 0).resume:
+                long_session = self._run(name, "shell", turns)
+                if "failed" in long_session:
+                    self._results.add(name, "resume", turns, long_session)
+                else:
+                    resumable.append(name)
         self._repeat(resumable, "resume", turns)
 
     def _warm_up(self, name: str) -> bool:
@@ -76,22 +84,12 @@ class ProgramRuns:
         return True
 
     def _repeat(self, names: list[str], job: str, turns: int) -> None:
-        for _ in range(self._sizes.program_repeat):
-            rows = {name: self._pair(name, job, turns) for name in names}
-            names = [
-                name
-                for name, row in rows.items()
-                if "failed" not in row and row["wall"] <= SLOW_SECONDS
-            ]
+        def run(name: str) -> dict[str, Any]:
+            row = self._run(name, job, turns)
+            self._results.add(name, job, turns, row)
+            return row
 
-    def _pair(self, name: str, job: str, turns: int) -> dict[str, Any]:
-        base = self._run(BASELINE, job, turns) if job in ("reply", "shell") else {}
-        if base:
-            self._results.add(BASELINE, job, turns, base)
-        row = self._run(name, job, turns)
-        row |= {f"base_{key}": base[key] for key in ("wall", "cpu") if key in base}
-        self._results.add(name, job, turns, row)
-        return row
+        run_rounds(f"programs, {job}", names, self._sizes.rounds, run)
 
     def _run(self, name: str, job: str, turns: int) -> dict[str, Any]:
         turns = 0 if job == "resume" else turns  # one more reply
@@ -124,9 +122,17 @@ class ProgramRuns:
 
     def _measure_size(self, name: str) -> dict[str, Any]:
         if (NPM_FOLDERS / name).exists():
-            return {"mb": measure_size(self._made.program(name) / "node_modules") / 1e6}
+            return measure_size(self._made.program(name) / "node_modules")
         program = Path(self._invocation(name, 0).program[0])
-        return {"mb": measure_environment(program) / 1e6}
+        return measure_environment(program) | {"interpreter_mb": measure_interpreter()}
+
+    def _measure_all_extras(self) -> None:
+        try:
+            row: dict[str, Any] = measure_environment(self._made.python(ALL_EXTRAS))
+            row["interpreter_mb"] = measure_interpreter()
+        except NotInstalled as problem:
+            row = {"failed": str(problem)}
+        self._results.add(ALL_EXTRAS, "size", 0, row)
 
 
 def request(url: str, data: bytes | None = None) -> dict[str, Any]:

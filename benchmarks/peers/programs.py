@@ -159,6 +159,8 @@ class Program(NamedTuple):
 
 
 BASELINE = "bare_script"
+CHARTED = ("treadle", "treadle_sandboxed", "claude", "codex", "opencode")
+ALL_EXTRAS = "treadle_all"  # only its size is measured: it is the same program
 PROGRAMS = {
     "bare_script": Program("script by hand, httpx", bare_script),
     "treadle": Program("Treadle", treadle),

@@ -27,10 +27,9 @@ class Results:
 
     def add(self, name: str, measure: str, size: int, row: dict[str, Any]) -> None:
         rounded = {key: round_figure(value) for key, value in row.items()}
-        self.rows.setdefault(name, {}).setdefault(measure, {}).setdefault(str(size), []).append(
-            rounded
-        )
-        shown = ("wall", "cpu", "peak_mb", "failed", "error", "recovers", "seconds")
+        measured = self.rows.setdefault(name, {}).setdefault(measure, {})
+        measured.setdefault(str(size), []).append(rounded)
+        shown = ("wall", "cpu", "peak_mb", "mb", "failed", "error", "recovers", "printed")
         figures = ", ".join(f"{key} {rounded[key]}" for key in shown if key in rounded)
         spent = time.monotonic() - self._began
         print(f"{spent:6.0f} s  {name} {measure} {size or ''}: {figures}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Compares Treadle with other libraries and programs, and writes docs/benchmarks.md.
 
-    python benchmarks/peers/run.py                       everything: about 25 minutes
-    python benchmarks/peers/run.py --quick               small sizes, one repeat: some minutes
+    python benchmarks/peers/run.py                       everything: about 30 minutes
+    python benchmarks/peers/run.py --quick               small sizes, one round: some minutes
     python benchmarks/peers/run.py --only treadle,codex --measures turns,programs
     python benchmarks/peers/run.py --from docs/benchmarks/figures.json    the page again
 
@@ -19,10 +19,12 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
@@ -35,13 +37,15 @@ from benchmarks.peers.environments import PROGRAMS as NPM_FOLDERS  # noqa: E402
 from benchmarks.peers.environments import Environments, NotInstalled  # noqa: E402
 from benchmarks.peers.install_size import measure_import  # noqa: E402
 from benchmarks.peers.program_runs import measure_programs  # noqa: E402
-from benchmarks.peers.programs import PROGRAMS  # noqa: E402
+from benchmarks.peers.programs import ALL_EXTRAS, PROGRAMS  # noqa: E402
+from benchmarks.peers.repository_runs import measure_repository  # noqa: E402
 from benchmarks.peers.results import Results, describe_machine  # noqa: E402
+from benchmarks.peers.rounds import SLOW_ROUNDS, run_rounds  # noqa: E402
 from benchmarks.peers.tables import render_tables  # noqa: E402
 
 # The page lists them in the same words.
 MEASURES = {
-    "turns": "one conversation of so many tool turns over HTTP",
+    "turns": "one conversation of so many tool turns over HTTP, also with a store of sessions",
     "deltas": "one reply of many small texts, counted by a consumer of the library's stream",
     "agents": "many conversations of five turns each, at once in one process",
     "parallel": "sixteen calls of a tool that sleeps for 50 ms, in one turn",
@@ -50,164 +54,151 @@ MEASURES = {
     "import": "the import of a library, its packages and its size",
     "programs": "--version, one reply, shell turns, and resume: one more reply in a long session",
     "growth": "the same work of Treadle alone at growing sizes",
+    "repository": "terminal, cache, PostgreSQL and fleet: other benchmarks of this repository",
 }
-SLOW_SECONDS = 2.0  # a measurement above it is not repeated
-CELL_SECONDS = 4.0  # nor is one whose processes, with their imports, have taken longer together
+Work = Mapping[str, tuple[int, ...]]
 
 
 class Sizes(NamedTuple):
-    """How much is done of each measure. A measurement above `limit` seconds is not made."""
+    """How much is done of each measure, and how often. What is expected to take longer than
+    `limit` seconds is not begun, and what takes three times as long is ended."""
 
-    turns: tuple[int, ...] = (50, 200, 800)
-    deltas: int = 20_000
-    agents: int = 200
-    in_process: tuple[int, ...] = (50, 200, 800)
+    work: Work = MappingProxyType({
+        "turns": (25, 100, 400), "deltas": (10_000,), "agents": (100,), "parallel": (16,),
+        "in_process": (25, 100, 400), "fails": (429, 529), "import": (0,),
+    })  # fmt: skip
+    growth: Work = MappingProxyType({
+        "in_process": (10, 100, 1_000, 10_000), "agents": (1, 10, 100, 1_000),
+        "entries": (1, 10, 100, 1_000, 10_000, 100_000),
+    })  # fmt: skip
     shell_turns: int = 20
     session_turns: int = 100
-    repeat: int = 3
-    program_repeat: int = 5
-    limit: float = 45.0
-    growth_turns: tuple[int, ...] = (10, 100, 1_000, 10_000)
-    growth_agents: tuple[int, ...] = (1, 10, 100, 1_000, 2_000)
-    growth_entries: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000)
+    rounds: int = 5
+    limit: float = 20.0
 
 
 QUICK = Sizes(
-    turns=(50,), deltas=2_000, agents=20, in_process=(50,), shell_turns=5, session_turns=10,
-    repeat=1, program_repeat=1, limit=20.0, growth_turns=(10, 100), growth_agents=(1, 10),
-    growth_entries=(1, 1_000),
+    work={
+        "turns": (10,), "deltas": (1_000,), "agents": (10,), "parallel": (16,),
+        "in_process": (10,), "fails": (429, 529), "import": (0,),
+    },
+    growth={"in_process": (10, 100), "agents": (1, 10), "entries": (1, 1_000)},
+    shell_turns=5, session_turns=10, rounds=1,
 )  # fmt: skip
 
 
 class LibraryRuns:
-    """Measures libraries, each next to the loop over aiohttp, which shows the noise."""
+    """Measures libraries in rounds; the loop over aiohttp is one of them, and their reference."""
 
-    def __init__(self, made: Environments, sizes: Sizes, results: Results, port: int) -> None:
+    def __init__(
+        self, made: Environments, work: Work, sizes: Sizes, results: Results, port: int
+    ) -> None:
         self._made = made
-        self._sizes = sizes
+        self._work = work
+        self._rounds = sizes.rounds
+        self._limit = sizes.limit
         self._results = results
         self._port = port
 
-    def measure(self, name: str, measure: str) -> None:
-        sizes: tuple[int, ...] = {
-            "turns": self._sizes.turns,
-            "deltas": (self._sizes.deltas,),
-            "agents": (self._sizes.agents,),
-            "parallel": (16,),
-            "in_process": self._sizes.in_process,
-            "plain_tool": self._sizes.in_process,
-            "fails": (529, 429),
-        }[measure]
-        before: tuple[int, float] | None = None
-        for size in sizes:
-            # The cost of a turn may grow with the turns: the next size may take its square.
-            if before and before[1] * (size / before[0]) ** 2 > 2 * self._sizes.limit:
-                self._results.add(
-                    name, measure, size, {"failed": "not run: it would take too long"}
-                )
-                continue
-            rows = list(self._repeat(name, measure, size))
-            if measure in ("turns", "in_process"):
-                if "failed" in rows[-1]:
-                    return
-                before = (size, min(row["wall"] for row in rows))
+    def measure(self, measure: str, names: list[str]) -> None:
+        names = [name for name in names if measure in LIBRARIES[name].measures]
+        if measure == "import":
+            names = [name for name in names if LIBRARIES[name].imports]
+        if measure == "fails":
+            self._measure_failures(names)
+            return
+        spent: dict[str, tuple[int, float]] = {}
+        for size in self._work[measure]:
 
-    def _repeat(self, name: str, measure: str, size: int) -> Iterator[dict[str, Any]]:
-        is_pair = measure != "fails" and name != BASELINE
-        repeat = 1 if measure == "fails" else self._sizes.repeat
-        began = time.monotonic()
-        for _ in range(repeat):
-            base = self._run(BASELINE, measure, size) if is_pair and has(BASELINE, measure) else {}
-            row = self._run(name, measure, size)
-            row |= {f"base_{key}": base[key] for key in ("wall", "cpu") if key in base}
-            self._results.add(name, measure, size, row)
-            yield row
-            is_slow = row.get("wall", 0.0) > SLOW_SECONDS
-            if "failed" in row or is_slow or time.monotonic() - began > CELL_SECONDS:
-                return
+            def run(name: str, size: int = size) -> dict[str, Any]:
+                row = self._run(name, measure, size)
+                spent[name] = (size, row["wall"] if "failed" not in row else float("inf"))
+                self._results.add(name, measure, size, row)
+                return row
+
+            ready = []
+            for name in names:
+                # The cost of a turn may grow with the turns: the next size may take its square.
+                before, seconds = spent.get(name, (1, 0.0))
+                if seconds * (size / before) ** 2 > self._limit:
+                    why = "not run: a smaller size failed, or this one would take too long"
+                    spent[name] = (size, float("inf"))
+                    self._results.add(name, measure, size, {"failed": why})
+                else:
+                    ready.append(name)
+            run_rounds(f"{measure} {size or ''}".strip(), ready, self._rounds, run)
+
+    def _measure_failures(self, names: list[str]) -> None:
+        """They only wait: several at a time."""
+
+        def run(job: tuple[str, int]) -> None:
+            self._results.add(job[0], "fails", job[1], self._run(job[0], "fails", job[1]))
+
+        jobs = [(name, code) for name in names for code in self._work["fails"]]
+        for _ in range(min(self._rounds, SLOW_ROUNDS)):
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(run, jobs))
 
     def _run(self, name: str, measure: str, size: int) -> dict[str, Any]:
         library = LIBRARIES[name]
         python = self._made.python(library.lock)
+        if measure == "import":
+            try:
+                return measure_import(python, library.imports)
+            except subprocess.CalledProcessError as error:
+                return {"failed": str(error)[:200]}
         worker = [str(HERE / "worker.py"), library.adapter, library.variant, measure]
-        environment = {**os.environ, "DO_NOT_TRACK": "1", "OTEL_SDK_DISABLED": "true"}
-        environment |= {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+        command = [str(python), "-P", *worker, str(size), str(self._port)]
+        return run_json(command, 3 * self._limit)
+
+
+def run_json(command: list[str], limit: float) -> dict[str, Any]:
+    """What a process prints as its last line, or why it failed."""
+    environment = {**os.environ, "DO_NOT_TRACK": "1", "OTEL_SDK_DISABLED": "true"}
+    environment |= {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    with tempfile.TemporaryDirectory(prefix="treadle-peers-") as folder:
+        environment["TMPDIR"] = folder
         try:
             done = subprocess.run(
-                [str(python), "-P", *worker, str(size), str(self._port)],
-                env=environment, capture_output=True, text=True, timeout=2 * self._sizes.limit,
-                check=False,
-            )  # fmt: skip
+                command, env=environment, capture_output=True, text=True, timeout=limit, check=False
+            )
         except subprocess.TimeoutExpired:
-            return {"failed": f"longer than {2 * self._sizes.limit:.0f} s"}
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            return {"failed": lines[-1][:200]}
-        found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-        return found
-
-
-def has(name: str, measure: str) -> bool:
-    if measure == "plain_tool":
-        return name == OURS
-    return measure != "in_process" or LIBRARIES[name].has_in_process
-
-
-def measure_libraries(
-    made: Environments, names: list[str], measures: list[str], sizes: Sizes, results: Results,
-    port: int,
-) -> None:  # fmt: skip
-    runs = LibraryRuns(made, sizes, results, port)
-    wanted = [*measures, "plain_tool"] if "in_process" in measures else measures
-    for measure in wanted:
-        if measure == "fails":  # they only wait: several at a time
-            with ThreadPoolExecutor(4) as threads:
-                list(threads.map(lambda name: runs.measure(name, "fails"), names))
-            continue
-        for name in names:
-            if measure == "import":
-                if LIBRARIES[name].imports:
-                    python = made.python(LIBRARIES[name].lock)
-                    results.add(name, "import", 0, measure_import(python, LIBRARIES[name].imports))
-            elif measure not in ("programs", "growth") and has(name, measure):
-                runs.measure(name, measure)
+            return {"failed": f"longer than {limit:.0f} s"}
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        return {"failed": lines[-1][:200]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
 def measure_growth(made: Environments, sizes: Sizes, results: Results, port: int) -> None:
-    once = sizes._replace(repeat=1, in_process=sizes.growth_turns, limit=max(sizes.limit, 60.0))
-    runs = LibraryRuns(made, once, results.part("growth"), port)
-    runs.measure(OURS, "in_process")
-    for count in sizes.growth_agents:
-        runs = LibraryRuns(made, once._replace(agents=count), results.part("growth"), port)
-        for name in (FLOOR, OURS):
-            runs.measure(name, "agents")
+    sizes = sizes._replace(rounds=min(sizes.rounds, SLOW_ROUNDS), limit=60.0)
+    runs = LibraryRuns(made, sizes.growth, sizes, results, port)
+    runs.measure("in_process", [OURS])
+    runs.measure("agents", [FLOOR, OURS])
     python = str(made.python("treadle"))
-    for kind in ("entries", "compacted"):
-        options = ["--compacted"] if kind == "compacted" else []
-        for count in sizes.growth_entries:
-            command = [python, str(HERE / "session_growth.py"), str(count), *options]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            results.part("growth").add(OURS, kind, count, json.loads(done.stdout))
+    for count in sizes.growth["entries"]:
+
+        def run(kind: str, count: int = count) -> dict[str, Any]:
+            options = ["--compacted"] if kind == "compacted" else []
+            script = str(HERE / "session_growth.py")
+            row = run_json([python, script, str(count), *options], 3 * sizes.limit)
+            results.add(OURS, kind, count, row)
+            return row
+
+        run_rounds(f"entries {count}", ("entries", "compacted"), sizes.rounds, run)
 
 
 @contextlib.contextmanager
-def serve(python: Path) -> Iterator[tuple[int, int]]:
-    """The server in a process of its own: its port and its process id."""
+def serve(python: Path) -> Iterator[int]:
+    """The server in a process of its own: its port."""
     command = [str(python), "-P", str(HERE / "server.py")]
     pipe = subprocess.PIPE  # the server ends when this process does, however it ends
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        yield int(server.stdout.readline()), server.pid
+        yield int(server.stdout.readline())
         server.stdin.close()
-
-
-def separate_cores() -> set[int]:
-    """Leave one core to the server and its kernel; all that is measured runs on the other one."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1:
-        os.sched_setaffinity(0, {cores[1]})
-    return {cores[0]}
 
 
 def install_all(
@@ -220,6 +211,8 @@ def install_all(
                 package = LIBRARIES[name].package
                 python = made.python(LIBRARIES[name].lock)
                 results.versions[package] = find_version(python, package)
+            elif name == ALL_EXTRAS:
+                made.python(name)
             elif name == "aider":
                 results.versions[name] = find_version(made.python(name), "aider-chat")
             elif (NPM_FOLDERS / name).exists():
@@ -242,7 +235,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         epilog="measures:\n" + "\n".join(f"  {name:<12}{text}" for name, text in MEASURES.items()),
     )  # fmt: skip
     known = [*LIBRARIES, *(name for name in PROGRAMS if name not in LIBRARIES)]
-    parser.add_argument("--quick", action="store_true", help="small sizes, one repeat")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round")
     names = f"names, by commas: {', '.join(known)}"
     parser.add_argument(
         "--only", type=split_names(known), default=known, metavar="NAMES", help=names
@@ -309,24 +302,28 @@ def main(arguments: list[str]) -> int:
     sizes = QUICK if given.quick else Sizes()
     made = Environments(given.cache)
     results = Results(describe_machine())
-    libraries = [name for name in given.only if name in LIBRARIES]
+    libraries = list(dict.fromkeys([BASELINE, *(name for name in given.only if name in LIBRARIES)]))
     programs = [name for name in given.only if name in PROGRAMS]
     has_programs = "programs" in given.measures
-    install_all(made, libraries, programs if has_programs else [], results)
+    install_all(made, libraries, [ALL_EXTRAS, *programs] if has_programs else [], results)
     libraries = [name for name in libraries if name not in results.missing]
-    cores = separate_cores()
-    with serve(made.python("treadle")) as (port, server):
-        os.sched_setaffinity(server, cores)
-        measure_libraries(made, libraries, given.measures, sizes, results, port)
-        if has_programs:
-            url = f"http://127.0.0.1:{port}"
-            measure_programs(made, programs, sizes, results, url)
-        if "growth" in given.measures and OURS in libraries:
-            measure_growth(made, sizes, results, port)
+    with serve(made.python("treadle")) as port:
+        runs = LibraryRuns(made, sizes.work, sizes, results, port)
+        for measure in given.measures:
+            match measure:
+                case "programs":
+                    url = f"http://127.0.0.1:{port}"
+                    measure_programs(made, programs, sizes, results, url)
+                case "growth":
+                    measure_growth(made, sizes, results.part("growth"), port)
+                case "repository":
+                    measure_repository(results.part("repository"), sizes.rounds)
+                case _:
+                    runs.measure(measure, libraries)
     results.machine["minutes"] = round((time.monotonic() - began) / 60, 1)
     figures = results.as_json()
     (given.cache / "figures.json").write_text(json.dumps(figures, indent=1))
-    print(render_tables(figures))
+    print("\n\n".join(render_tables(figures)))
     if is_whole:
         page.write(figures, ROOT / "docs")
     return 0

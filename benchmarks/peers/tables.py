@@ -1,26 +1,42 @@
 """The tables of docs/benchmarks.md, from the figures of a run.
 
-A cell is the median of its repeats. A ratio is the median of its row, divided by the median of the
-loop over aiohttp at the same size: both are in the table.
+A cell is the median of its rounds. A ratio divides two figures of the same round: the table has
+the median of these pairs, and the lowest and the highest of them.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.peers.behind import describe_behind
-from benchmarks.peers.contenders import BASELINE, FLOOR, LIBRARIES, OURS, title_library
-from benchmarks.peers.programs import PROGRAMS
+from benchmarks.peers.contenders import BASELINE, FLOOR, LIBRARIES, OURS, PLAIN, title_library
+from benchmarks.peers.programs import ALL_EXTRAS, PROGRAMS
+from benchmarks.peers.programs import BASELINE as SCRIPT
+from benchmarks.peers.repository_runs import describe_repository
 
 BYTES_PER_TOKEN = 4
 AGAINST_BASELINE = f"against {title_library(BASELINE)}"
 INSTALLED = "MB installed, without bytecode"
 RATIO_NOTE = (
     f"The column “… {AGAINST_BASELINE}” is the CPU of the row, divided by the CPU of the row "
-    f"“{title_library(BASELINE)}” at the same size."
+    f"“{title_library(BASELINE)}” of the same size and round: the median of the rounds, and in "
+    "brackets the lowest and the highest."
 )
+
+
+class Ratio(NamedTuple):
+    """Of pairs: one figure divided by another one of the same round."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if f"{self.low:.2f}" == f"{self.high:.2f}":
+            return times(self.median)
+        return f"{times(self.median)} ({times(self.low)[:-1]}–{times(self.high)[:-1]})"
 
 
 class Table:
@@ -38,10 +54,17 @@ class Table:
         values = [cell[key] for cell in cells if key in cell and "failed" not in cell]
         return statistics.median(values) if values else None
 
-    def ratio(self, name: str, measure: str, size: object, key: str) -> float | None:
-        """Against the loop over aiohttp; both are medians."""
-        ours, base = (self.median(one, measure, size, key) for one in (name, BASELINE))
-        return ours / base if ours is not None and base else None
+    def ratio(
+        self, name: str, measure: str, size: object, key: str, against: str = BASELINE
+    ) -> Ratio | None:
+        """The n-th measurements of two contenders are those of the same round."""
+        rounds = zip(*(self.cells(one, measure, size) for one in (name, against)), strict=False)
+        pairs = [
+            one[key] / base[key]
+            for one, base in rounds
+            if base.get(key) and key in one and not {"failed"} & {*one, *base}
+        ]
+        return Ratio(statistics.median(pairs), min(pairs), max(pairs)) if pairs else None
 
     def count(self, name: str, measure: str, size: object) -> int:
         """How often it was measured."""
@@ -72,7 +95,8 @@ def title(name: str, measure: str = "") -> str:
     return PROGRAMS[name].title
 
 
-def render_tables(figures: dict[str, Any]) -> str:
+def render_tables(figures: dict[str, Any]) -> list[str]:
+    """First where Treadle is behind."""
     table = Table(figures["libraries"])
     programs = Table(figures.get("programs", {}))
     growth = Table(figures.get("growth", {}))
@@ -88,8 +112,9 @@ def render_tables(figures: dict[str, Any]) -> str:
         render_imports(table),
         *render_programs(programs),
         *render_growth(growth),
+        describe_repository(Table(figures.get("repository", {}))),
     ]
-    return "\n\n".join(section for section in sections if section)
+    return [section for section in sections if section]
 
 
 def render_table(
@@ -116,8 +141,12 @@ def show(value: float | None, factor: float = 1.0, digits: int = 2) -> str:
     return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.{digits}f}"
 
 
-def times(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}×" if value < 10 else f"{value:.0f}×"
+def times(value: float) -> str:
+    return f"{value:.2f}×" if value < 10 else f"{value:.0f}×"
+
+
+def show_ratio(ratio: Ratio | None) -> str:
+    return "–" if ratio is None else str(ratio)
 
 
 def show_counts(counts: Iterable[int]) -> str:
@@ -125,20 +154,19 @@ def show_counts(counts: Iterable[int]) -> str:
 
 
 def render_goals(table: Table) -> str:
-    rows = []
-    for size in table.sizes("turns"):
-        ours, floor = (table.median(name, "turns", size, "cpu") for name in (OURS, FLOOR))
-        if ours and floor:
-            rows.append([f"a tool turn over HTTP, {size} turns: CPU against {title(FLOOR)}",
-                         "1.3×", times(ours / floor)])  # fmt: skip
-    for size in table.sizes("plain_tool"):
+    rows = [
+        [f"a tool turn over HTTP, {size} turns: CPU against {title(FLOOR)}", "1.3×", str(ratio)]
+        for size in table.sizes("turns")
+        if (ratio := table.ratio(OURS, "turns", size, "cpu", FLOOR))
+    ]
+    for size in table.sizes("in_process"):
         ours = table.median(OURS, "in_process", size, "cpu")
-        plain = table.median(OURS, "plain_tool", size, "cpu")
+        plain = table.ratio(PLAIN, "in_process", size, "cpu", OURS)
         if ours and plain:
             micros = f"{ours / size * 1e6:.0f} µs"
             rows.append([f"a round in process, {size} rounds: CPU", "120 µs", micros])
             rows.append([f"a plain function as the tool against an async one, {size} rounds: CPU",
-                         "1.2×", times(plain / ours)])  # fmt: skip
+                         "1.2×", str(plain)])  # fmt: skip
     note = "Measures: `turns` and `in_process`."
     return render_table("Goals", note, ["goal", "at most", "measured"], rows)
 
@@ -162,7 +190,8 @@ def render_turns(table: Table) -> str:
         )
         rows.append([
             title(name), *cells, show_counts(counts),
-            times(table.ratio(name, "turns", shared, "cpu")), f"{largest:,}" if largest else "–",
+            show_ratio(table.ratio(name, "turns", shared, "cpu")),
+            f"{largest:,}" if largest else "–",
             f"{show(first)} → {show(last)}", show(peak),
         ])  # fmt: skip
     heading = "Tool turns over HTTP: milliseconds a turn, CPU / wall"
@@ -193,7 +222,7 @@ def render_deltas(table: Table) -> str:
                 continue
             ratio = table.ratio(name, "deltas", size, "cpu")
             rate = show(size / wall)
-            rows.append([title(name), rate, show(cpu / size * 1e6, digits=1), times(ratio),
+            rows.append([title(name), rate, show(cpu / size * 1e6, digits=1), show_ratio(ratio),
                          show(seen), show_counts([table.count(name, "deltas", size)])])  # fmt: skip
     columns = ["library", "deltas a second", "CPU µs a delta", f"CPU {AGAINST_BASELINE}",
                "deltas seen", "times measured"]  # fmt: skip
@@ -207,21 +236,22 @@ def render_agents(table: Table) -> str:
         for name in table.names("agents", LIBRARIES):
             wall = table.median(name, "agents", size, "wall")
             if not wall:
-                rows.append([title(name), table.failure(name, "agents", size), *["–"] * 4])
+                rows.append([title(name), table.failure(name, "agents", size), *["–"] * 5])
                 continue
             cpu, peak, each = (
                 table.median(name, "agents", size, key)
                 for key in ("cpu", "peak_mb", "mb_per_agent")
             )
             rows.append([
-                title(name), show(size * 5 / wall), show(cpu, 1e3 / size / 5), show(peak),
+                title(name), show(size * 5 / wall), show(cpu, 1e3 / size / 5),
+                show_ratio(table.ratio(name, "agents", size, "cpu")), show(peak),
                 show(each, digits=3), show_counts([table.count(name, "agents", size)]),
             ])  # fmt: skip
-    columns = ["library", "turns a second", "CPU ms a turn", "peak MB", "MB an agent",
-               "times measured"]  # fmt: skip
+    columns = ["library", "turns a second", "CPU ms a turn", f"CPU {AGAINST_BASELINE}",
+               "peak MB", "MB an agent", "times measured"]  # fmt: skip
     agents = " and ".join(f"{size:,}" for size in table.sizes("agents"))
     heading = f"{agents} agents at once in one process, five turns each"
-    return render_table(heading, "Measure: `agents`.", columns, rows)
+    return render_table(heading, f"Measure: `agents`. {RATIO_NOTE}", columns, rows)
 
 
 def render_parallel(table: Table) -> str:
@@ -256,28 +286,39 @@ def render_failures(table: Table) -> str:
     for name in table.names("fails", LIBRARIES):
         cells = []
         for code in codes:
-            [cell, *_] = table.cells(name, "fails", code) or [{}]
-            if cell.get("recovers"):
-                cells.append(f"recovers in {cell['wall']:.1f} s")
+            measured = table.cells(name, "fails", code)
+            seconds = [cell["wall"] for cell in measured if cell.get("recovers")]
+            why = [cell.get("error") or cell.get("failed") for cell in measured]
+            if seconds:
+                low, high = (f"{found(seconds):.1f}" for found in (min, max))
+                often = f", {len(seconds)} of {len(measured)} times" if any(why) else ""
+                median = f"{statistics.median(seconds):.1f}"
+                cells.append(f"recovers in {median} s ({low}–{high}){often}")
             else:
-                cells.append(f"fails: {cell.get('error') or cell.get('failed', 'not run')}")
+                cells.append(f"fails: {next(filter(None, why), 'not run')}")
         rows.append([title(name), *cells])
     columns = ["library", *(f"{code}, twice" for code in codes)]
-    note = "Measure: `fails`. Each was measured once."
+    note = "Measure: `fails`. The median of three times, the shortest and the longest."
     return render_table("The first two requests are refused; default settings", note, columns, rows)
 
 
 def render_imports(table: Table) -> str:
     rows = []
     for name in table.names("import", LIBRARIES):
-        [cell, *_] = table.cells(name, "import", 0)
-        net = (cell["wall"] - cell["base_wall"]) * 1e3
-        rows.append([title(name), show(net, digits=0), str(cell["modules"]), str(cell["packages"]),
-                     show(cell["mb"], digits=1)])  # fmt: skip
-    columns = ["library", "import ms", "modules", "packages", INSTALLED]
+        if why := table.failure(name, "import", 0):
+            rows.append([title(name), why, *["–"] * 4])
+            continue
+        figures = [
+            show(table.median(name, "import", 0, key), factor, digits)
+            for key, factor, digits in (
+                ("wall", 1e3, 0), ("modules", 1, 0), ("packages", 1, 0), ("mb", 1, 1)
+            )
+        ]  # fmt: skip
+        rows.append([title(name), *figures, show_counts([table.count(name, "import", 0)])])
+    columns = ["library", "import ms", "modules", "packages", INSTALLED, "times measured"]
     note = (
-        "Measure: `import`. The milliseconds are the median of three imports; a loop imports "
-        "only its client or SDK. MB do not include "
+        "Measure: `import`. The milliseconds are the median, without those of an interpreter that "
+        "does nothing; a loop imports only its client or SDK. MB do not include "
         "compiled bytecode (`.pyc`), which Python writes after the installation; the table in "
         "[install.md](install.md) includes it and is therefore higher."
     )
@@ -294,35 +335,65 @@ def render_programs(table: Table) -> list[str]:
     for name in table.names("reply", PROGRAMS):
         reply, cpu, peak = (table.median(name, "reply", 0, k) for k in ("wall", "cpu", "peak_mb"))
         if reply is None:
-            speed.append([title(name), table.failure(name, "reply", 0), *["–"] * 8])
+            speed.append([title(name), table.failure(name, "reply", 0), *["–"] * 9])
             continue
         shell = table.median(name, "shell", turns, "wall")
         each = (shell - reply) / turns if shell is not None and turns else None
         speed.append([
-            title(name), show(table.median(name, "version", 0, "wall")), show(reply), show(cpu),
-            show(peak), show(shell), show(each, 1e3, 1),
-            show(table.median(name, "resume", session, "wall")),
-            show(table.median(name, "size", 0, "mb")),
+            title(name), show_seconds(table, name, "version", 0),
+            show_seconds(table, name, "reply", 0),
+            show_ratio(table.ratio(name, "reply", 0, "wall", SCRIPT)), show(cpu), show(peak),
+            show_seconds(table, name, "shell", turns),
+            show_ratio(table.ratio(name, "shell", turns, "wall", SCRIPT)), show(each, 1e3, 1),
+            show_seconds(table, name, "resume", session),
             show_counts(table.count(name, job, size) for job, size in jobs),
         ])  # fmt: skip
         one = [table.median(name, "reply", 0, key) for key in ("largest_bytes", "requests")]
         every = [table.median(name, "shell", turns, key) for key in ("bytes", "requests")]
         prompts.append([title(name), *show_requests(*one), *show_requests(*every)])
-    columns = ["program", "--version s", "one reply s", "CPU s", "peak MB",
-               f"{turns} shell turns s", "ms a shell turn",
-               f"resume after {session} turns s", INSTALLED, "times measured"]  # fmt: skip
+    against = f"against {title(SCRIPT)}"
+    columns = ["program", "--version s", "one reply s", against, "CPU s", "peak MB",
+               f"{turns} shell turns s", against, "ms a shell turn",
+               f"resume after {session} turns s", "times measured"]  # fmt: skip
     requests = ["program", "largest request of a reply, bytes", "tokens, estimated", "requests",
                 f"all requests of {turns} shell turns, bytes", "tokens, estimated",
                 "requests"]  # fmt: skip
     note = (
         "Measure: `programs`. CPU and memory are those of one reply. Resume is one more reply in "
-        f"a session with {session} turns. “Times measured” has four numbers: --version, one reply, "
+        f"a session with {session} turns. A ratio has the median of the rounds, and in brackets "
+        "the lowest and the highest. “Times measured” has four numbers: --version, one reply, "
         "shell turns, resume."
     )
     return [
         render_table("Programs, from start to exit", note, columns, speed),
         render_table("Programs: what is sent", "Measure: `programs`.", requests, prompts),
+        render_sizes(table),
     ]
+
+
+def show_seconds(table: Table, name: str, job: str, size: int) -> str:
+    return table.failure(name, job, size) or show(table.median(name, job, size, "wall"))
+
+
+def render_sizes(table: Table) -> str:
+    names = {name: title(name) for name in PROGRAMS} | {ALL_EXTRAS: "Treadle, `treadle[all]`"}
+    rows = []
+    for name, text in names.items():
+        if "size" not in table.rows.get(name, {}) or name == "treadle_sandboxed":
+            continue
+        parts = [
+            table.median(name, "size", 0, key) for key in ("mb", "bytecode_mb", "interpreter_mb")
+        ]
+        why = table.failure(name, "size", 0)
+        shown = [why, *["–"] * 3] if why else [show(one, digits=1) for one in parts]
+        whole = [] if why else [show(sum(one or 0.0 for one in parts), digits=1)]
+        rows.append([text, *shown, *whole])
+    note = (
+        "Measure: `programs`. A program in Python needs an interpreter, which many machines have; "
+        "the others bring what runs them. Bytecode is what Python writes after the installation."
+    )
+    columns = ["program", INSTALLED, "MB of bytecode", "MB of the interpreter", "MB in all"]
+    return render_table("Programs: installed size", note, columns, rows)
 
 
 def show_requests(size: float | None, count: float | None) -> list[str]:
@@ -333,7 +404,7 @@ def show_requests(size: float | None, count: float | None) -> list[str]:
 
 def render_growth(table: Table) -> list[str]:
     def render(heading: str, columns: list[str], rows: list[list[str]]) -> str:
-        note = "Measure: `growth`. Each was measured once."
+        note = "Measure: `growth`. Each is the median of three rounds."
         return render_table(heading, note, columns, rows)
 
     turns = [

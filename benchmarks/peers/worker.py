@@ -14,8 +14,7 @@ Standard library only. An adapter is a file of adapters/ with
 
 Measures: turns (SIZE tool turns), agents (SIZE conversations at once, 5 turns each), deltas (SIZE
 text deltas in one reply), parallel (SIZE calls of a tool of 50 ms in one turn), in_process (SIZE
-turns without HTTP), fails (the first two requests get the status SIZE), plain_tool (as in_process,
-with a plain function as the tool).
+turns without HTTP), fails (the first two requests get the status SIZE).
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ import logging
 import os
 import statistics
 import sys
+import tempfile
 import time
 import urllib.request
 import warnings
@@ -85,6 +85,10 @@ class Task:
         function.__doc__ = f"{self.description}\n\nArgs:\n    a: an integer\n    b: an integer\n"
         function.__annotations__ = {"a": int, "b": int, "return": int}
         return function
+
+    def make_folder(self) -> Path:
+        """For the sessions of an adapter; run.py removes it."""
+        return Path(tempfile.mkdtemp())
 
     async def run_in_thread(self, function: Callable[[], int]) -> int:
         if self._threads is None:
@@ -157,11 +161,6 @@ class Measurement:
         task = self._task(size)
         return await timed(self._adapter.make_in_process(task, size), task, size)
 
-    async def plain_tool(self, size: int) -> dict[str, Any]:
-        await run_once(self._adapter.make_plain(self._task(3), 3))
-        task = self._task(size)
-        return await timed(self._adapter.make_plain(task, size), task, size)
-
 
 async def run_once(engine: Any) -> None:
     await engine.run()
@@ -217,7 +216,7 @@ def load_adapter(name: str) -> Any:
 async def measure(adapter: str, variant: str, name: str, size: int, port: int) -> dict[str, Any]:
     module = load_adapter(adapter)
     measurement = Measurement(module, variant, port)
-    if name not in ("in_process", "plain_tool"):
+    if name != "in_process":
         await measurement.warm_up()
     result: dict[str, Any] = await getattr(measurement, name)(size)
     return result

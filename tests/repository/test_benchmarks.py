@@ -6,12 +6,13 @@ import asyncio
 import json
 import re
 import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import page, run, worker
+from benchmarks.peers import page, rounds, run, worker
 from benchmarks.peers.contenders import LIBRARIES
 from benchmarks.peers.environments import LOCKS
 from benchmarks.peers.environments import PROGRAMS as NPM_FOLDERS
@@ -27,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def figures() -> dict[str, object]:
     """Real figures of a loop by hand and of Treadle, against the real server."""
     results = Results(describe_machine())
-    with run.serve(Path(sys.executable)) as (port, _):
+    with run.serve(Path(sys.executable)) as port:
         for name in ("raw_treadle_client", "treadle", "treadle_responses"):
             library = LIBRARIES[name]
             coroutine = worker.measure(library.adapter, library.variant, "turns", 6, port)
@@ -64,40 +65,56 @@ def test_the_page_has_the_tables_and_plots_of_a_run(tmp_path: Path, figures: dic
 
 
 def test_the_page_says_where_another_one_is_ahead(figures: dict[str, object]):
-    behind = render_tables(figures).partition("### Tool turns")[0]
-    assert re.search(r"loop over Treadle's HTTP client \(0\.\d\d\)", behind)
+    [behind, *_] = render_tables(figures)
+    assert re.search(r"loop over Treadle's HTTP client 0\.\d\d×", behind)
 
 
 def test_another_one_that_is_hardly_ahead_is_listed_as_about_equal():
     seconds = {"treadle": 0.32, "codex": 0.31, "opencode": 0.16}
     programs = {name: {"resume": {"100": [{"wall": wall}]}} for name, wall in seconds.items()}
-    told = render_tables({"libraries": {}, "programs": programs})
-    assert "continuing a session: opencode (0.50). Why: " in told
-    assert "About equal: Codex (0.97)." in told
+    [told, *_] = render_tables({"libraries": {}, "programs": programs})
+    assert "continuing a session: opencode 0.50×. Why: " in told
+    assert "About equal: Codex 0.97×." in told
 
 
-def test_ratios_divide_figures_of_one_size_that_the_table_shows():
+def test_ratios_divide_figures_of_one_size_and_round():
     def cells(*seconds: float) -> list[dict[str, float]]:
-        return [{"cpu": one, "wall": one, "base_cpu": 0.001} for one in seconds]
+        return [{"cpu": one, "wall": one} for one in seconds]
 
     too_long: list[dict[str, object]] = [{"failed": "not run"}]
     rows = {
         "treadle": {"turns": {"50": cells(0.1, 0.2, 0.9), "200": cells(0.8)}},
-        "raw_aiohttp": {"turns": {"50": cells(0.4), "200": cells(4.0)}},
+        "raw_aiohttp": {"turns": {"50": cells(0.2, 0.8, 0.9), "200": cells(4.0)}},
         "openai_agents": {"turns": {"50": cells(8.0), "200": too_long}},
     }
-    turns = render_tables({"libraries": rows}).partition("### Tool turns")[2].splitlines()
+    tables = "\n".join(render_tables({"libraries": rows}))
+    turns = tables.partition("### Tool turns")[2].splitlines()
     found = [[cell.strip() for cell in line.split("|")[4:7]] for line in turns if "|" in line]
     assert found[0] == ["times measured", "CPU at 50 turns against loop over aiohttp",
                         "largest size that ran"]  # fmt: skip
-    assert found[2:] == [["3, 1", "0.50×", "200"], ["1, 1", "1.00×", "200"], ["1, –", "20×", "50"]]
+    assert found[2:5] == [
+        ["3, 1", "0.50× (0.25–1.00)", "200"],
+        ["3, 1", "1.00×", "200"],
+        ["1, –", "40×", "50"],
+    ]
 
 
-def test_the_page_tells_how_far_apart_the_same_measurement_was():
-    own: dict[str, object] = {"turns": {"50": [{"cpu": 0.060}]}}
-    paired = {"turns": {"50": [{"cpu": 1.0, "base_cpu": base} for base in (0.025, 0.062, 0.085)]}}
-    noise = page.describe_noise({"libraries": {"raw_aiohttp": own, "strands": paired}})
-    assert noise.endswith("| 50 turns | 4 | 25.00 | 61.00 | 85.00 | 3.4× |")
+def test_contenders_are_measured_in_rounds_and_slow_ones_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    order: list[str] = []
+    seconds = {"fast": 1.0, "slow": rounds.SLOW_SECONDS + 1, "broken": 1.0}
+    now = 0.0
+
+    def measure(name: str) -> dict[str, object]:
+        nonlocal now
+        order.append(name)
+        now += seconds[name]
+        return {"failed": "it broke"} if name == "broken" else {"wall": seconds[name]}
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    rounds.run_rounds("turns", seconds, 5, measure)
+    assert order == ["fast", "slow", "broken", *["fast", "slow"] * 2, *["fast"] * 2]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
-"""LangChain's create_agent, which runs on LangGraph, over Anthropic Messages."""
+"""LangChain's create_agent, which runs on LangGraph, over Anthropic Messages. `sqlite` keeps the
+session."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,14 +24,29 @@ class Engine:
         tool = StructuredTool.from_function(
             coroutine=task.make_tool(), name=task.tool_name, description=task.description
         )
-        model = model or make_model(task)
-        self._agent: Any = create_agent(model, [tool], system_prompt=task.instructions)
-        self._settings = {"recursion_limit": 10 * task.max_turns}
+        self._task = task
+        self._agent_of: Any = functools.partial(
+            create_agent, model or make_model(task), [tool], system_prompt=task.instructions
+        )
+        self._settings = {
+            "recursion_limit": 10 * task.max_turns,
+            "configurable": {"thread_id": "one"},
+        }
+        self._agent = None if task.variant == "sqlite" else self._agent_of()
 
     async def run(self) -> int:
+        if self._agent is not None:
+            return await self._stream(self._agent)
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+        path = str(self._task.make_folder() / "sessions.db")
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            return await self._stream(self._agent_of(checkpointer=saver))
+
+    async def _stream(self, agent: Any) -> int:
         seen = 0
         prompt = {"messages": [{"role": "user", "content": "go"}]}
-        stream = self._agent.astream(prompt, self._settings, stream_mode="messages")
+        stream = agent.astream(prompt, self._settings, stream_mode="messages")
         async for message, _ in stream:
             if isinstance(message, AIMessageChunk):
                 seen += count_texts(message.content)

@@ -1,9 +1,16 @@
-"""openai-agents over Responses, tracing off, with its stream of events."""
+"""openai-agents over Responses, tracing off, with its stream of events; `sqlite` has a session."""
 
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents import Agent, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    OpenAIResponsesModel,
+    Runner,
+    SQLiteSession,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 
 set_tracing_disabled(True)
@@ -18,11 +25,13 @@ class Engine:
         self._agent: Any = Agent(
             name="calculator", instructions=task.instructions, model=model, tools=tools
         )
-        self._max_turns = task.max_turns
+        self._options: Any = {"max_turns": task.max_turns}
+        if task.variant == "sqlite":
+            self._options["session"] = SQLiteSession("one", task.make_folder() / "sessions.db")
 
     async def run(self) -> int:
         seen = 0
-        run = Runner.run_streamed(self._agent, "go", max_turns=self._max_turns)
+        run = Runner.run_streamed(self._agent, "go", **self._options)
         async for event in run.stream_events():
             if event.type == "raw_response_event":
                 seen += event.data.type == "response.output_text.delta"

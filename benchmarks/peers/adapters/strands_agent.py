@@ -1,4 +1,4 @@
-"""strands-agents over Anthropic Messages; its trimming of the history is off."""
+"""strands-agents over Anthropic Messages; no trimming of the history. `files` keeps the session."""
 
 import os
 from typing import Any
@@ -8,6 +8,7 @@ os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
 from strands.models.anthropic import AnthropicModel
+from strands.session import FileSessionManager
 
 
 class Engine:
@@ -22,12 +23,17 @@ class Engine:
 
     async def run(self) -> int:
         seen = 0
+        kept: Any = {}
+        if self._task.variant == "files":
+            folder = str(self._task.make_folder())
+            kept = {"session_manager": FileSessionManager("one", storage_dir=folder)}
         agent = Agent(
             model=self._model,
             tools=self._tools,
             system_prompt=self._task.instructions,
             callback_handler=None,
             conversation_manager=NullConversationManager(),
+            **kept,
         )
         async for event in agent.stream_async("go"):
             seen += "data" in event
