@@ -1,4 +1,8 @@
-"""Plots as SVG texts: lines over logarithmic axes, and bars."""
+"""Plots as SVG texts: lines over logarithmic axes, and bars; five series at most.
+
+Colors are classes, for a light and for a dark scheme; the picture has its own background, since a
+page may have another scheme than the system.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,14 @@ from html import escape
 
 WIDTH, HEIGHT = 820, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 260, 50, 50
-OURS = "#c2410c"
-COLORS = ("#1d4ed8", "#15803d", "#7e22ce", "#0e7490", "#a16207", "#be185d", "#4b5563", "#65a30d",
-          "#9333ea", "#0369a1", "#b45309", "#334155")  # fmt: skip
+# Name of the class, color on white, color on a dark page. The series of Treadle is `ours`.
+COLORS = {
+    "back": ("#ffffff", "#1e2129"), "text": ("#1f2328", "#e6e6e6"),
+    "grid": ("#d0d0d0", "#4a4a55"), "ours": ("#c2410c", "#fb923c"),
+    "s0": ("#1d4ed8", "#93c5fd"), "s1": ("#15803d", "#86efac"), "s2": ("#7e22ce", "#d8b4fe"),
+    "s3": ("#0e7490", "#67e8f9"), "bar": ("#4b5563", "#9ca3af"),
+}  # fmt: skip
+SERIES = ("s0", "s1", "s2", "s3")
 FONT = 'font-family="sans-serif" font-size="12"'
 LABEL_GAP = 14.0
 
@@ -27,15 +36,14 @@ def draw_lines(
     across, up = LogAxis(xs, LEFT, WIDTH - RIGHT), LogAxis(ys, HEIGHT - BOTTOM, TOP)
     parts = [*draw_frame(title, x_label, y_label), *draw_ticks(across, up)]
     ends: list[tuple[float, float, str, str]] = []
-    for number, (name, points) in enumerate(lines.items()):
-        color = OURS if name == ours else COLORS[number % len(COLORS)]
+    others = iter(SERIES)
+    for name, points in lines.items():
+        color = "ours" if name == ours else next(others)
         placed = [(across.place(x), up.place(y)) for x, y in points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
         width = 3 if name == ours else 1.5
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}"/>'
-        )
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in placed]
+        parts.append(f'<polyline points="{path}" class="line {color}" stroke-width="{width}"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="{color}"/>' for x, y in placed]
         ends.append((*placed[-1], name, color))
     return wrap([*parts, *draw_end_labels(ends)])
 
@@ -50,11 +58,11 @@ def draw_bars(title: str, unit: str, values: Mapping[str, float], ours: str = ""
              f"{escape(title)}</text>"]  # fmt: skip
     for number, (name, value) in enumerate(ordered):
         y = TOP + 28 * number
-        color = OURS if name == ours else COLORS[6]
+        color = "ours" if name == ours else "bar"
         length = max(1.0, value / longest * room)
         parts += [
             f'<text x="{start - 8}" y="{y + 14}" text-anchor="end" {FONT}>{escape(name)}</text>',
-            f'<rect x="{start}" y="{y}" width="{length:.1f}" height="20" fill="{color}"/>',
+            f'<rect x="{start}" y="{y}" width="{length:.1f}" height="20" class="{color}"/>',
             f'<text x="{start + length + 6:.1f}" y="{y + 14}" {FONT}>'
             f"{format_number(value)} {escape(unit)}</text>",
         ]
@@ -84,7 +92,7 @@ def draw_frame(title: str, x_label: str, y_label: str) -> list[str]:
     width, height = WIDTH - RIGHT - LEFT, HEIGHT - BOTTOM - TOP
     return [
         f'<text x="{LEFT}" y="26" font-weight="bold" {FONT}>{escape(title)}</text>',
-        f'<rect x="{LEFT}" y="{TOP}" width="{width}" height="{height}" fill="none" stroke="#999"/>',
+        f'<rect x="{LEFT}" y="{TOP}" width="{width}" height="{height}" class="line grid"/>',
         f'<text x="{LEFT + width / 2}" y="{HEIGHT - 12}" text-anchor="middle" {FONT}>'
         f"{escape(x_label)}</text>",
         f'<text x="16" y="{middle}" text-anchor="middle" {FONT} '
@@ -97,14 +105,15 @@ def draw_ticks(across: LogAxis, up: LogAxis) -> list[str]:
     for value in across.ticks():
         x = across.place(value)
         parts += [
-            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" stroke="#ddd"/>',
+            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" '
+            'class="line grid"/>',
             f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle" {FONT}>'
             f"{format_number(value)}</text>",
         ]
     for value in up.ticks():
         y = up.place(value)
         parts += [
-            f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#ddd"/>',
+            f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" class="line grid"/>',
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" {FONT}>'
             f"{format_number(value)}</text>",
         ]
@@ -120,9 +129,9 @@ def draw_end_labels(ends: list[tuple[float, float, str, str]]) -> list[str]:
         lowest = place
         right = WIDTH - RIGHT + 14
         parts += [
-            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{right - 3}" y2="{place:.1f}" stroke="{color}" '
-            'stroke-width="0.5" stroke-dasharray="2 2"/>',
-            f'<text x="{right}" y="{place + 4:.1f}" fill="{color}" {FONT}>{escape(name)}</text>',
+            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{right - 3}" y2="{place:.1f}" '
+            f'class="line {color}" stroke-width="0.5" stroke-dasharray="2 2"/>',
+            f'<text x="{right}" y="{place + 4:.1f}" class="{color}" {FONT}>{escape(name)}</text>',
         ]
     return parts
 
@@ -133,6 +142,14 @@ def format_number(value: float) -> str:
 
 def wrap(parts: Sequence[str], height: float = HEIGHT) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img">'
-    return "\n".join(
-        [head, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>", ""]
-    )
+    light, dark = (" ".join(make_rule(name, color[at]) for name, color in COLORS.items())
+                   for at in (0, 1))  # fmt: skip
+    background = '<rect width="100%" height="100%" class="back"/>'
+    base = f"text {{fill: {COLORS['text'][0]}}} .line {{fill: none}}"
+    night = f"text {{fill: {COLORS['text'][1]}}}"
+    style = f"{base} {light}\n@media (prefers-color-scheme: dark) {{{night} {dark}}}"
+    return "\n".join([head, f"<style>{style}</style>", background, *parts, "</svg>", ""])
+
+
+def make_rule(name: str, color: str) -> str:
+    return f".{name} {{fill: {color}}} .line.{name} {{fill: none; stroke: {color}}}"
