@@ -73,7 +73,7 @@ OF_PROGRAMS = (
     Comparison("continuing a session", "resume", "wall", "it reads less of the session"),
     Comparison("bytes of the prompt", "reply", "largest_bytes", "its prompt is shorter"),
     Comparison("bytes of shell turns", "shell", "bytes", "its prompt is shorter"),
-    Comparison("MB installed", "size", "mb", "it has fewer parts"),
+    Comparison("MB with the interpreter", "size", "whole_mb", "it has fewer parts"),
 )  # fmt: skip
 
 

@@ -12,21 +12,21 @@ from typing import Any
 
 def measure_import(python: Path, statement: str) -> dict[str, Any]:
     """Seconds of a process that imports the library, without those of one that does nothing."""
-    packages = find_packages(python)
-    count = f"{statement}\nimport sys; print(len(sys.modules))"
-    modules = int(subprocess.check_output([str(python), "-c", count]).split()[-1])
+    wall, modules = count_modules(python, statement)
     return {
-        "wall": run_code(python, statement) - run_code(python, "pass"),
+        "wall": wall - count_modules(python, "pass")[0],
         "modules": modules,
-        "packages": len(list(packages.glob("*.dist-info"))),
+        "packages": len(list(find_packages(python).glob("*.dist-info"))),
         **measure_environment(python),
     }
 
 
-def run_code(python: Path, code: str) -> float:
+def count_modules(python: Path, statement: str) -> tuple[float, int]:
+    """The seconds of a process that runs the statement, and how many modules it then has."""
+    code = f"{statement}\nimport sys; print(len(sys.modules))"
     began = time.perf_counter()
-    subprocess.run([str(python), "-c", code], check=True, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    printed = subprocess.check_output([str(python), "-c", code], stderr=subprocess.DEVNULL)
+    return time.perf_counter() - began, int(printed.split()[-1])
 
 
 def find_packages(python: Path) -> Path:

@@ -54,7 +54,7 @@ class ProgramRuns:
 
     def measure(self, names: list[str]) -> None:
         usable = [BASELINE, *(name for name in names if self._warm_up(name))]
-        self._measure_all_extras()
+        self._results.add(ALL_EXTRAS, "size", 0, self._measure_size(ALL_EXTRAS))
         with_shell = [name for name in usable if PROGRAMS[name].has_shell]
         self._repeat(usable[1:], "version", 0)
         self._repeat(usable, "reply", 0)
@@ -121,18 +121,16 @@ class ProgramRuns:
         return PROGRAMS[name].prepare(self._made, self._place(name, turns))
 
     def _measure_size(self, name: str) -> dict[str, Any]:
-        if (NPM_FOLDERS / name).exists():
-            return measure_size(self._made.program(name) / "node_modules")
-        program = Path(self._invocation(name, 0).program[0])
-        return measure_environment(program) | {"interpreter_mb": measure_interpreter()}
-
-    def _measure_all_extras(self) -> None:
         try:
-            row: dict[str, Any] = measure_environment(self._made.python(ALL_EXTRAS))
-            row["interpreter_mb"] = measure_interpreter()
+            if (NPM_FOLDERS / name).exists():
+                row = measure_size(self._made.program(name) / "node_modules")
+            else:
+                is_extra = name == ALL_EXTRAS
+                own = self._made.python(name) if is_extra else self._invocation(name, 0).program[0]
+                row = measure_environment(Path(own)) | {"interpreter_mb": measure_interpreter()}
         except NotInstalled as problem:
-            row = {"failed": str(problem)}
-        self._results.add(ALL_EXTRAS, "size", 0, row)
+            return {"failed": str(problem)}
+        return row | {"whole_mb": sum(row.values())}
 
 
 def request(url: str, data: bytes | None = None) -> dict[str, Any]:

@@ -30,10 +30,11 @@ class Script(NamedTuple):
 STEADY = {
     "terminal": Script("Terminal bytes of a reply", "terminal_bytes.py --seconds 5"),
     "cache": Script("Cached share of a long session", "cache.py"),
+    "waiting": Script("Fleet, runs that wait for an approval", "fleet.py waiting"),
 }
 FLEET = {
     "sessions": Script("PostgreSQL sessions at once", "fleet.py sessions"),
-    "dbos": Script("Fleet, engine dbos", "fleet.py steps runs waiting --runs 200"),
+    "dbos": Script("Fleet, engine dbos", "fleet.py steps runs --runs 100"),
     "ray": Script(
         "Fleet, engine ray", "fleet.py runs --engine ray --runs 30", ".tools/ray",
         "scripts/ray-tests",

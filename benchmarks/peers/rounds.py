@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-SLOW_SECONDS = 4.0  # of a measurement, with the start of its process
+SLOW_SECONDS = 3.0  # of a measurement, with the start of its process
 SLOW_ROUNDS = 3
 
 

@@ -381,13 +381,10 @@ def render_sizes(table: Table) -> str:
     for name, text in names.items():
         if "size" not in table.rows.get(name, {}) or name == "treadle_sandboxed":
             continue
-        parts = [
-            table.median(name, "size", 0, key) for key in ("mb", "bytecode_mb", "interpreter_mb")
-        ]
         why = table.failure(name, "size", 0)
-        shown = [why, *["–"] * 3] if why else [show(one, digits=1) for one in parts]
-        whole = [] if why else [show(sum(one or 0.0 for one in parts), digits=1)]
-        rows.append([text, *shown, *whole])
+        keys = ("mb", "bytecode_mb", "interpreter_mb", "whole_mb")
+        shown = [show(table.median(name, "size", 0, key), digits=1) for key in keys]
+        rows.append([text, *([why, *["–"] * 3] if why else shown)])
     note = (
         "Measure: `programs`. A program in Python needs an interpreter, which many machines have; "
         "the others bring what runs them. Bytecode is what Python writes after the installation."
