@@ -64,8 +64,8 @@ class Sizes(NamedTuple):
     `limit` seconds is not begun, and what takes three times as long is ended."""
 
     work: Work = MappingProxyType({
-        "turns": (25, 100, 400), "deltas": (5_000,), "agents": (50,), "parallel": (16,),
-        "in_process": (25, 100, 400), "fails": (429, 529), "import": (0,),
+        "turns": (50, 200, 800), "deltas": (5_000,), "agents": (50,), "parallel": (16,),
+        "in_process": (50, 200, 800), "fails": (429, 529), "import": (0,),
     })  # fmt: skip
     growth: Work = MappingProxyType({
         "in_process": (10, 100, 1_000, 10_000), "agents": (1, 10, 100, 1_000),
@@ -74,7 +74,7 @@ class Sizes(NamedTuple):
     shell_turns: int = 20
     session_turns: int = 100
     rounds: int = 5
-    limit: float = 20.0
+    limit: float = 24.0
 
 
 QUICK = Sizes(
@@ -121,7 +121,7 @@ class LibraryRuns:
                 # The cost of a turn may grow with the turns: the next size may take its square.
                 before, seconds = spent.get(name, (1, 0.0))
                 if seconds * (size / before) ** 2 > self._limit:
-                    why = "not run: a smaller size failed, or this one would take too long"
+                    why = "not run: too long, or a smaller size failed"
                     spent[name] = (size, float("inf"))
                     self._results.add(name, measure, size, {"failed": why})
                 else:

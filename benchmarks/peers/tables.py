@@ -352,8 +352,8 @@ def render_programs(table: Table) -> list[str]:
         every = [table.median(name, "shell", turns, key) for key in ("bytes", "requests")]
         prompts.append([title(name), *show_requests(*one), *show_requests(*every)])
     against = f"against {title(SCRIPT)}"
-    columns = ["program", "--version s", "one reply s", against, "CPU s", "peak MB",
-               f"{turns} shell turns s", against, "ms a shell turn",
+    columns = ["program", "--version s", "one reply s", f"reply {against}", "CPU s",
+               "peak MB", f"{turns} shell turns s", f"shell turns {against}", "ms a shell turn",
                f"resume after {session} turns s", "times measured"]  # fmt: skip
     requests = ["program", "largest request of a reply, bytes", "tokens, estimated", "requests",
                 f"all requests of {turns} shell turns, bytes", "tokens, estimated",
@@ -376,15 +376,14 @@ def show_seconds(table: Table, name: str, job: str, size: int) -> str:
 
 
 def render_sizes(table: Table) -> str:
-    names = {name: title(name) for name in PROGRAMS} | {ALL_EXTRAS: "Treadle, `treadle[all]`"}
     rows = []
-    for name, text in names.items():
-        if "size" not in table.rows.get(name, {}) or name == "treadle_sandboxed":
-            continue
+    titles = {OURS: title(OURS), ALL_EXTRAS: "Treadle, `treadle[all]`"}
+    titles |= {name: title(name) for name in PROGRAMS if name != "treadle_sandboxed"}
+    for name in table.names("size", titles):
         why = table.failure(name, "size", 0)
         keys = ("mb", "bytecode_mb", "interpreter_mb", "whole_mb")
         shown = [show(table.median(name, "size", 0, key), digits=1) for key in keys]
-        rows.append([text, *([why, *["–"] * 3] if why else shown)])
+        rows.append([titles[name], *([why, *["–"] * 3] if why else shown)])
     note = (
         "Measure: `programs`. A program in Python needs an interpreter, which many machines have; "
         "the others bring what runs them. Bytecode is what Python writes after the installation."
