@@ -23,6 +23,7 @@ SHOWN = {
     "chat_server": "One moment. It is booked.",
     "children": "Both pages are translated.\nIt has two lines.",
     "code_mode": "web.log 1 401\tERROR disk full\ndenied: keep the logs",
+    "commands": "turn 2 broke it (3 checks): Rename it\n    changed shop.py",
     "compaction": "summary: So far: a river runs to the sea",
     "crash": "payments: 1",
     "evals": "worse   Graz: passed 100% before, 0% now",
