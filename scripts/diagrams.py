@@ -25,6 +25,8 @@ COLORS = {  # fill, border
     "store": ("#eeeeee", "#777777"),
     "end": ("#f3e8fd", "#8444c4"),
 }
+# A reader's dark scheme turns the lightness of every colour round, and keeps its hue.
+DARK = "@media (prefers-color-scheme: dark) { svg { filter: invert(0.88) hue-rotate(180deg) } }"
 Kind = Literal["step", "choice", "host", "store", "end"]
 Point = tuple[float, float]
 
@@ -111,6 +113,7 @@ def draw(diagram: Diagram) -> str:
             f' width="{width:g}" height="{height:g}" role="img"'
             ' font-family="system-ui, sans-serif" font-size="13">',
             f"<title>{escape(diagram.title)}</title>",
+            f"<style>{DARK}</style>",
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7"'
             ' markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>',
             f'<rect x="{left:g}" width="{width:g}" height="{height:g}" rx="8" fill="#fff"/>',
