@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import re
@@ -24,8 +25,9 @@ from treadle import (
     ToolContext,
     tool,
 )
+from treadle.agents import agent_settings
 from treadle.agents.agent_runs import RUN_ARGUMENTS, STREAM_ARGUMENTS
-from treadle.agents.agent_settings import AgentArguments, AgentChanges, AgentSettings
+from treadle.agents.agent_settings import AgentSettings
 from treadle.budgets import CostBudget
 from treadle.contracts import (
     Admit,
@@ -217,13 +219,21 @@ async def test_a_tool_that_comes_later_under_a_taken_name_is_reported_in_the_log
     assert record.getMessage().startswith("tool 'record' of 'changing' is not offered: there is")
 
 
+def read_annotations(name: str) -> dict[str, str]:
+    """The fields of a class that only type checkers see."""
+    tree = ast.parse(inspect.getsource(agent_settings))
+    [found] = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == name]
+    fields = [one for one in found.body if isinstance(one, ast.AnnAssign)]
+    return {ast.unparse(one.target): ast.unparse(one.annotation) for one in fields}
+
+
 def test_the_typed_settings_are_those_of_the_constructor():
     types, first = AgentSettings.__annotations__, {"model", "tools", "deps_type", "output_type"}
+    typed, changes = read_annotations("AgentArguments"), read_annotations("AgentChanges")
     assert {name: str(types[name]) for name in types if name not in first} == {
-        name: re.sub("DepsT|OutputT", "Any", one.__forward_arg__)
-        for name, one in AgentArguments.__annotations__.items()
+        name: re.sub("DepsT|OutputT", "Any", one) for name, one in typed.items()
     }
-    assert set(AgentChanges.__annotations__) == set(types) - {"deps_type", "output_type"}
+    assert {*typed, *changes} == set(types) - {"deps_type", "output_type"}
     assert set(inspect.signature(Agent).parameters) == set(types)
     for method, known in ((Agent.run, RUN_ARGUMENTS), (Agent.stream, STREAM_ARGUMENTS)):
         own = set(inspect.signature(method).parameters) - {"self", "unknown"}

@@ -138,51 +138,52 @@ class AgentSettings(msgspec.Struct, frozen=True):
     on_start: Callable[[Driver], None] | None = None  # called with each driver that it starts
 
 
-class AgentArguments(TypedDict, Generic[DepsT, OutputT], total=False):
-    """The settings that are given by name, for type checkers."""
+if TYPE_CHECKING:  # thirty types, which to resolve costs a millisecond
 
-    check_output: CheckOutput[OutputT, DepsT] | None
-    name: str
-    instructions: InstructionsLike[DepsT]
-    max_turns: int
-    policy: Policy[DepsT] | None
-    approve: Approver | None
-    hooks: Sequence[Hook[DepsT]]
-    mutators: Sequence[Mutator]
-    gates: Sequence[Gate]
-    observers: Sequence[Observer]
-    workspace: Workspace | None
-    options: ModelOptions | None
-    cache: CacheRequest | None
-    retry: Retry | None
-    collision: CollisionPolicy
-    store: StoreLocation | None
-    services: dict[str, Any] | None
-    max_result_chars: int
-    max_parallel: int
-    tool_timeout: float | None
-    tool_errors: Literal["report", "raise"]
-    keep_output: Callable[[str, str], str] | None
-    clock: Clock | None
-    subagents: Sequence[AgentDefinition] | None
-    open_store: OpenStore | None
-    prepare_child: PrepareChild | None
-    worktrees: bool
-    code_mode: bool
-    depth: int
-    role: str
-    caller: Caller
-    parent_ids: tuple[str, ...]
-    task_manager: MakeTaskManager | None
-    structured_output: StructuredOutput | None
-    on_start: Callable[[Driver], None] | None
+    class AgentArguments(TypedDict, Generic[DepsT, OutputT], total=False):
+        """The settings that are given by name, for type checkers."""
 
+        check_output: CheckOutput[OutputT, DepsT] | None
+        name: str
+        instructions: InstructionsLike[DepsT]
+        max_turns: int
+        policy: Policy[DepsT] | None
+        approve: Approver | None
+        hooks: Sequence[Hook[DepsT]]
+        mutators: Sequence[Mutator]
+        gates: Sequence[Gate]
+        observers: Sequence[Observer]
+        workspace: Workspace | None
+        options: ModelOptions | None
+        cache: CacheRequest | None
+        retry: Retry | None
+        collision: CollisionPolicy
+        store: StoreLocation | None
+        services: dict[str, Any] | None
+        max_result_chars: int
+        max_parallel: int
+        tool_timeout: float | None
+        tool_errors: Literal["report", "raise"]
+        keep_output: Callable[[str, str], str] | None
+        clock: Clock | None
+        subagents: Sequence[AgentDefinition] | None
+        open_store: OpenStore | None
+        prepare_child: PrepareChild | None
+        worktrees: bool
+        code_mode: bool
+        depth: int
+        role: str
+        caller: Caller
+        parent_ids: tuple[str, ...]
+        task_manager: MakeTaskManager | None
+        structured_output: StructuredOutput | None
+        on_start: Callable[[Driver], None] | None
 
-class AgentChanges(AgentArguments[DepsT, OutputT], Generic[DepsT, OutputT], total=False):
-    """What `replace` can change besides the two types: the settings, and what is given first."""
+    class AgentChanges(AgentArguments[DepsT, OutputT], Generic[DepsT, OutputT], total=False):
+        """What `replace` can change besides the two types: the settings, and the first two."""
 
-    model: str | Model
-    tools: Sequence[ToolLike[DepsT]]
+        model: str | Model
+        tools: Sequence[ToolLike[DepsT]]
 
 
 def sign_settings() -> inspect.Signature:

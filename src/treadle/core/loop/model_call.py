@@ -11,6 +11,7 @@ import asyncio
 from binascii import crc32
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -348,7 +349,9 @@ class ModelCaller:
         self.model = fallback
 
 
-_reply_decoder = msgspec.json.Decoder(AssistantItem)
+@cache
+def _make_reply_decoder() -> msgspec.json.Decoder[AssistantItem]:
+    return msgspec.json.Decoder(AssistantItem)
 
 
 def _check_reply(item: object, model: str) -> AssistantItem:
@@ -356,7 +359,7 @@ def _check_reply(item: object, model: str) -> AssistantItem:
     class."""
     try:
         if isinstance(item, AssistantItem):
-            logged = decode_json(to_json(item), _reply_decoder)
+            logged = decode_json(to_json(item), _make_reply_decoder())
             return item if logged == item else logged
         problem = f"it is a {type(item).__name__}, not an AssistantItem"
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
