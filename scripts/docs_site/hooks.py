@@ -76,10 +76,10 @@ def mark_parts(name: re.Match[str]) -> str:
 
 def choose_search_weight(name: str) -> float:
     """The tables of the reference come first in the search, then the guides, then the API; last
-    comes what names everything: the changelog, and the copies of programs and tests."""
+    comes what names everything: the changelog, whole prompts, the copies of programs and tests."""
     if name == "cli.md":  # it explains every option
         return 4
-    if name.startswith("repository/"):
+    if name.startswith("repository/") or name == "what-the-model-sees.md":
         return 0.1
     if name.startswith(("reference/api/", "decisions/")):
         return 0.5
