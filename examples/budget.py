@@ -2,6 +2,7 @@
 
 The worst case of each request is reserved before it is sent, so a request that could exceed the
 budget is not sent, also when several children work at once; one short closing reply is still paid.
+The parent gives each child a part of it; what a child leaves is still the parent's.
 A child does not see the conversation of its parent; its last reply is the result of the call.
 """
 
@@ -39,7 +40,8 @@ def answer(request: ModelRequest) -> Say:
     if len(request.transcript) > 1:
         return Say("The clerks found nothing.", usage=ONE_CENT)
     work = [
-        {"description": p, "prompt": f"Search the {p}", "subagent_type": "clerk"} for p in PLACES
+        {"description": p, "prompt": f"Search the {p}", "subagent_type": "clerk", "max_cost": 0.05}
+        for p in PLACES
     ]
     return Say(calls=[("task", one) for one in work], usage=ONE_CENT)
 

@@ -18,7 +18,7 @@ MAX_LINES = 80
 SHOWN = {
     "approvals": "the model reads: denied: we do not know this account",
     "audit_and_undo": "tickets: {}\nthe log is intact",
-    "budget": "spent 0.18 of 0.20 USD",
+    "budget": "spent 0.14 of 0.20 USD",
     "coding_agent": "I was not allowed to delete the file.",
     "chat_server": "One moment. It is booked.",
     "children": "Both pages are translated.\nIt has two lines.",

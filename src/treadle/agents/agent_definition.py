@@ -64,6 +64,12 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     def __post_init__(self) -> None:
         check_fields(self, _EXPECTED)
 
+    def narrow_cost(self, max_cost: float | None) -> AgentDefinition:
+        """The same for a child that may spend at most this, if that is less."""
+        if max_cost is None or (self.max_cost is not None and self.max_cost <= max_cost):
+            return self
+        return msgspec.structs.replace(self, max_cost=max_cost)
+
     @property
     def tool_names(self) -> tuple[str, ...] | None:
         """The tools of the parent that it gets; None: all of them."""

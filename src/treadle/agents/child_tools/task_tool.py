@@ -7,7 +7,7 @@ number. So they are the same after a restart. Running them is subagents.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 
@@ -49,7 +49,7 @@ WORKTREE_DESCRIPTION = (
     "uncommitted changes"
 )
 CONTINUE_DESCRIPTION = "an earlier agent gets the prompt; without `name` it is KIND-1, …"
-
+GRANT_DESCRIPTION = "USD that it may spend in all, of your budget"
 
 # Other names that models use for the arguments.
 _NAMES = NameTable(
@@ -69,21 +69,24 @@ class _TaskArguments(msgspec.Struct, forbid_unknown_fields=True):
     run_in_background: bool = False
     name: str = ""
     continue_agent: str = ""
+    max_cost: Annotated[float, msgspec.Meta(ge=0)] | None = None
     worktree: WorktreeStart = ""
 
 
-class StartedAgent(msgspec.Struct, frozen=True):
-    """A child that a call of the history started."""
+class StartedAgent(msgspec.Struct):
+    """A child that a call of the history started. `max_cost` is that of its last call with one."""
 
     name: str
     call_id: str
     kind: str
     description: str
     worktree: WorktreeStart
+    max_cost: float | None
 
 
 class TaskTool(ChildTool):
-    """The tool that starts children. `has_worktrees`: they can have git worktrees."""
+    """The tool that starts children. `has_worktrees`: they can have git worktrees. `has_budget`:
+    the parent has a limit of cost, of which it may give a child a part."""
 
     def __init__(
         self,
@@ -91,6 +94,7 @@ class TaskTool(ChildTool):
         definitions: Sequence[AgentDefinition] = (),
         *,
         has_worktrees: bool = False,
+        has_budget: bool = False,
     ) -> None:
         self._runner = runner
         self._definitions: dict[str, AgentDefinition] = {}
@@ -106,6 +110,9 @@ class TaskTool(ChildTool):
             "name": {"type": "string", "description": "to continue it by"},
             "continue_agent": {"type": "string", "description": CONTINUE_DESCRIPTION},
         }
+        if has_budget:
+            grant = {"type": "number", "minimum": 0, "description": GRANT_DESCRIPTION}
+            properties["max_cost"] = grant
         if has_worktrees:
             values = ["head", "changes"]
             worktree = {"type": "string", "enum": values, "description": WORKTREE_DESCRIPTION}
@@ -187,6 +194,7 @@ class TaskTool(ChildTool):
         if wanted:
             found = _find_agent(agents, wanted)
             definition = find_kind(found.kind, self._definitions) or GENERAL_AGENT
+            definition = definition.narrow_cost(found.max_cost)
             start = found.worktree or _get_start(definition)
             return ChildTask(definition, found.name, prompt, found.call_id, start, True)
         definition = self._find_kind(arguments) or GENERAL_AGENT
@@ -203,6 +211,7 @@ class TaskTool(ChildTool):
                 f"agents of the kind {definition.name} need a git worktree, and there "
                 "are none here: the folder has to be a git repository and trusted"
             )
+        definition = definition.narrow_cost(arguments.get("max_cost"))
         history = _fork_conversation(context.view()) if definition.fork else None
         return ChildTask(definition, name, prompt, context.call_id, start, history=history)
 
@@ -215,15 +224,21 @@ class TaskTool(ChildTool):
         for item in items:
             for call in item.calls if isinstance(item, AssistantItem) else ():
                 given = _read_arguments(call)
-                if given is None or given.continue_agent:
+                if given is None:
+                    continue
+                if given.continue_agent:
+                    name = given.continue_agent.strip().casefold()
+                    for one in agents.values():
+                        if one.name.casefold() == name and given.max_cost is not None:
+                            one.max_cost = given.max_cost
                     continue
                 definition = self._find_kind(call.arguments or {})
                 kind = definition.name if definition is not None else str(given.subagent_type)
                 counts[kind] = counts.get(kind, 0) + 1
                 name = given.name or f"{kind}-{counts[kind]}"
                 if call.id not in refused:
-                    started = StartedAgent(name, call.id, kind, given.description, given.worktree)
-                    agents.setdefault(name, started)
+                    about = (kind, given.description, given.worktree, given.max_cost)
+                    agents.setdefault(name, StartedAgent(name, call.id, *about))
         return list(agents.values())
 
 
