@@ -167,7 +167,10 @@ class QueuedStore(ABC):
 
     def _seal(self, batch: Sequence[QueuedEntry]) -> None:
         """Hash what a failed write has not hashed before: that one may be durable as it was."""
-        if new := [one for one in batch if one.seq > self._sealed_seq]:
+        new = batch
+        if batch[0].seq <= self._sealed_seq:
+            new = [one for one in batch if one.seq > self._sealed_seq]
+        if new:
             self._head, self._sealed_seq = seal(self._head, new), new[-1].seq
 
     async def _release(self) -> None:

@@ -95,8 +95,8 @@ def verify_chain(links: Iterable[ChainLink], previous: bytes = b"") -> ChainRepo
 
 def _hash_links(previous: bytes, links: Sequence[ChainLink]) -> bytes:
     """In one piece: then other threads run meanwhile."""
-    lines = [previous]
+    pieces = [previous]
     for one in links:
         content = blake2b(one.content).digest() if one.content is not None else b""
-        lines.append(b"\n%d %.3f %b %b" % (one.seq, one.time, content, one.body))
-    return blake2b(b"".join(lines), digest_size=_HASH_BYTES).hexdigest().encode()
+        pieces += (b"\n%d %.3f %b " % (one.seq, one.time, content), one.body)
+    return blake2b(b"".join(pieces), digest_size=_HASH_BYTES).hexdigest().encode()
