@@ -29,9 +29,10 @@ USAGE = """\
 usage: treadle send ID HOST          move a session to another machine, over ssh
        treadle send --from HOST ID   get it from there
 
-With its log, its checkpoints, what it costs and what it waits for. The machine has to have treadle
-on the PATH of ssh, and the project in a folder of the same path. A session at work is sent after
-its round. If it breaks off, the same command finishes it: one machine has the session."""
+With its log, its checkpoints, what it costs and what it waits for, but without the files of the
+project: the machine has to have them in a folder of the same path, and treadle on the PATH of ssh.
+A session at work is sent after its round. A fork, and a session that has forks, stays: they share
+one history. If it breaks off, the same command finishes it: one machine has the session."""
 STDIO = "-"
 
 
