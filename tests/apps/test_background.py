@@ -209,13 +209,22 @@ async def test_one_supervisor_starts_the_runs_and_ends_when_idle():
         assert stat.S_IMODE((folder / "socket").stat().st_mode) == 0o600
         [pid] = read_words(folder / "lock")
         second = await run(None, "supervisor")
-        assert second.code == 1
+        assert second.code == exit_codes.SESSION_BUSY
         assert "runs already" in second.err
         await ends(await begin(server, "again"))
         assert read_words(folder / "lock") == [pid]
         await until(lambda: not (folder / "socket").exists())
         await ends(await begin(server, "after it has ended"))
         assert read_words(folder / "lock") != [pid]
+
+
+async def test_a_supervisor_that_cannot_listen_says_why_at_once():
+    (Path.home() / ".treadle/supervisor/socket").mkdir(parents=True)
+    async with ProviderServer(lambda _: FakeReply(text="Hello.")) as server:
+        ran = await run(server, "--bg", "hello")
+    assert ran.code == exit_codes.ERROR
+    assert "the supervisor in " in ran.err
+    assert "Is a directory: 'socket'" in ran.err
 
 
 async def test_a_run_has_the_environment_of_its_caller():

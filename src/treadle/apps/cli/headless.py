@@ -67,6 +67,7 @@ HEADLESS_DENIAL = (
     "This call needs the user's approval, and the user cannot be asked in this run ({reason}). "
     "Do it in another way, or say in your answer what was left undone."
 )
+DRY_RUN = "dry run: `treadle apply` shows what was recorded, and carries it out"
 TIME_LIMIT_REASON = "max_time"
 
 
@@ -184,8 +185,7 @@ class HeadlessRun:
         finally:
             self._driver = None
             await session.aclose()
-        text = turn.text
-        return report_turn(turn, output, text, self._make_end())
+        return report_turn(turn, output, turn.text, self._make_end())
 
     def _make_stream_json(self) -> StreamJsonWriter | None:
         if self._format != "stream-json":
@@ -422,7 +422,7 @@ class HeadlessRun:
         )
 
     def _print_summary(self, report: RunReport) -> None:
-        """A line about a failure; and the usage, if progress is shown."""
+        """A line about a failure, and about a dry run; and the usage, if progress is shown."""
         if report.exit_code != exit_codes.SUCCESS:
             flags = self._command_line.settings()
             until = self._command_line.text("until")
@@ -430,6 +430,9 @@ class HeadlessRun:
             message = explain_exit(report, self._suspended, self._settings, flags, until, program)
             if message:
                 print_error(f"treadle: {message}")
+        is_dry_run = self._session_id and self._command_line.has("dry_run")
+        if is_dry_run and not self._command_line.has("quiet"):
+            print_error(f"treadle: {DRY_RUN}")
         if self._progress is not None:
             self._progress.print_line(
                 f"{format_usage(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"

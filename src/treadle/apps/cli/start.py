@@ -127,10 +127,7 @@ def _run_line(
     headless = HeadlessRun(
         line, settings, folder, prompt, schema, has_output, resume_input, command
     )
-    code = asyncio.run(headless.run())
-    if line.has("dry_run") and not line.has("quiet"):
-        print_error("treadle: dry run: `treadle apply` shows what was recorded, and carries it out")
-    return code
+    return asyncio.run(headless.run())
 
 
 def _forecast(

@@ -26,7 +26,7 @@ import msgspec
 
 import treadle
 from treadle.apps.console.console import print_error
-from treadle.apps.console.exit_codes import SUSPENDED
+from treadle.apps.console.exit_codes import IO_ERROR, SESSION_BUSY, SUSPENDED
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import TreadleError
 from treadle.lib.files.flock import try_lock
@@ -45,6 +45,7 @@ COMES = "it works: it comes here after this round (ctrl+c lets it work on)"
 IDLE_SECONDS = 5.0
 START_SECONDS = 30.0  # for the supervisor to listen
 MAX_REQUEST = 1 << 20  # bytes: the environment
+READY = b"ready\n"
 _PROGRAM = (sys.executable, "-P", str(Path(treadle.__file__).parent / "__main__.py"), "supervisor")
 
 
@@ -73,9 +74,9 @@ def start_run(session_dir: Path, folder: Path, environment: Mapping[str, str]) -
         raise TreadleError("the environment is too large for the supervisor")
     deadline = time.monotonic() + START_SECONDS
     while (answer := _ask(message)) is None:
-        if time.monotonic() > deadline:
-            raise TreadleError(f"the supervisor does not start; see {_find_folder()}")
-        _start_supervisor()
+        problem = _start_supervisor()
+        if problem or time.monotonic() > deadline:
+            raise TreadleError(f"the supervisor in {_find_folder()} does not start: {problem}")
     if answer.problem:
         raise TreadleError(answer.problem)
 
@@ -115,8 +116,8 @@ def _shorten(folder: int) -> str:
     return str((place if place.is_dir() else _find_folder()) / "socket")
 
 
-def _start_supervisor() -> None:
-    """Return when it listens, or has ended: another one was there before."""
+def _start_supervisor() -> str:
+    """Return when it listens, or has ended: why, unless another one was there before."""
     make_private_folder(_find_folder())
     process = subprocess.Popen(
         _PROGRAM,
@@ -128,8 +129,11 @@ def _start_supervisor() -> None:
     )
     assert process.stdout is not None
     with process.stdout:
-        process.stdout.readline()
-    process.returncode = 0  # it lives on: not waited for, and no warning about that
+        reply = process.stdout.readline()
+    if reply == READY:
+        process.returncode = 0  # it lives on: not waited for, and no warning about that
+        return ""
+    return "" if process.wait() == SESSION_BUSY else reply.decode().strip() or "it was ended"
 
 
 def _find_folder() -> Path:
@@ -140,19 +144,23 @@ def _find_folder() -> Path:
 
 
 def serve() -> int:
-    """Start the runs that programs ask for, until there is none for a while; 1 if another
-    supervisor is there."""
+    """Start the runs that programs ask for, until there is none for a while. It has another code
+    if another supervisor is there, or if it cannot listen: stdout says why."""
     folder = _find_folder()
-    make_private_folder(folder)
-    folder.chmod(stat.S_IRWXU)
-    lock = try_lock(folder / "lock")
-    if lock is None:
-        print("treadle: the supervisor of this user runs already", file=sys.stderr)
-        return 1
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, b"%d" % os.getpid(), 0)  # for people
-    os.chdir(folder)
-    Path("socket").unlink(missing_ok=True)
+    try:
+        make_private_folder(folder)
+        folder.chmod(stat.S_IRWXU)
+        lock = try_lock(folder / "lock")
+        if lock is None:
+            print("treadle: the supervisor of this user runs already", file=sys.stderr)
+            return SESSION_BUSY
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d" % os.getpid(), 0)  # for people
+        os.chdir(folder)
+        Path("socket").unlink(missing_ok=True)
+    except OSError as error:
+        print(error)
+        return IO_ERROR
     try:
         asyncio.run(RunSupervisor().run())
     finally:
@@ -171,7 +179,7 @@ class RunSupervisor:
         mask = os.umask(0o177)  # from the first moment the socket is that of the user alone
         server = await asyncio.start_unix_server(self._answer, "socket", limit=MAX_REQUEST)
         os.umask(mask)
-        print("ready", flush=True)
+        os.write(1, READY)
         os.dup2(2, 1)  # the program that started it reads no more
         try:
             while self._runs or await self._is_asked():

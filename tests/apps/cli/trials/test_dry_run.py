@@ -91,6 +91,12 @@ async def test_calls_are_left_out_and_edited():
         assert (wrong.code, f"--edit {number!r}: name one call" in wrong.err) == (2, True), wrong
 
 
+async def test_a_dry_run_that_did_not_begin_offers_nothing():
+    refused = await run(None, "-p", "go", "--dry-run", "--model", "nothing/none")
+    assert refused.code == exit_codes.USAGE_ERROR
+    assert "treadle apply" not in refused.err
+
+
 async def test_a_file_that_changed_since_is_not_overwritten():
     session = await record()
     Path("new.py").write_text("mine\n")
