@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.apps.acp.editor import Editor, connect
@@ -21,9 +22,11 @@ from tests.apps.test_child_worktrees import make_repository
 from tests.apps.tui.tmux import needs_tmux, terminal_at
 from tests.apps.web.server import open_tab, web_server
 from tests.patience import until
+from treadle.apps.cli.background_sessions.commands import describe_work
 from treadle.apps.console import exit_codes
 from treadle.apps.console.supervisor import find_wait
 from treadle.apps.settings.folder_rules import open_trust_store
+from treadle.core.transcript.entries import WakeCondition
 from treadle.sessions import Library
 from treadle.sessions.detached.background import find_run, read_choices
 from treadle.sessions.history import read_state
@@ -380,6 +383,12 @@ async def test_a_long_rate_limit_waits_for_its_time():
         wait = find_wait(session_dir, exit_codes.SUSPENDED)
         assert wait is not None
         assert 3_000 < wait <= 3_600
+        library = Library()
+        summary = library.get_summary(session_dir)
+        assert summary.suspended is not None
+        entry = msgspec.structs.replace(summary.suspended, wake=WakeCondition("time", at=1.0))
+        passed = msgspec.structs.replace(summary, suspended=entry)  # after a reboot
+        assert describe_work(library, passed) == "interrupted"
         again = await run(server, "--bg", "--resume", session_dir.name)
         assert again.code == 0, again.err
         await until(lambda: read_state(session_dir).turn is None)

@@ -13,6 +13,7 @@ from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, Store
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.entries import (
     Entry,
+    InputQueued,
     ItemAdded,
     Suspended,
     TurnBegan,
@@ -83,6 +84,11 @@ async def test_a_list_says_what_a_person_wants_to_know(library: Library, folder:
         "interrupted",
     )
     assert place.parent.name.startswith("my-project-")
+
+
+async def test_a_message_that_waits_for_a_run_is_the_title(library: Library, folder: Path) -> None:
+    place = await session(library, folder, InputQueued(UserItem((Text("Tidy up"),))))
+    assert library.get_summary(place).title == "Tidy up"
 
 
 async def test_the_newest_session_comes_first_and_is_the_one_to_continue(

@@ -16,6 +16,7 @@ from treadle.core.errors import SessionNotFound, StoreError
 from treadle.core.transcript.entries import (
     ChildUsageRecorded,
     Entry,
+    InputQueued,
     ItemAdded,
     Suspended,
     TurnEnded,
@@ -51,7 +52,9 @@ STATE_LABELS = {
 _KIND_PATTERN = compile_lazily(
     rb'\{"c":"[0-9a-f]{8}","n":(\d+),"e":\d+,"t":(-?[\d.]+),[^{]{0,120}?"kind":"(\w+)"'
 )
-_SUMMARY_KINDS = {b"turn", b"usage", b"child_usage", b"end", b"parked", b"item", b"rewind"}
+_SUMMARY_KINDS = {
+    *(b"turn", b"usage", b"child_usage", b"end", b"parked", b"item", b"queued", b"rewind")
+}
 _BODY_PATTERN = compile_lazily(rb'\{"kind":"(\w+)"')
 
 
@@ -213,8 +216,9 @@ class _SummaryBuilder:
             self._add_entry(head[3], raw, lambda raw: _read_line(raw, session_dir))
 
     def _add_entry(self, kind: bytes, raw: bytes, decode: Callable[[bytes], Entry | None]) -> None:
-        if kind == b"item":
-            self._suspended = None
+        if kind in (b"item", b"queued"):
+            if kind == b"item":
+                self._suspended = None
             if self._lacks_reply:
                 self._lacks_reply = raw.find(b'"item":{"type":"assistant"', 0, 400) < 0
             if not self._title and raw.find(b'"item":{"type":"user"', 0, 400) >= 0:
@@ -238,7 +242,7 @@ class _SummaryBuilder:
             self._suspended = entry
 
     def _begin(self, entry: Entry | None) -> None:
-        item = entry.item if isinstance(entry, ItemAdded) else None
+        item = entry.item if isinstance(entry, (ItemAdded, InputQueued)) else None
         if isinstance(item, UserItem):
             self._title = make_title(item.first_text)
             self._is_child |= CALL_KEY in (item.metadata or {})

@@ -54,7 +54,7 @@ POLL_SECONDS = 0.2
 @command("treadle ps", PS)
 def run_ps(arguments: list[str]) -> int:
     if arguments:
-        raise UsageError("treadle ps takes no arguments")
+        raise UsageError("it takes no arguments")
     from treadle.sessions.detached.background import read_choices
     from treadle.sessions.library import Library
 
@@ -83,6 +83,8 @@ def describe_work(library: Library, summary: SessionSummary) -> str:
         return "running"
     wait = summary.suspended
     if wait is not None and wait.wake.on == "time":
+        if wait.wake.at <= time.time():
+            return "interrupted"  # nobody continued it: the machine restarted
         return time.strftime("waits until %Y-%m-%d %H:%M", time.localtime(wait.wake.at))
     if wait is not None and wait.reason != "other":
         return f"waits for you: {wait.detail}"
