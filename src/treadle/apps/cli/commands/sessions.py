@@ -253,7 +253,8 @@ def _evidence(options: argparse.Namespace, library: Library) -> int:
 
         words = ["-Y", "sign", "-f", str(options.sign), "-n", "treadle", str(options.output)]
         if subprocess.run(["ssh-keygen", *words], check=False).returncode:
-            raise StoreError(f"ssh-keygen did not sign {options.output}")
+            options.output.unlink()  # the same command can be tried again
+            raise StoreError(f"ssh-keygen did not sign {options.output}; it was not written")
     return SUCCESS
 
 
