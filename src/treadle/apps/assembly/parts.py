@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from treadle.agents.agent_settings import ToolLike
     from treadle.agents.structured_output import StructuredOutput
+    from treadle.apps.assembly.dry_run.dry_run import DryRun
     from treadle.apps.assembly.kept_branches import KeptBranches
     from treadle.apps.settings.extensions import Extensions
     from treadle.context.memory import Memory
@@ -86,7 +87,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     `resume` is a session id, "" for the last session of the folder, None for a new one. `until`
     is a command that has to succeed before a turn may end. The final answer has to match
     `output_schema`. `prompt_chars` is the length of the prompt; one too long for the model raises.
-    With `dry_run` nothing is changed (dry_run.py). With `suspend`, a wait that is too long raises
+    With `dry_run` nothing is changed (dry_run/). With `suspend`, a wait that is too long raises
     TurnSuspended (suspend.py). `checkpoints` records the files before and after turns; None means
     only for a host that is not interactive.
     `servers` are MCP servers that the host brings as the user's own. `model` is used instead of the
@@ -197,6 +198,7 @@ class AgentParts:
     structured_output: StructuredOutput | None = None
     worktrees: Lazy[Worktrees] | None = None  # of child agents
     kept_branches: KeptBranches | None = None  # of the same
+    dry_run: DryRun | None = None
     child_model: Model | None = None  # for child agents that want a small one
 
     def __init__(

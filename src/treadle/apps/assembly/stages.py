@@ -247,17 +247,20 @@ def _make_agent(parts: AgentParts) -> CodingAgent:
 
     def on_start(driver: Driver) -> None:
         parts.drivers.add(driver)
+        if parts.dry_run is not None:
+            driver.watch(parts.dry_run)
         parts.builtin.begin_session(driver.session_id, driver.transcript)
 
     effort = settings.thinking
-    tools, policy = parts.tools, _wrap_policy(parts)
+    model, tools, policy = _wrap_main_model(parts), parts.tools, _wrap_policy(parts)
     if parts.options is not None and parts.options.dry_run:
-        from treadle.apps.assembly.dry_run import DryRun, DryRunPolicy
+        from treadle.apps.assembly.dry_run.dry_run import DryRun, DryRunModel, DryRunPolicy
 
-        dry_run = DryRun()
+        parts.dry_run = dry_run = DryRun()
+        model = DryRunModel(model, dry_run)
         tools, policy = dry_run.wrap(tools), DryRunPolicy(parts.policy, dry_run)
     return CodingAgent(
-        _wrap_main_model(parts),
+        model,
         tools,
         name=given.name,
         instructions=parts.prompt.text,

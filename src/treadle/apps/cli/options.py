@@ -66,7 +66,10 @@ OPTIONS: tuple[CliOption, ...] = (
         "suspend",
         help="suspend the turn on disk instead of waiting: rate limit, approval, question, budget",
     ),
-    CliOption("dry-run", help="change nothing: record what would be changed, for `treadle apply`"),
+    CliOption(
+        "dry-run",
+        help="change nothing: record what would be changed, for `treadle apply` and /apply",
+    ),
     CliOption("until", "COMMAND", "continue until this command succeeds"),
     CliOption("allow", "RULE", "allow matching calls, such as 'Bash(npm test)'", repeatable=True),
     CliOption("deny", "RULE", "deny matching calls", repeatable=True),

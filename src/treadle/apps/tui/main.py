@@ -39,6 +39,7 @@ def start(
     allow: tuple[str, ...] = (),
     deny: tuple[str, ...] = (),
     until: str = "",
+    dry_run: bool = False,
     plain: bool = False,
     picks_session: bool = False,
     program: str = "treadle",
@@ -48,7 +49,8 @@ def start(
     from treadle.apps.settings.folder_rules import is_trusted
 
     settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
-    session = HostedSession(folder, flags, SessionOptions(allow=allow, deny=deny, until=until))
+    given = SessionOptions(allow=allow, deny=deny, until=until, dry_run=dry_run)
+    session = HostedSession(folder, flags, given)
     home = treadle_home()
     options = TerminalOptions(
         resume,

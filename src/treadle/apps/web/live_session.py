@@ -267,7 +267,7 @@ class LiveSession(HostCallbacks):
         self._facts = SessionFacts(
             folder=shorten_home(opened.folder),
             session_id=opened.driver.session_id,
-            mode=opened.permissions.mode,
+            mode=opened.mode_label,
             model=card.name.rpartition("/")[2],
             window=card.window,
             max_cost=max_cost[0] if max_cost else None,

@@ -55,6 +55,7 @@ async def test_a_dry_run_changes_nothing_and_is_carried_out_in_order():
     assert (done.code, done.out.splitlines()[-1]) == (0, "4 calls of 4 carried out."), done
     assert Path("a.py").read_text() == "three\n"
     assert Path("effects").read_text() == "three\n"
+
     assert Path("new.py").read_text() == "new\n"
     again = await run(None, "apply", "--only", "all")
     assert (again.code, "no recorded calls" in again.out) == (0, True)
@@ -88,7 +89,7 @@ async def test_calls_are_left_out_and_edited():
     assert (wrong.code, "'9' names no calls" in wrong.err) == (2, True)
     for number in ("", "1,2"):
         wrong = await run(None, "apply", session, "--edit", number, edited)
-        assert (wrong.code, f"--edit {number!r}: name one call" in wrong.err) == (2, True), wrong
+        assert (wrong.code, f"edit {number!r}: name one call" in wrong.err) == (2, True), wrong
 
 
 async def test_a_dry_run_that_did_not_begin_offers_nothing():
@@ -133,3 +134,17 @@ async def test_two_programs_do_not_carry_out_the_same_calls(monkeypatch: pytest.
     assert await asyncio.to_thread(apply.run, [session]) == 0
     assert codes == [exit_codes.SESSION_BUSY]
     assert Path("effects").read_text() == "three\n"
+
+
+async def test_an_open_session_is_a_dry_run_and_applies_what_it_recorded():
+    Path("a.py").write_text("one\n")
+    replies = [FakeReply(calls=(FakeCall(name, arguments),)) for name, arguments in CALLS]
+    async with ProviderServer([*replies, LAST]) as server:
+        assert (await run(server, "trust")).code == 0
+        typed = b"go\n/apply 1,2\n"
+        ran = await run(server, "--plain", "--dry-run", "--permission-mode", "auto", said=typed)
+    assert ran.code == 0, ran
+    assert "dry run: 4 calls recorded" in ran.out
+    assert "2 calls of 2 carried out." in ran.out
+    assert Path("a.py").read_text() == "three\n"
+    assert not Path("effects").exists()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.cli.trials.apply import Effect, carry_out, choose_effects
+from treadle.apps.assembly.dry_run.recorded_calls import Effect
+from treadle.apps.cli.trials.apply import Choice, carry_out, choose_effects
 from treadle.apps.console.console import print_line
 from treadle.core.transcript.content import ToolCall
 from treadle.lib.text.sanitize import escape_invisible
@@ -26,12 +27,13 @@ MESSAGE = "Take back what these calls did: {calls}"
 
 
 async def undo_effects(session_dir: Path, folder: Path, only: str | None) -> int:
-    async def choose(session: AgentSession) -> list[Effect]:
+    async def choose(session: AgentSession) -> Choice:
         source = session.agent.config.source
         await source.open()
-        return _choose(plan_undo(read_entries(session_dir), source.tools()), only)
+        chosen = _choose(plan_undo(read_entries(session_dir), source.tools()), only)
+        return chosen, MESSAGE.format(calls=", ".join(one.title for one in chosen))
 
-    return await carry_out(session_dir.name, folder, choose, MESSAGE)
+    return await carry_out(session_dir.name, folder, choose)
 
 
 def _choose(steps: list[UndoStep], only: str | None) -> list[Effect]:

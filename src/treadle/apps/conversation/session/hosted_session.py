@@ -19,6 +19,7 @@ from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.session.file_undo import FileUndo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.conversation.session.saved_sessions import SavedSessions
+from treadle.apps.conversation.session.session_dry_run import DryRunReport, SessionDryRun
 from treadle.apps.conversation.session.session_forecast import SessionForecast
 from treadle.apps.conversation.session.session_limits import LimitReport, SessionLimits
 from treadle.apps.conversation.session.session_permissions import SessionPermissions
@@ -57,6 +58,12 @@ class HostedSession(SessionLifecycle):
         self.saved = SavedSessions(self)
         self.undo = FileUndo(self)
         self.forecast = SessionForecast(self)
+        self.dry_run = SessionDryRun(self)
+
+    @property
+    def mode_label(self) -> str:
+        mode = self.permissions.mode
+        return f"{mode}, dry run" if self.choices.dry_run else mode
 
     def _make_conversation(self, driver: Driver, view: ViewState) -> Conversation:
         callbacks = self.callbacks
@@ -68,6 +75,7 @@ class HostedSession(SessionLifecycle):
             self.permissions.allow_for_session,
             may_wake=lambda: self.load_settings().wake,
         )
+        driver.watch(DryRunReport(conversation.show_note))
         driver.watch(LimitReport(self.limits.list_limits, conversation.show_note))
         return conversation
 

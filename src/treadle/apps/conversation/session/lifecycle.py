@@ -54,6 +54,7 @@ class SessionChoices(msgspec.Struct, frozen=True):
     goal: str = ""
     rules: tuple[str, ...] = ()
     rules_session: str = ""
+    dry_run: bool = False
     changed_limits: frozenset[str] = frozenset()
     removed_limits: frozenset[str] = frozenset()
 
@@ -76,7 +77,9 @@ class SessionLifecycle:
         self.folder = folder.resolve()
         self.options = options or SessionOptions()
         self._given_flags = dict(flags or {})
-        self.choices = SessionChoices(self._given_flags, goal=self.options.until)
+        self.choices = SessionChoices(
+            self._given_flags, goal=self.options.until, dry_run=self.options.dry_run
+        )
         self.library = Library()
         self.callbacks = HostCallbacks()
         self.notes: tuple[str, ...] = ()
@@ -262,6 +265,7 @@ class SessionLifecycle:
             allow=(*self.options.allow, *self.background.allow),
             deny=(*self.options.deny, *self.background.deny),
             until=self.choices.goal,
+            dry_run=self.choices.dry_run,
             checkpoints=True,
         )
         session = await build_agent(

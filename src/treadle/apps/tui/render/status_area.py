@@ -231,7 +231,7 @@ class StatusArea:
         info = StatusInfo(
             model=view.model or card.name,
             context_window=card.window,
-            mode=self._session.permissions.mode,
+            mode=self._session.mode_label,
             folder=self._session.folder,
             branch=self.branch,
             turn_seconds=self.turn_seconds,

@@ -1,24 +1,28 @@
 """`--dry-run`: calls that only read run; what a call would change is recorded, and not done.
 
     DryRun            which calls are recorded, and the files as they would be by now
+    DryRunModel       lets `/apply` carry out what was recorded, in a turn of its own
     DryRunPolicy      runs what the mode `plan` allows, and lets the rest be recorded
     RecordedEffect    what is kept of such a call in the data of its result
 
-The log is the list: apps/cli/trials/apply.py shows it and carries it out. Used by stages.py.
+The log is the list: recorded_calls.py carries it out. Used by stages.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from treadle.apps.assembly.lazy import LazyPolicy
+from treadle.core.contracts.model import Model, ModelEvent, ModelRequest
+from treadle.core.contracts.observer import BaseObserver
 from treadle.core.contracts.policy import (
     Allow,
+    Ask,
     BasePolicy,
     Deny,
     PermissionRequest,
@@ -27,8 +31,15 @@ from treadle.core.contracts.policy import (
 )
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import ForwardingTool, Tool, ToolContext, ToolOutput
-from treadle.core.contracts.wrapped import WrappedForwardingTool, WrappedSource, WrappedTool
+from treadle.core.contracts.wrapped import (
+    WrappedForwardingTool,
+    WrappedModel,
+    WrappedSource,
+    WrappedTool,
+)
+from treadle.core.events import Event, RunFailed, TurnFinished
 from treadle.core.transcript.content import Arguments
+from treadle.core.transcript.items import AssistantItem
 
 DRY_RUN_KEY = "dry_run"  # in the data of a result
 RECORDED = (
@@ -57,11 +68,29 @@ def read_file(path: str) -> bytes | None:
         return None
 
 
-class DryRun:
+class ModelStandIn(Protocol):
+    """Replies in place of the model. The user has approved its calls."""
+
+    def has(self, call_id: str) -> bool: ...
+
+    def reply(self, request: ModelRequest) -> AssistantItem: ...
+
+
+class DryRun(BaseObserver):
+    """`player` makes the calls of this turn, which are carried out."""
+
+    kinds = frozenset({TurnFinished, RunFailed})
+
     def __init__(self) -> None:
+        self.player: ModelStandIn | None = None
         self.call_ids: set[str] = set()
         self.tool_names: set[str] = set()
         self.files: dict[str, bytes | None] = {}
+
+    def on_event(self, event: Event) -> None:
+        if self.player is not None:
+            self.player = None
+            self.files.clear()  # from now on they are what the turn has made of them
 
     def wrap(self, tools: Sequence[Any]) -> list[Any]:
         return [
@@ -90,6 +119,20 @@ class DryRun:
         self.files |= files
         effect = msgspec.to_builtins(RecordedEffect(text, before))
         return ToolOutput(RECORDED, display=text, data={DRY_RUN_KEY: effect})
+
+
+class DryRunModel(WrappedModel):
+    def __init__(self, model: Model, dry_run: DryRun) -> None:
+        super().__init__(model)
+        self._dry_run = dry_run
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        from treadle.models.scripted import Scripted
+
+        player = self._dry_run.player
+        if player is None:
+            return super().stream(request)
+        return Scripted(player.reply, name=self.name, card=self.card).stream(request)
 
 
 class _DryRunSource(WrappedSource):
@@ -133,6 +176,10 @@ class DryRunPolicy(BasePolicy):
         if request.tool.effect == "pure" and not request.access.delegates:
             return own
         self._dry_run.call_ids.discard(request.call_id)
+        player = self._dry_run.player
+        if player is not None and player.has(request.call_id):
+            is_asked = isinstance(own, Ask) and own.kind == "approval"
+            return Allow("approved by the user after a dry run") if is_asked else own
         if isinstance(own, Deny) and own.kind == "policy":
             return own
         reads = await policy.narrow("plan").decide(request)
