@@ -19,6 +19,7 @@ from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
 from treadle.core.transcript.entries import Entry, Intent, ItemAdded, Rewound, TurnBegan
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 
+DRY_RUN_KEY = "dry_run"  # in the data of a result: the call was recorded, and not carried out
 UNDO_PREFIX = "undo-"  # before the id of a call, in that of its inverse
 
 
@@ -67,7 +68,9 @@ def plan_undo(entries: Sequence[Entry], tools: Sequence[Tool]) -> list[UndoStep]
 def _is_effect(
     call_id: str, calls: dict[str, ToolCall], results: dict[str, ToolResultItem]
 ) -> bool:
-    undone = results.get(f"{UNDO_PREFIX}{call_id}")
+    undone, result = results.get(f"{UNDO_PREFIX}{call_id}"), results.get(call_id)
+    if result is not None and DRY_RUN_KEY in (result.data or {}):
+        return False
     is_open = undone is None or undone.is_error
     return call_id in calls and not call_id.startswith(UNDO_PREFIX) and is_open
 

@@ -141,10 +141,12 @@ async def test_an_open_session_is_a_dry_run_and_applies_what_it_recorded():
     replies = [FakeReply(calls=(FakeCall(name, arguments),)) for name, arguments in CALLS]
     async with ProviderServer([*replies, LAST]) as server:
         assert (await run(server, "trust")).code == 0
-        typed = b"go\n/apply 1,2\n"
+        typed = b"go\n/effects\n/apply 1,2\n"
         ran = await run(server, "--plain", "--dry-run", "--permission-mode", "auto", said=typed)
     assert ran.code == 0, ran
     assert "dry run: 4 calls recorded" in ran.out
+    assert "[bash: ls]: what the command did" in ran.out
+    assert "[bash: cat a.py >> effects]: " not in ran.out  # it was only recorded
     assert "2 calls of 2 carried out." in ran.out
     assert Path("a.py").read_text() == "three\n"
     assert not Path("effects").exists()

@@ -81,13 +81,17 @@ async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
     git("config", "user.email", "a@b")
     Path("a.txt").write_text("one\n")
     git("add", "a.txt")
-    replies = [bash("git commit -m first"), FakeReply("Done."), FakeReply("Taken back.")]
+    calls = [bash("echo two > b.txt"), bash("git commit -m first")]
+    replies = [*calls, FakeReply("Done."), FakeReply("Taken back.")]
     async with ProviderServer(replies) as server:
         await run(server, "trust")
-        lines = b"go\n/effects\n/effects undo\n/quit\n"
+        lines = b"go\n/undo\n/undo\n/effects\n/effects undo\n/quit\n"
         ran = await run(server, "--plain", *FREELY, said=lines)
         asked = server.requests[-1].body.decode()
-    assert "[bash: git commit -m first]: by bash" in ran.out, ran
+    still = "\ndone beyond files, and still there:\n[bash: git commit -m first]: by bash"
+    assert ran.out.count(still) == 2, ran  # after the files, and when there are none
+    assert "removed b.txt" in ran.out
+    assert ran.out.count("[bash: echo two > b.txt]") == 1, ran  # it cannot: only /effects says so
     assert "/effects undo takes back what can be" in ran.out
     assert "make exactly these calls" in asked
     assert "git revert --no-edit" in asked

@@ -40,8 +40,8 @@ from treadle.core.contracts.wrapped import (
 from treadle.core.events import Event, RunFailed, TurnFinished
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import AssistantItem
+from treadle.tools.undo import DRY_RUN_KEY
 
-DRY_RUN_KEY = "dry_run"  # in the data of a result
 RECORDED = (
     "Dry run: recorded, not carried out. The user decides about it after this run. Go on as if it "
     "had succeeded; files and commands do not show its effect."

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.apps.assembly.dry_run.dry_run import DRY_RUN_KEY, RecordedEffect, hash_file, read_file
+from treadle.apps.assembly.dry_run.dry_run import RecordedEffect, hash_file, read_file
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import ConfigError
 from treadle.core.steps import Denial, PendingApproval
@@ -20,6 +20,7 @@ from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
+from treadle.tools.undo import DRY_RUN_KEY
 
 CALL_PREFIX = "apply-"  # before the id of the recorded call
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.json import encode
 
@@ -19,6 +20,9 @@ from treadle.apps.conversation.undo import FileChange, describe_changes, join_pa
 from treadle.core.errors import ConfigError, SessionNotFound, TreadleError
 from treadle.core.transcript.items import to_user_item
 from treadle.lib.text.text import format_age, plural
+
+if TYPE_CHECKING:
+    from treadle.tools.undo import UndoStep
 
 NOTHING_CHANGED = "nothing was changed"
 UNDO_EFFECTS = """\
@@ -34,7 +38,13 @@ _REWIND_SCOPES = (
 
 
 async def run_undo(session: HostedSession, arguments: str) -> CommandAnswer:
-    return await _restore(session, "undo", arguments)
+    try:
+        return await _restore(session, "undo", arguments)
+    except TreadleError as error:
+        effects = await _describe_effects(session)
+        if not effects:
+            raise
+        return CommandAnswer(f"{error}\n{effects}")
 
 
 async def run_redo(session: HostedSession, arguments: str) -> CommandAnswer:
@@ -44,23 +54,37 @@ async def run_redo(session: HostedSession, arguments: str) -> CommandAnswer:
 async def run_effects(session: HostedSession, arguments: str) -> CommandAnswer:
     """`/effects` lists what the last turn did beyond files; `/effects undo` lets the model make the
     calls that take it back, which are decided on like any other."""
-    from treadle.sessions.log.journal import read_entries
-    from treadle.tools.undo import plan_undo
-
     if arguments not in ("", "undo"):
         raise ConfigError("usage: /effects lists them, /effects undo takes them back")
-    try:
-        entries = read_entries(await session.flush())
-    except SessionNotFound:  # it is on disk from its first message on
-        entries = []
-    steps = plan_undo(entries, session.agent_session.agent.config.source.tools())
+    steps = await _list_effects(session)
     calls = [f"{one.tool} {encode(one.arguments).decode()}" for one in steps if one.tool]
     if arguments == "undo" and calls:
         return CommandAnswer(message=to_user_item(UNDO_EFFECTS.format(calls="\n".join(calls))))
     if not steps:
         return CommandAnswer("no turn had effects beyond files")
+    return CommandAnswer(_format_effects(steps))
+
+
+async def _list_effects(session: HostedSession) -> list[UndoStep]:
+    from treadle.sessions.log.journal import read_entries
+    from treadle.tools.undo import plan_undo
+
+    try:
+        entries = read_entries(await session.flush())
+    except SessionNotFound:  # it is on disk from its first message on
+        entries = []
+    return plan_undo(entries, session.agent_session.agent.config.source.tools())
+
+
+def _format_effects(steps: Sequence[UndoStep]) -> str:
     lines = [f"{one.summary}: {one.reason or f'by {one.tool} {one.arguments}'}" for one in steps]
-    return CommandAnswer("\n".join([*lines, "/effects undo takes back what can be"]))
+    return "\n".join([*lines, "/effects undo takes back what can be"])
+
+
+async def _describe_effects(session: HostedSession) -> str:
+    """What `/undo` leaves, since it is no file, and could be taken back; "" if there is nothing."""
+    steps = [one for one in await _list_effects(session) if one.tool]
+    return f"done beyond files, and still there:\n{_format_effects(steps)}" if steps else ""
 
 
 async def _restore(session: HostedSession, action: RestoreAction, path: str) -> CommandAnswer:
@@ -73,7 +97,9 @@ async def _restore(session: HostedSession, action: RestoreAction, path: str) -> 
     asked = [one for one in unnamed if one.is_doubtful or one.author == "both"]
 
     async def run(include: Collection[str]) -> CommandAnswer:
-        return CommandAnswer(await session.undo.run(action, include))
+        done = await session.undo.run(action, include)
+        effects = await _describe_effects(session) if action == "undo" else ""
+        return CommandAnswer("\n".join(filter(None, (done, effects))))
 
     async def run_marked(include: Collection[str]) -> CommandAnswer:
         if not any(one.author == "agent" or one.path in include for one in changes):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from treadle.apps.assembly.dry_run.dry_run import DRY_RUN_KEY
 from treadle.apps.assembly.dry_run.recorded_calls import (
     CallPlayer,
     Effect,
@@ -21,6 +20,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.events import Event, TurnFinished
 from treadle.core.transcript.items import Item, ToolResultItem, UserItem, to_user_item
 from treadle.lib.text.text import plural
+from treadle.tools.undo import DRY_RUN_KEY
 
 
 class SessionDryRun:
