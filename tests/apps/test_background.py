@@ -243,6 +243,7 @@ async def test_a_run_has_the_environment_of_its_caller():
     [
         (("--bg",), "no prompt"),
         (("--bg", "go", "--output-format", "json"), "--output-format does not work with --bg"),
+        (("--bg", "go", "--dry-run"), "--dry-run does not work with --bg"),
         (("--bg", "go", "--model", "unknown/model"), "unknown"),
     ],
 )

@@ -43,6 +43,8 @@ async def test_recorded_calls_are_edited_chosen_and_carried_out(monkeypatch):
         assert (read_file("a.txt"), read_file("effects")) == ("two\n", "two\ntwo\n")
         assert not exists("new.txt")
         assert len(model.requests) == 4  # the recorded calls cost nothing
+        await on.send("/detach")
+        await on.sees("a run in the background is no dry run")
         await on.send("thanks")
         await on.sees("You are welcome.")
         await on.idle()

@@ -43,7 +43,10 @@ from treadle.sessions.library import Library
 from treadle.sessions.log.lock import BACKGROUND_PROGRAM
 
 POLL_SECONDS = 0.2
-NOT_WITH_BG = ("print", "output_format", "output_schema", "plain", "inline", "worktree")
+NOT_WITH_BG = (
+    *("print", "output_format", "output_schema", "plain", "inline", "worktree"),
+    "dry_run",  # the run would not be one
+)
 STARTED = "it works in the background: `treadle ps` lists it, `treadle attach {}` brings it here"
 
 

@@ -12,11 +12,14 @@ from treadle.apps.conversation.session.background import move_to_background
 from treadle.apps.conversation.session.hosted_session import HostedSession
 
 NOTHING_TO_DO = "nothing is left to do here; /quit ends the terminal, and the session stays"
+NO_DRY_RUN = "a run in the background is no dry run: /dry-run off first, and what it does is done"
 AFTER_ROUND = "it goes to the background after this round; no command is cut off"
 
 
 async def run_detach(session: HostedSession, arguments: str) -> CommandAnswer:
     conversation = session.require_conversation()
+    if session.choices.dry_run:
+        return CommandAnswer(NO_DRY_RUN, "warning")
     if conversation.view.tasks:
         tasks = describe_tasks(conversation.view.tasks)
         return CommandAnswer(f"it would end {tasks}; /tasks ID stops one", "warning")
