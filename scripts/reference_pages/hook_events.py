@@ -41,6 +41,18 @@ TEXTS: dict[HookPoint, str] = {
     ),
     "pre_compact": "The history is about to be compacted. A hook can deny it or add what to keep.",
     "post_compact": "The history was compacted. A hook can do nothing.",
+    "instructions_loaded": (
+        "A memory file is new for the model: in the prompt, by a folder or a file of the work, by "
+        "an import, or changed. A hook can do nothing."
+    ),
+    "file_changed": (
+        "A file that the session read or wrote was changed or deleted by something else; found "
+        "before the next model call. A hook can do nothing."
+    ),
+    "config_change": (
+        "The user changes a setting of the running session (`/config NAME VALUE`). A hook can "
+        "deny it."
+    ),
     "subagent_stop": (
         "A child agent is about to end its turn. A hook can make it continue, with a reason."
     ),
@@ -73,6 +85,8 @@ def list_facts(point: HookPoint) -> Iterator[str]:
     yield f"answers: {list_codes(answers) or 'none'}"
     yield f"`data` is a `{data.__name__}`: {list_codes(data.__annotations__) or 'no keys'}"
     if point in MATCHER_FIELDS:
-        yield f"a matcher is compared with `{MATCHER_FIELDS[point][0]}`"
+        field = MATCHER_FIELDS[point][0]
+        part = " or its last part" if field == "file_path" else ""
+        yield f"a matcher is compared with `{field}`{part}"
     elif "tool_name" in data.__annotations__:
         yield "a matcher is compared with the name of the tool"

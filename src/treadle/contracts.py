@@ -21,6 +21,9 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.hook_data import (
     BeforeEffectData,
+    ConfigChangeData,
+    FileChangedData,
+    InstructionsLoadedData,
     NotificationData,
     PermissionDeniedData,
     PermissionRequestData,
@@ -204,6 +207,9 @@ __all__ = [
     "Permit",
     "Policy",
     "PostCompactData",
+    "ConfigChangeData",
+    "FileChangedData",
+    "InstructionsLoadedData",
     "PostToolUseData",
     "PreCompactData",
     "PreToolUseData",

@@ -30,6 +30,7 @@ from treadle.context.memory_imports import (
     replace_imports,
     resolve_import,
 )
+from treadle.core.contracts.hook import LoadReason
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import open_file, read_prefix, read_text
 from treadle.lib.text.frontmatter import Frontmatter, FrontmatterError, parse_frontmatter
@@ -61,6 +62,13 @@ class MemoryFile(msgspec.Struct, frozen=True):
     digest: str = ""  # of the file itself, to detect a change
     within: Path | None = None  # symlinks must stay in this folder; None for the user's own files
     is_rule: bool = False  # it may have front matter, which is not part of `text`
+    reason: LoadReason = "session_start"  # why it is loaded
+
+    def describe_load(self) -> dict[str, str]:
+        """The data of the hooks at `instructions_loaded`."""
+        is_local = self.path.name.endswith(".local.md")
+        kind = "User" if self.within is None else "Local" if is_local else "Project"
+        return {"file_path": str(self.path), "memory_type": kind, "load_reason": self.reason}
 
 
 class MemoryRule(msgspec.Struct, frozen=True):
@@ -119,7 +127,15 @@ def read_nested_memory(
     check_read: CheckRead = allow_read,
 ) -> Memory:
     """The files that apply to this subfolder and are not known yet."""
-    return _MemoryReader(root, known_paths, more=more, check_read=check_read).read_all(folder, None)
+    reader = _MemoryReader(root, known_paths, more=more, check_read=check_read)
+    memory = reader.read_all(folder, None)
+    files = [_replace_reason(file, "nested_traversal") for file in memory.files]
+    return msgspec.structs.replace(memory, files=tuple(files))
+
+
+def _replace_reason(file: MemoryFile, reason: LoadReason) -> MemoryFile:
+    is_import = file.reason == "include"
+    return file if is_import else msgspec.structs.replace(file, reason=reason)
 
 
 def reread_changed(memory: Memory, check_read: CheckRead = allow_read) -> Memory:
@@ -258,7 +274,8 @@ class _MemoryReader:
         text = self._expand(file, body, (), is_user=within is None)
         new = MemoryFile(file, text, _digest(data), within, found.is_rule)
         if patterns is not None:
-            self.path_rules.append(MemoryRule(new, patterns))
+            rule = msgspec.structs.replace(new, reason="path_glob_match")
+            self.path_rules.append(MemoryRule(rule, patterns))
         elif text:
             self.files.append(new)
         imported, self._imported = self._imported, []
@@ -317,7 +334,9 @@ class _MemoryReader:
         text = self._expand(target, self._decode(target, data), above, is_user=is_user)
         within = self._root if target.is_relative_to(self._root) else None
         if text:
-            self._imported.insert(place, MemoryFile(target, text, _digest(data), within))
+            self._imported.insert(
+                place, MemoryFile(target, text, _digest(data), within, reason="include")
+            )
         return True
 
     def _load_import(self, path: str, target: Path, above: Sequence[Path], is_user: bool) -> bytes:

@@ -100,8 +100,8 @@ class Reminders:
         due = [
             *self._mode_notices(view),
             *self._attendance_notices(view),
-            *self._memory_notices(view, context.session_id),
-            *self._file_notices(context.session_id),
+            *await self._memory_notices(view, context),
+            *await self._file_notices(context),
             *self._todo_notices(view),
         ]
         # A list of its own: to grow the shared one here would make the loop copy it.
@@ -121,13 +121,23 @@ class Reminders:
         known = self._began_attended if last is None else last.get("attended")
         return [] if known == self._is_attended else [make_attendance_notice(self._is_attended)]
 
-    def _memory_notices(self, view: _NoticeIndex, session_id: str) -> list[Item]:
-        files = self._changed_memory(session_id) if self._changed_memory is not None else ()
-        notices = [make_memory_notice(file) for file in files]
-        return [notice for notice in notices if view.last_data(_notice_key(notice)) != notice.data]
+    async def _memory_notices(self, view: _NoticeIndex, context: MutationContext) -> list[Item]:
+        changed = self._changed_memory
+        files = changed(context.session_id) if changed is not None else ()
+        due: list[Item] = []
+        for file in files:
+            notice = make_memory_notice(file)
+            if view.last_data(_notice_key(notice)) != notice.data:
+                due.append(notice)
+                await context.run_hooks("instructions_loaded", file.describe_load())
+        return due
 
-    def _file_notices(self, session_id: str) -> list[Item]:
-        paths = self._changed_files(session_id) if self._changed_files is not None else ()
+    async def _file_notices(self, context: MutationContext) -> list[Item]:
+        changed = self._changed_files
+        paths = changed(context.session_id) if changed is not None else ()
+        for path in paths:
+            event = "change" if path.is_file() else "unlink"
+            await context.run_hooks("file_changed", {"file_path": str(path), "event": event})
         return [NoticeItem(format_changed_files(paths), "changed_files")] if paths else []
 
     def _todo_notices(self, view: _NoticeIndex) -> list[Item]:

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.core.contracts.hook import (
+    ALLOWED_ANSWERS,
     AddContext,
     Block,
     Change,
@@ -217,12 +218,9 @@ class CommandHook:
         match hook_input.point:
             case "post_tool_use":
                 return HookReply(AddContext(truncate_context(reason)))
-            case "session_start" | "subagent_start" | "session_end" | "notification":
-                return HookReply(user_message=reason)
-            case "permission_denied" | "post_compact" | "stop_failure":
-                return HookReply(user_message=reason)
-            case _:
+            case point if Block in ALLOWED_ANSWERS[point]:
                 return HookReply(Block(reason))
+        return HookReply(user_message=reason)
 
     def _count_blocked_stop(self, hook_input: HookInput) -> None:
         turn = hook_input.session_id, hook_input.turn_id

@@ -39,6 +39,9 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
     "PostToolUse": "post_tool_use",
     "PreCompact": "pre_compact",
     "PostCompact": "post_compact",
+    "InstructionsLoaded": "instructions_loaded",
+    "FileChanged": "file_changed",
+    "ConfigChange": "config_change",
     "SubagentStop": "subagent_stop",
     "Stop": "stop",
     "StopFailure": "stop_failure",
@@ -47,8 +50,8 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
 }
 # Events of Claude Code that have no counterpart here.
 UNSUPPORTED_EVENTS = word_set(
-    "ConfigChange CwdChanged Elicitation ElicitationResult FileChanged InstructionsLoaded "
-    "Setup TaskCompleted TaskCreated TeammateIdle WorktreeCreate WorktreeRemove"
+    "CwdChanged Elicitation ElicitationResult Setup TaskCompleted TaskCreated TeammateIdle "
+    "WorktreeCreate WorktreeRemove"
 )
 DEFAULT_TIMEOUT = 60.0
 FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code
@@ -82,6 +85,9 @@ MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
     "subagent_start": ("agent_type", "general"),
     "pre_compact": ("trigger", "auto"),
     "post_compact": ("trigger", "auto"),
+    "instructions_loaded": ("load_reason", "session_start"),
+    "file_changed": ("file_path", ""),
+    "config_change": ("source", "user_settings"),
     "subagent_stop": ("agent_type", "general"),
     "notification": ("notification_type", ""),
     "session_end": ("reason", "other"),
@@ -163,12 +169,14 @@ class HookConfig(msgspec.Struct, frozen=True):
 
 
 def _list_subjects(hook_input: HookInput) -> Sequence[str]:
-    """What a matcher is compared with: the names of the tool, or the field of the point."""
+    """What a matcher is compared with: the names of the tool, or the field of the point; of a path
+    also its last part."""
     if "tool_name" in hook_input.data:
         name = str(hook_input.data["tool_name"])
         return (name, to_hook_tool_name(name), *HOOK_TOOL_ALIASES.get(name, ()))
     key, default = MATCHER_FIELDS.get(hook_input.point, ("", ""))
-    return (str(hook_input.data.get(key) or default),)
+    value = str(hook_input.data.get(key) or default)
+    return (value, Path(value).name) if key == "file_path" else (value,)
 
 
 def to_hook_tool_name(name: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.contracts.hook import (
+    ALLOWED_ANSWERS,
     AddContext,
     Block,
     Change,
@@ -76,6 +77,12 @@ class HookOutput(msgspec.Struct, frozen=True, rename="camel"):
     def effective_input(self) -> dict[str, Any] | None:
         specific = self.hook_specific_output.updated_input
         return specific if specific is not None else self.updated_input
+
+
+class _AsyncOutput(msgspec.Struct, frozen=True):
+    """The first line of a command that wants to continue in the background."""
+
+    is_async: bool = msgspec.field(name="async")
 
 
 class HookReply(msgspec.Struct, frozen=True):
@@ -191,16 +198,20 @@ def _restore_notebook_names(changed: dict[str, Any], shown: Mapping[str, Any]) -
 def parse_output(hook_input: HookInput, stdout: str, folder: str = "") -> HookReply:
     """The reply of a command that exited with 0; ValueError if the output is wrong.
 
-    `folder` is the `cwd` of its input.
+    `folder` is the `cwd` of its input. What an asynchronous command writes after its first line
+    comes too late for an answer: only its message and its context count.
     """
     text = stdout.strip()
+    late = _find_late_output(text)
+    if late is not None:
+        output = _decode(late) if late else HookOutput()
+        has_context = output.context and AddContext in ALLOWED_ANSWERS[hook_input.point]
+        context = AddContext(output.context) if has_context else None
+        return HookReply(context, user_message=(output.system_message or "").strip())
     if not text.startswith("{"):
         is_context = hook_input.point in _TEXT_IS_CONTEXT and text
         return HookReply(AddContext(truncate_context(text)) if is_context else None)
-    try:
-        output = msgspec.json.decode(text, type=HookOutput)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise ValueError(f"the output is not valid hook JSON ({error})") from error
+    output = _decode(text)
     message = (output.system_message or "").strip()
     if not output.continue_:
         return _parse_halt(hook_input.point, output, message)
@@ -208,12 +219,34 @@ def parse_output(hook_input: HookInput, stdout: str, folder: str = "") -> HookRe
     return HookReply(answer, extra_context, message)
 
 
+def _decode(text: str) -> HookOutput:
+    try:
+        return msgspec.json.decode(text, type=HookOutput)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise ValueError(f"the output is not valid hook JSON ({error})") from error
+
+
+def _find_late_output(text: str) -> str | None:
+    """The JSON that an asynchronous command wrote last, or ""; None if it is not asynchronous."""
+    first, _, rest = text.partition("\n")
+    try:
+        begun = msgspec.json.decode(first, type=_AsyncOutput)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    if not begun.is_async:
+        return None
+    lines = [line for line in rest.splitlines() if line.lstrip().startswith("{")]
+    return lines[-1].strip() if lines else ""
+
+
 def _parse_halt(point: HookPoint, output: HookOutput, message: str) -> HookReply:
     reason = output.stop_reason or output.reason or "a hook ended the turn"
-    if point in ("pre_tool_use", "permission_request", "user_prompt_submit", "pre_compact"):
-        end_reason = None if point == "user_prompt_submit" else reason
+    if point in ("stop", "subagent_stop"):
+        return HookReply(None, "", message)
+    if Block in ALLOWED_ANSWERS[point]:
+        end_reason = None if point in ("user_prompt_submit", "config_change") else reason
         return HookReply(Block(reason), "", message, end_reason)
-    return HookReply(None, "", message, None if point in ("stop", "subagent_stop") else reason)
+    return HookReply(None, "", message, reason)
 
 
 def _parse_answer(
@@ -238,11 +271,9 @@ def _parse_answer(
                 context = "\n".join(filter(None, (reason, context)))
             if specific.updated_tool_output is not None:
                 return Change(text=specific.updated_tool_output), context
-        case "user_prompt_submit" | "pre_compact" | "stop" | "subagent_stop" if output.is_denied:
+        case point if Block in ALLOWED_ANSWERS[point] and output.is_denied:
             return Block(reason), ""
-        case "stop" | "subagent_stop" | "notification" | "session_end":
-            return None, ""
-        case "permission_denied" | "post_compact" | "stop_failure":
+        case point if AddContext not in ALLOWED_ANSWERS[point]:
             return None, ""
     return (AddContext(context) if context else None), ""
 

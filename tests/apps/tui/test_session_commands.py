@@ -1,5 +1,6 @@
 """Settings, rules, side questions, reviews and AGENTS.md from inside a session."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -47,6 +48,18 @@ async def test_a_setting_is_shown_changed_and_removed_and_a_wrong_one_changes_no
         assert 'append_system_prompt = "be brief"' in read_file(str(config_file()))
         monkeypatch.setenv("TREADLE_MAX_TURNS", "7")
         await ask(on, "/config max_turns 30", "here it is 7: TREADLE_MAX_TURNS decides")
+
+
+async def test_a_hook_can_deny_a_change_of_a_setting(monkeypatch):
+    command = "cat > given.json; echo 'not now' >&2; exit 2"
+    hooks = {"ConfigChange": [{"matcher": "user_settings", "hooks": [{"command": command}]}]}
+    write_file(str(Path.home() / ".treadle/settings.json"), json.dumps({"hooks": hooks}))
+    async with running_app(monkeypatch, size=(120, 40)) as on:
+        await ask(on, "/config max_turns 12", "max_turns is not changed: not now")
+        assert not config_file().exists() or "max_turns" not in read_file(str(config_file()))
+    given = json.loads(read_file("given.json"))
+    assert given["hook_event_name"] == "ConfigChange"
+    assert (given["source"], given["file_path"]) == ("user_settings", str(config_file()))
 
 
 async def test_a_setting_with_which_no_session_opens_is_taken_back(monkeypatch):

@@ -44,6 +44,9 @@ class Compacting:
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
         await context.run_pre_compact_hooks()
+        await context.run_hooks("file_changed", {"file_path": "/a", "event": "change"})
+        loaded = {"file_path": "/b", "memory_type": "User", "load_reason": "include"}
+        await context.run_hooks("instructions_loaded", loaded)
         return Transcript([*context.transcript, NoticeItem("compacted", kind="compacted")])
 
 
@@ -83,6 +86,9 @@ async def collect_inputs() -> dict[HookPoint, HookInput]:
     denied = Agent(failing, [work], hooks=[record], policy=AskAlways(), approve=lambda _: False)
     with pytest.raises(UnknownModel):
         await denied.run("go")
+    driver = Agent(Scripted([]), hooks=[record]).start()
+    await driver.run_hooks("config_change", {"source": "user_settings", "file_path": "/c"})
+    await driver.aclose()
     return seen
 
 

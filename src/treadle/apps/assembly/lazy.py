@@ -322,8 +322,13 @@ class LazyReminders:
         self._mode = mode
         self._first_mode = mode()
         self._reminders = Lazy(self._make_reminders)
+        self._reported: set[str] = set()  # the sessions whose hooks know the memory files
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
+        if context.session_id not in self._reported:
+            self._reported.add(context.session_id)
+            for file in self._memory.files if self._memory is not None else ():
+                await context.run_hooks("instructions_loaded", file.describe_load())
         # With one message, nothing can have changed since the model saw it.
         is_first = len(context.transcript) < 2 and self._mode() == self._first_mode != "plan"
         if is_first and not self._reminders.is_made:

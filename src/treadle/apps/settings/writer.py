@@ -24,7 +24,7 @@ def write_setting(name: str, value: object) -> Path:
     """Write `name = value`, where None removes it; returns the file."""
     from treadle.lib.files.private_files import locked_update
 
-    file = _find_config()
+    file = find_config()
     locked_update(file, lambda: _edit_config(file, name, value), 0o600)
     return file
 
@@ -47,14 +47,15 @@ def _edit_config(file: Path, name: str, value: object) -> bytes | None:
 
 def read_written_value(name: str) -> object:
     """The value of a setting in the user's file; None if it has none."""
-    file = _find_config()
+    file = find_config()
     try:
         return tomllib.loads(_read_config(file)).get(name)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not changed, it is not TOML: {error}") from error
 
 
-def _find_config() -> Path:
+def find_config() -> Path:
+    """The file that is written."""
     return (treadle_home() / "config.toml").resolve()  # a symlink stays a symlink
 
 

@@ -12,6 +12,9 @@
     post_tool_use         Change (the text of the result), AddContext
     pre_compact           Block, AddContext (a focus for the summary)
     post_compact          nothing
+    instructions_loaded   nothing; a memory file is new for the model
+    file_changed          nothing; a file that the session has seen is another one on disk
+    config_change         Block (the setting stays as it is)
     subagent_stop, stop   Block (the turn continues, with the reason as a notice)
     stop_failure          nothing; the turn ends with an error
     notification          nothing
@@ -46,12 +49,18 @@ HookPoint = Literal[
     "post_tool_use",
     "pre_compact",
     "post_compact",
+    "instructions_loaded",
+    "file_changed",
+    "config_change",
     "subagent_stop",
     "stop",
     "stop_failure",
     "notification",
     "session_end",
 ]
+
+
+LoadReason = Literal["session_start", "nested_traversal", "path_glob_match", "include"]
 
 
 class HookInput(msgspec.Struct, Generic[HookDataT, ContextDepsT], frozen=True):
@@ -113,6 +122,9 @@ ALLOWED_ANSWERS: Mapping[HookPoint, tuple[type, ...]] = {
     "post_tool_use": (Change, AddContext),
     "pre_compact": (Block, AddContext),
     "post_compact": (),
+    "instructions_loaded": (),
+    "file_changed": (),
+    "config_change": (Block,),
     "subagent_stop": (Block,),
     "stop": (Block,),
     "stop_failure": (),

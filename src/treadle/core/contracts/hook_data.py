@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from treadle.core.contracts.hook import HookPoint
+from treadle.core.contracts.hook import HookPoint, LoadReason
 from treadle.core.contracts.tool import Access
 from treadle.core.transcript.content import Arguments
 
@@ -59,6 +59,24 @@ class PostCompactData(PreCompactData):
     """As at pre_compact."""
 
 
+class InstructionsLoadedData(TypedDict):
+    file_path: str
+    memory_type: Literal["User", "Project", "Local"]
+    # session_start: in the prompt; nested_traversal: of a folder in which the session works;
+    # path_glob_match: a rule about a file of the work; include: another file imports it.
+    load_reason: LoadReason
+
+
+class FileChangedData(TypedDict):
+    file_path: str
+    event: Literal["change", "unlink"]  # unlink: it is no longer a file
+
+
+class ConfigChangeData(TypedDict):
+    source: Literal["user_settings"]
+    file_path: str
+
+
 class StopData(TypedDict):
     last_message: str  # the text of the last reply
     rounds: int  # tool rounds of this turn
@@ -91,6 +109,9 @@ HOOK_DATA: Mapping[HookPoint, type] = {
     "post_tool_use": PostToolUseData,
     "pre_compact": PreCompactData,
     "post_compact": PostCompactData,
+    "instructions_loaded": InstructionsLoadedData,
+    "file_changed": FileChangedData,
+    "config_change": ConfigChangeData,
     "subagent_stop": SubagentStopData,
     "stop": StopData,
     "stop_failure": StopFailureData,

@@ -7,11 +7,12 @@ Used by core/loop/mutators.py.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from treadle.core.contracts.hook import HookPoint
 from treadle.core.contracts.model import CallModel, ModelCard
 from treadle.core.contracts.wrapped import call_directly
 from treadle.core.events import Event
@@ -27,11 +28,16 @@ MutationPoint = Literal[
 
 
 EmitEvent = Callable[..., None]
+RunHooks = Callable[[HookPoint, Mapping[str, Any]], Awaitable[object]]
 AskAside = Callable[[Transcript, bool], Awaitable[AssistantItem]]
 
 
 def ignore_event(kind: type[Event], *fields: object) -> None:
     """Default when there are no observers."""
+
+
+async def run_no_hooks(point: HookPoint, data: Mapping[str, Any]) -> None:
+    """Default when there are no hooks."""
 
 
 class MutationContext(msgspec.Struct, frozen=True):
@@ -45,6 +51,8 @@ class MutationContext(msgspec.Struct, frozen=True):
                            the end of this transcript without a call, for the purpose "summary".
                            The beginning is read from the provider's cache if the second argument
                            is True and the last request had it too; otherwise no cache is used
+    run_hooks              runs the hooks of a point that takes no answer: instructions_loaded,
+                           file_changed
     """
 
     point: MutationPoint
@@ -60,6 +68,7 @@ class MutationContext(msgspec.Struct, frozen=True):
     call_model: CallModel = call_directly
     emit: EmitEvent = ignore_event
     ask_aside: AskAside | None = None  # None: outside of a session
+    run_hooks: RunHooks = run_no_hooks
 
 
 class Mutator(Protocol):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from treadle.core.argument_checks import FLAG, TEXT, check
+from treadle.core.contracts.hook import HookAnswer, HookPoint
 from treadle.core.contracts.observer import Observer
 from treadle.core.contracts.store import Store
 from treadle.core.errors import ApprovalPending, DriverBusy, LoopError
@@ -22,6 +23,7 @@ from treadle.core.events import MessageDropped, MessageQueued, TurnResult
 from treadle.core.loop.calls.approvals import Approvals, ChildApprovals
 from treadle.core.loop.config import NO_CHANGES, DriverConfig, TurnSettings
 from treadle.core.loop.emitter import Emitter
+from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.inbox import CONTINUED, CONTINUED_TEXT, REPORTS_TEXT, Inbox
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.loop_session import LoopSession, Transition
@@ -58,6 +60,8 @@ T = TypeVar("T")
 class DriverState(ABC):
     """What a driver holds of one session, for a host to read and to watch, and how a step begins
     and ends."""
+
+    _hooks: Hooks
 
     def __init__(
         self,
@@ -345,6 +349,10 @@ class HostControls(DriverState):
         text = Text(fix_surrogates(result))
         item = ToolResultItem(call_id, name, (text,), is_error=is_error, outcome="recovered")
         self._session.write(EarlyResult(item))
+
+    async def run_hooks(self, point: HookPoint, data: Mapping[str, Any]) -> list[HookAnswer]:
+        """Run the hooks of a point that only the host can know of: `config_change`."""
+        return await self._hooks.run(point, data)
 
     async def resolve(
         self, request: ApprovalRequest, decide: Callable[[ApprovalRequest], Awaitable[None]]

@@ -51,6 +51,7 @@ class MutatorRunner:
             self._gateway.call,
             emitter.emit,
             self._ask_aside,
+            parts.hooks.run,
         )
         has_changed = await self._run_all(context)
         if has_changed and self._is_compacting:

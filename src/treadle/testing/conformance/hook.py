@@ -19,6 +19,9 @@ from treadle.core.contracts.hook import (
 )
 from treadle.core.contracts.hook_data import (
     BeforeEffectData,
+    ConfigChangeData,
+    FileChangedData,
+    InstructionsLoadedData,
     NotificationData,
     PermissionDeniedData,
     PermissionRequestData,
@@ -67,6 +70,14 @@ _DATA: tuple[tuple[HookPoint, object], ...] = (
     ("post_tool_use", PostToolUseData(**_CALL, tool_response="", is_error=True)),
     ("pre_compact", PreCompactData(trigger="auto")),
     ("post_compact", PostCompactData(trigger="manual")),
+    (
+        "instructions_loaded",
+        InstructionsLoadedData(
+            file_path="/repo/AGENTS.md", memory_type="Project", load_reason="session_start"
+        ),
+    ),
+    ("file_changed", FileChangedData(file_path="/repo/a.py", event="unlink")),
+    ("config_change", ConfigChangeData(source="user_settings", file_path="/home/config.toml")),
     ("subagent_stop", SubagentStopData(last_message="Done.", rounds=2, agent_type="helper")),
     ("stop", StopData(last_message="", rounds=0)),
     ("stop_failure", StopFailureData(error="the provider is overloaded")),

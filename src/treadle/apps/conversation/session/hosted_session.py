@@ -29,6 +29,7 @@ from treadle.apps.settings import extensions
 from treadle.apps.settings import folder_rules as rules
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import SETTINGS
+from treadle.core.contracts.hook import Block
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError, TreadleError
 from treadle.core.loop.driver import Driver
@@ -215,6 +216,7 @@ class SessionSettings:
         session = self._session
         session.require_idle("/config NAME VALUE")
         change = settings_changes.plan_setting_change(session.load_settings(), arguments)
+        await self._ask_hooks(change.name)
         file = settings_changes.write_change(change)
         try:
             await session.reconfigure()
@@ -222,6 +224,15 @@ class SessionSettings:
             settings_changes.revert_change(change)
             raise ConfigError(f"{change.name} is not changed: {error}") from error
         return settings_changes.describe_change(change, file, session.load_settings)
+
+    async def _ask_hooks(self, name: str) -> None:
+        """ConfigError if a hook denies a change of the user's file."""
+        from treadle.apps.settings.writer import find_config
+
+        data = {"source": "user_settings", "file_path": str(find_config())}
+        for answer in await self._session.driver.run_hooks("config_change", data):
+            if isinstance(answer, Block):
+                raise ConfigError(f"{name} is not changed: {answer.reason}")
 
     def save(self, name: str, value: bool | str) -> str:
         """Write a setting of the user, which needs no other session; a message about it."""
