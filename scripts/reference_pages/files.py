@@ -39,6 +39,7 @@ HOME_FILES = {
     "web.json": "the token of the link to the page",
     "plugins/": "copies of the plugins that you added ([plugins.md](../plugins.md))",
     "plugins.json": "their sources and hashes",
+    "plugin_hashes.json": "hashes that need not be computed again; it may be deleted",
     "supervisor/": "the socket of what starts background sessions, for you alone, and its log",
     "fleet.db": "the database of a fleet, if you name no other",
     "agents/": "child agents, a Markdown file each ([child-agents.md](../child-agents.md))",

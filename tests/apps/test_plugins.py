@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +336,46 @@ def test_the_hash_is_of_names_kinds_and_content(tmp_path: Path):
     (tmp_path / "2/b").symlink_to("a")
     seen.append(plugins.hash_content(tmp_path / "2"))
     assert len(set(seen)) == len(seen)
+
+
+def test_the_hash_of_files_at_rest_is_kept_for_the_next_process(
+    own_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    plugin = plugins.Plugin("fruit")
+    make_plugin(plugin.root)
+    agreed = plugins.Plugin("fruit", hash=plugins.hash_content(plugin.root))
+    hashed: list[Path] = []
+    monkeypatch.setattr(plugins, "hash_content", count_hashes(hashed))
+
+    def is_unchanged() -> bool:
+        plugins._hash_once.cache_clear()  # as in a new process
+        return agreed.is_unchanged
+
+    assert is_unchanged()
+    assert not plugins.get_hashes_file().exists(), "the files were written just now"
+    monkeypatch.setattr(plugins, "SETTLED_SECONDS", -60.0)
+    assert [is_unchanged() for _ in range(3)] == [True] * 3
+    assert len(hashed) == 2
+    word = plugin.root / "word"
+    before = word.stat()
+    word.write_text("medlar")
+    os.utime(word, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (word.stat().st_size, word.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert [is_unchanged() for _ in range(2)] == [False] * 2
+    word.write_text("quince")
+    assert is_unchanged()
+    plugins.get_hashes_file().write_text("[]")
+    assert is_unchanged()
+
+
+def count_hashes(hashed: list[Path]) -> Callable[[Path], str]:
+    hash_content = plugins.hash_content
+
+    def count(folder: Path) -> str:
+        hashed.append(folder)
+        return hash_content(folder)
+
+    return count
 
 
 async def test_a_server_of_the_user_is_used_in_place_of_one_of_a_plugin(own_place: Path):

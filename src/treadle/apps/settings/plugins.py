@@ -14,12 +14,13 @@ user, apps/cli/commands/plugin.py makes the copies.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 MANIFEST = ".claude-plugin/plugin.json"
 ROOT_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
+# A hash is kept for later processes if no file changed so recently: a change within one tick of the
+# clock, or through a mapping that is not written back yet, would leave the ctime as it is.
+SETTLED_SECONDS = 120.0
 MAX_FILES = 5_000
 MAX_BYTES = 32 << 20
 KEY = "plugins"
@@ -88,6 +92,12 @@ def get_plugins_folder() -> Path:
 
 def get_record_file() -> Path:
     return treadle_home() / "plugins.json"
+
+
+def get_hashes_file() -> Path:
+    """By name of a plugin: a hash of the stats of its files, and the hash of their content. Who can
+    write it can write the record, too."""
+    return treadle_home() / "plugin_hashes.json"
 
 
 def list_plugins() -> list[Plugin]:
@@ -184,16 +194,64 @@ def hash_content(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _stat_files(folder: Path) -> tuple[tuple[object, ...], ...]:
-    """What changes with any file below the folder."""
-    paths = (Path(parent, name) for parent, *both in os.walk(folder) for name in chain(*both))
-    stats = ((path, path.lstat()) for path in paths)
-    return tuple((path, one.st_ino, one.st_mode, one.st_ctime_ns) for path, one in stats)
+class _FileStats(NamedTuple):
+    """What changes with a file: nobody can set its ctime."""
+
+    path: str
+    device: int
+    inode: int
+    mode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+def _stat_files(folder: Path) -> tuple[_FileStats, ...]:
+    return tuple(
+        _FileStats(
+            path, one.st_dev, one.st_ino, one.st_mode, one.st_size, one.st_mtime_ns, one.st_ctime_ns
+        )
+        for parent, *both in os.walk(folder)
+        for path in (os.path.join(parent, name) for name in chain(*both))  # noqa: PTH118 (fast)
+        for one in (os.lstat(path),)
+    )
 
 
 @lru_cache(maxsize=64)
-def _hash_once(folder: Path, stats: tuple[object, ...]) -> str:
-    return hash_content(folder)
+def _hash_once(folder: Path, stats: tuple[_FileStats, ...]) -> str:
+    """The hash of the content; that of unchanged files is known from an earlier process."""
+    file, name = get_hashes_file(), folder.name
+    state = _hash_stats(stats)
+    known = _read_hashes(file).get(name)
+    if known is not None and known[0] == state:
+        return known[1]
+    content = hash_content(folder)
+    newest = max((one.ctime_ns for one in stats), default=0) / 1e9
+    if newest < time.time() - SETTLED_SECONDS and _stat_files(folder) == stats:
+        with suppress(OSError, ConfigError):
+            _write_hash(file, name, (state, content))
+    return content
+
+
+def _hash_stats(stats: tuple[_FileStats, ...]) -> str:
+    import hashlib
+
+    return hashlib.sha256(msgspec.json.encode([list(map(repr, one)) for one in stats])).hexdigest()
+
+
+def _read_hashes(file: Path) -> dict[str, tuple[str, str]]:
+    try:
+        return msgspec.json.decode(
+            read_prefix(file, MAX_BYTES, within=None), type=dict[str, tuple[str, str]]
+        )
+    except (OSError, ConfigError, msgspec.MsgspecError):
+        return {}
+
+
+def _write_hash(file: Path, name: str, known: tuple[str, str]) -> None:
+    from treadle.lib.files.private_files import locked_update
+
+    locked_update(file, lambda: msgspec.json.encode({**_read_hashes(file), name: known}))
 
 
 # ------------------------------------------------------------------ parts
