@@ -138,16 +138,18 @@ def list_turns() -> list[list[tuple[FakeCall, ...]]]:
     ]
 
 
+def make_replies() -> Iterator[FakeReply]:
+    for number, turn in enumerate(list_turns()):
+        yield from (FakeReply(calls=calls) for calls in turn)
+        yield FakeReply(f"Turn {number + 1} is done, and checked.")
+
+
 class Provider:
     """Answers by the script; requests of a child agent and for summaries have answers of their
     own."""
 
     def __init__(self) -> None:
-        rounds: list[FakeReply] = []
-        for number, turn in enumerate(list_turns()):
-            rounds += [FakeReply(calls=calls) for calls in turn]
-            rounds.append(FakeReply(f"Turn {number + 1} is done, and checked."))
-        self._replies: Iterator[FakeReply] = iter(rounds)
+        self._replies = make_replies()
         self.bodies: list[tuple[str, dict[str, Any]]] = []
 
     def answer(self, received: ReceivedRequest) -> FakeReply:

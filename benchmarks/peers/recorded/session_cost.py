@@ -54,11 +54,7 @@ class ProgramSession:
 
     def __init__(self, project: Path) -> None:
         self._project = project
-        rounds: list[FakeReply] = []
-        for number, turn in enumerate(long_session.list_turns()):
-            rounds += [FakeReply(calls=calls) for calls in turn]
-            rounds.append(FakeReply(f"Turn {number + 1} is done, and checked."))
-        self._replies: Iterator[FakeReply] = iter(rounds)
+        self._replies = long_session.make_replies()
         self.purposes: list[str] = []
 
     def answer(self, received: Recorded) -> FakeReply:
