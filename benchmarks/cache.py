@@ -249,8 +249,6 @@ def format_report(report: Report) -> str:
 
 
 def main() -> int:
-    # http.py beside this file would hide the package of the same name.
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HOME"] = folder
         work = Path(folder, "work")

@@ -11,14 +11,15 @@ a busy machine look at the columns that count CPU.
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measure import serve
 from treadle.lib.http.client import Client
 from treadle.lib.http.sse import SSEReader
 
@@ -75,7 +76,7 @@ class Canned(asyncio.Protocol):
         self.transport.write(self.answers[deltas])
 
 
-async def serve() -> None:
+async def run_server() -> None:
     server = await asyncio.get_running_loop().create_server(Canned, "127.0.0.1", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
@@ -180,23 +181,9 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        asyncio.run(serve())
-    here = Path(__file__).resolve().parent
-    # This folder has an http.py, which must not hide the standard library's.
-    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
-    command = [sys.executable, __file__, "--serve"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        if hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1:
-            cores = sorted(os.sched_getaffinity(0))
-            os.sched_setaffinity(server.pid, {cores[0]})
-            os.sched_setaffinity(0, {cores[1]})
-        assert server.stdout is not None
-        base = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        rows = asyncio.run(compare(base, args))
-    finally:
-        server.kill()
-        server.wait()
+        asyncio.run(run_server())
+    with serve([sys.executable, __file__, "--serve"]) as port:
+        rows = asyncio.run(compare(f"http://127.0.0.1:{port}", args))
     titles = ("CPU µs/request", "deltas/s", "deltas/CPU s", "turns/s", "CPU µs/turn")
     print(" " * 16, *(f"{title:>15}" for title in titles))
     for name, row in rows.items():

@@ -19,6 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measure import Figures, parse_options, run_json, show_figures
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.store import Store
@@ -105,26 +108,24 @@ def write_long(place: Path, entries: int, size: int, compacts: bool) -> None:
 
 def measure(place: Path) -> None:
     """In a process of its own: how long, and how much memory."""
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     resumed = resume(place)
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    cpu = time.process_time()
-    print(
-        f"{seconds:.2f} s ({cpu:.2f} s of CPU with the start), {peak:.0f} MiB, "
-        f"{len(resumed.state.transcript)} items in the view"
-    )
     asyncio.run(resumed.journal.aclose())
+    show_figures({"CPU": (cpu, "s"), "time": (seconds, "s"), "memory": (peak, "MiB")}, as_json=True)
 
 
-def long(folder: Path, entries: int, size: int) -> None:
+def long(folder: Path, entries: int, size: int, *, as_json: bool) -> None:
+    figures: Figures = {}
     for compacts in (True, False):
         place = folder / ("compacted" if compacts else "whole")
         write_long(place, entries, size, compacts)
-        real = (place / "journal.jsonl").stat().st_size / MIB
-        print(f"{entries} entries, {real:.0f} MiB, {place.name}:", end=" ", flush=True)
-        subprocess.run([sys.executable, __file__, "--measure", str(place)], check=True)
+        found = run_json([sys.executable, __file__, "--measure", str(place)])
+        label = f"resume of {entries} entries, {place.name}"
+        figures |= {f"{label}: {what}": figure for what, figure in found.items()}
         (place / "journal.jsonl").unlink()
+    show_figures(figures, as_json=as_json)
 
 
 def many(folder: Path, sessions: int) -> None:
@@ -154,7 +155,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="MiB")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse_options(parser)
     if options.measure:
         measure(options.measure)
         return
@@ -162,7 +163,7 @@ def main() -> None:
         if options.many:
             many(Path(name), options.sessions)
         elif options.long:
-            long(Path(name), options.entries, options.size * MIB)
+            long(Path(name), options.entries, options.size * MIB, as_json=options.json)
         else:
             asyncio.run(short(Path(name)))
 

@@ -31,17 +31,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).resolve().parent
-sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]  # it has an http.py
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cache import Request, count_cached, read_request  # noqa: E402
-from treadle.apps.assembly import SessionOptions, build_agent  # noqa: E402
-from treadle.apps.settings.settings import Settings  # noqa: E402
-from treadle.models.catalog import card_for  # noqa: E402
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer  # noqa: E402
-from treadle.testing.provider.http import ReceivedRequest  # noqa: E402
-from treadle.testing.provider.script import FakeUsage  # noqa: E402
+from benchmarks.cache import Request, count_cached, read_request
+from treadle.apps.assembly import SessionOptions, build_agent
+from treadle.apps.settings.settings import Settings
+from treadle.models.catalog import card_for
+from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+from treadle.testing.provider.http import ReceivedRequest
+from treadle.testing.provider.script import FakeUsage
+
+HERE = Path(__file__).resolve().parent
 
 MODEL = "anthropic/claude-opus-5-5"
 MIN_AGAIN, MAX_UNCACHED, MIN_SUMMARY = 0.96, 1.3, 0.95

@@ -3,10 +3,10 @@
     python benchmarks/loop.py [--rounds 100,1000,10000] [--ahead] [--json]
 
 The scripted model answers each round with some text and one call of a trivial tool. Nothing
-but the loop is measured, as CPU time: no network, no disk. The floor is a loop by hand over the same
-model, with a list of its events and a task for each call; they take turns. A round may cost 7 times
-of the floor, and at 10,000 rounds no more than 1.3 times of what it costs at 100. With a plain
-function as the tool, which runs in a thread, a round may cost 1.5 times of that with an async one.
+but the loop is measured, as CPU time: no network, no disk. The floor is a loop by hand over the
+same model, with a list of its events and a task for each call; they take turns. A round may cost 7
+times of the floor, and at 10,000 rounds no more than 1.3 times of what it costs at 100. With a
+plain function as the tool, which runs in a thread, it may cost 1.5 times of that with an async one.
 `--ahead` (root) runs before everything else that wants the processors.
 """
 
@@ -21,7 +21,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)  # this folder has a http.py
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.measure import Figures, Verdict, find_ratio, parse_options, show_figures, take_turns
 from treadle import Agent, tool

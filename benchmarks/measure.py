@@ -37,7 +37,9 @@ def find_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
     """Of the first to the second. The interval needs five pairs or more, and no distribution: it is
     between two of the ratios in their order."""
     ratios = sorted(one / other for one, other in pairs)
-    tails = accumulate(comb(len(ratios), out) / 2 ** (len(ratios) - 1) for out in range(len(ratios)))
+    tails = accumulate(
+        comb(len(ratios), out) / 2 ** (len(ratios) - 1) for out in range(len(ratios))
+    )
     out = max(0, sum(tail <= 0.1 for tail in tails) - 1)  # at each end
     return Ratio(statistics.median(ratios), ratios[out], ratios[-1 - out])
 
@@ -53,10 +55,11 @@ class Verdict:
 
     is_good = True
 
-    def check(self, what: str, ratio: Ratio, most: float) -> None:
-        holds = ratio.median <= most
+    def check(self, what: str, ratio: Ratio, most: float | None) -> None:
+        holds = most is None or ratio.median <= most
         self.is_good = self.is_good and holds
-        print(f"{what:60} {ratio}, {most:g} at most{'' if holds else '  DOES NOT HOLD'}", flush=True)
+        limit = "" if most is None else f", {most:g} at most{'' if holds else '  DOES NOT HOLD'}"
+        print(f"{what:50} {ratio}{limit}", flush=True)
 
     def end(self) -> int:
         """The exit code."""

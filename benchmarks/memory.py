@@ -14,11 +14,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import os
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measure import read_memory
 from treadle import Agent, tool
 from treadle.context.compaction import Compactor
 from treadle.core.contracts.model import ModelCard, ModelRequest
@@ -34,8 +36,7 @@ MB = 1 << 20
 def held() -> int:
     """Bytes of memory that this process has now."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return read_memory()
 
 
 class Measured:

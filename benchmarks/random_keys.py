@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:1] = [str(ROOT), str(ROOT / "src")]  # not this folder: http.py is in it
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 RUN_KEYS = 500  # with one app; a new one begins with an empty transcript
 

@@ -1,10 +1,10 @@
-"""What it costs to open a sandbox and run the first command in it, against another version.
+"""What it costs to open a sandbox and run the first command in it, in milliseconds.
 
-    python benchmarks/sandbox_open.py [--against CHECKOUT] [--times 12]
+    python benchmarks/sandbox_open.py [--times 12] [--json]
 
-Each opening is a process of its own, and the versions take turns: a busy machine slows both. The
-first opening of a process loads modules, which some versions load at their import, so the imports
-are counted. benchmarks/tools.py has the cost of a command in a sandbox that is open.
+Each opening is a process of its own. The first opening of a process loads modules, which some
+versions load at their import, so the imports are counted. benchmarks/tools.py has the cost of a
+command in a sandbox that is open.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measure import parse_options, show_figures
 
 ROWS = ("import, open, first command", "open, first command again", "CPU of both")
 
@@ -39,35 +42,27 @@ async def measure(folder: Path, began: float) -> list[float]:
     return [*found, time.process_time() * 1e3]
 
 
-def run_child(checkout: Path, folder: Path) -> list[float]:
-    env = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    (folder / "work").mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, __file__, "--child", str(folder)]
-    done = subprocess.run(words, env=env, capture_output=True, check=True)
-    return [float(value) for value in json.loads(done.stdout)]
+def run_child(folder: str) -> list[float]:
+    done = subprocess.check_output([sys.executable, __file__, "--child", folder])
+    return [float(value) for value in json.loads(done)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of opening a sandbox.")
-    parser.add_argument("--against", type=Path, help="a checkout of another version")
     parser.add_argument("--times", type=int, default=12)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse_options(parser)
     if options.child is not None:
         print(json.dumps(asyncio.run(measure(options.child, time.perf_counter()))))
         return
-    own = Path(__file__).resolve().parents[1]
-    checkouts = [own] if options.against is None else [own, options.against.resolve()]
-    found: dict[Path, list[list[float]]] = {checkout: [] for checkout in checkouts}
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(options.times + 1):
-            for at, checkout in enumerate(checkouts):
-                times = run_child(checkout, Path(folder, str(at)))
-                found[checkout] += [times] if number else []  # the first one makes copies
-    for at, row in enumerate(ROWS):
-        columns = [[times[at] for times in found[checkout]] for checkout in checkouts]
-        texts = [f"{min(one):.1f} ms, median {statistics.median(one):.1f}" for one in columns]
-        print(f"{row}: {' against '.join(texts)}")
+        Path(folder, "work").mkdir()
+        run_child(folder)  # the first one makes copies
+        found = zip(*[run_child(folder) for _ in range(options.times)], strict=True)
+        figures = {
+            row: (statistics.median(one), "ms") for row, one in zip(ROWS, found, strict=True)
+        }
+    show_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 """What a start and a turn cost, against a bare interpreter and a bare script, in the same run.
 
-    python benchmarks/startup.py [--runs 9] [--turns 20]
+    python benchmarks/startup.py [--pairs 9] [--turns 20] [--json]
 
     import         `import treadle` against `python -c pass`                     at most 1.2
     first agent    made with a tool, against importing asyncio and msgspec       at most 1.4
     --version      against `python -c pass`                                      at most 2.0
     one reply      `treadle -p` against bare_agent.py over httpx                 at most 1.5
     shell turns    twenty of them, without the sandbox and with it               at most 2.3, 3.5
-    memory         of the whole tree of processes, at its highest                under 60 MB
+    memory         of the whole tree of processes, at its highest                at most 1.5
 
 CPU is that of the program and all that it started. Each measurement is paired with its floor, one
-after the other, and the ratio is the median over the pairs. bare_agent.py without httpx, which no
-program that speaks TLS could be, is shown beside it. The server is a process of its own.
+after the other; the floor of memory is bare_agent.py over httpx. bare_agent.py without httpx, which
+no program that speaks TLS could be, is shown beside it. The server is a process of its own.
 """
 
 from __future__ import annotations
@@ -24,18 +24,34 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measure import (
+    Figures,
+    Verdict,
+    find_ratio,
+    parse_options,
+    serve,
+    show_figures,
+    take_turns,
+)
+
 HERE = Path(__file__).resolve().parent
 PYTHON = sys.executable
-TREADLE = [PYTHON, "-I", str(HERE.parent / "src/treadle/__main__.py")]
+PACKAGE = find_spec("treadle")
+assert PACKAGE is not None
+assert PACKAGE.origin is not None
+TREADLE = [PYTHON, "-I", str(Path(PACKAGE.origin).with_name("__main__.py"))]
 BARE = [PYTHON, "-I", str(HERE / "bare_agent.py")]
 PASS = [PYTHON, "-I", "-c", "pass"]
 LIBRARIES = [PYTHON, "-I", "-c", "import asyncio, msgspec"]
-IMPORT = f"import sys; sys.path.insert(0, {str(HERE.parent / 'src')!r})\nimport treadle"
-FIRST_AGENT = f"""{IMPORT}
+FIRST_AGENT = """import treadle
 from treadle.models import Scripted
 @treadle.tool(effect="pure")
 async def add(a: int, b: int) -> int:
@@ -43,12 +59,7 @@ async def add(a: int, b: int) -> int:
     return a + b
 treadle.Agent(Scripted(["Done."]), [add])
 """
-MOST_MEMORY = 60.0
-
-
-class Cost(NamedTuple):
-    cpu: float
-    wall: float
+MOST_MEMORY = 1.5
 
 
 class Row(NamedTuple):
@@ -56,19 +67,19 @@ class Row(NamedTuple):
     most: float | None
     floor: list[str]
     argv: list[str]
+    url: str
 
 
-def measure(argv: list[str], folder: Path, env: dict[str, str]) -> Cost:
-    began = time.perf_counter()
+def measure_cpu(argv: list[str], folder: Path, env: dict[str, str]) -> float:
+    """Milliseconds."""
     process = subprocess.Popen(
         argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     _, status, used = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}")
-    return Cost(used.ru_utime + used.ru_stime, wall)
+    return (used.ru_utime + used.ru_stime) * 1e3
 
 
 def peak_memory(argv: list[str], folder: Path, env: dict[str, str]) -> float:
@@ -106,14 +117,9 @@ def resident_memory(pid: int, parent: bytes = b"") -> int:
     return int(share.split()[1]) + sum(resident_memory(int(child), words) for child in children)
 
 
-def serve(script: dict[str, object]) -> tuple[subprocess.Popen[str], str]:
-    process = subprocess.Popen(
-        [PYTHON, "-m", "treadle.testing.provider", "--lenient", "--script", json.dumps(script)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    return process, process.stdout.readline().strip()
+def provider(replies: list[dict[str, object]]) -> list[str]:
+    script = json.dumps({"replies": replies, "by": "turn"})
+    return [PYTHON, "-m", "treadle.testing.provider", "--lenient", "--script", script]
 
 
 def check_work(argv: list[str], turns: int, folder: Path, env: dict[str, str]) -> None:
@@ -144,68 +150,62 @@ def environment(place: Path, url: str) -> dict[str, str]:
     return {**env, "HOME": str(place / "home"), "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
 
 
-def compare(row: Row, runs: int, folder: Path, env: dict[str, str]) -> float:
-    """Print a row; the ratio of CPU."""
-    measure(row.floor, folder, env)
-    measure(row.argv, folder, env)
-    pairs = [(measure(row.floor, folder, env), measure(row.argv, folder, env)) for _ in range(runs)]
-    cpu = statistics.median(ours.cpu / floor.cpu for floor, ours in pairs)
-    wall = statistics.median(ours.wall / floor.wall for floor, ours in pairs)
-    floor_ms = statistics.median(floor.cpu for floor, _ in pairs) * 1e3
-    ours_ms = statistics.median(ours.cpu for _, ours in pairs) * 1e3
-    most = f"{row.most:.1f}" if row.most is not None else "-"
-    print(
-        f"{row.name:34} {floor_ms:9.1f} {ours_ms:9.1f} {cpu:7.2f} {wall:7.2f} {most:>6}", flush=True
-    )
-    return cpu
+def list_rows(turns: int, one: str, many: str) -> list[Row]:
+    ask = [*TREADLE, "-p", "go"]
+    shell = [*ask, "--allow", "Bash(*)", "--sandbox"]
+    return [
+        Row("import", 1.2, PASS, [PYTHON, "-I", "-c", "import treadle"], one),
+        Row("first agent", 1.4, LIBRARIES, [PYTHON, "-I", "-c", FIRST_AGENT], one),
+        Row("--version", 2.0, PASS, [*TREADLE, "--version"], one),
+        Row("one reply", 1.5, [*BARE, one, "--httpx"], ask, one),
+        Row("one reply, floor without httpx", None, [*BARE, one], ask, one),
+        Row(f"{turns} shell turns", 2.3, [*BARE, many, "--httpx"], [*shell, "off"], many),
+        Row(f"{turns} turns, sandbox", 3.5, [*BARE, many, "--httpx"], [*shell, "auto"], many),
+        Row(f"{turns} turns, floor without httpx", None, [*BARE, many], [*shell, "off"], many),
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Start-up and turns against bare floors.")
-    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--turns", type=int, default=20)
-    given = parser.parse_args()
-    one, one_url = serve({"replies": replies(0), "by": "turn"})
-    many, many_url = serve({"replies": replies(given.turns), "by": "turn"})
-    failed = False
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            place = Path(name)
-            folder = place / "project"
-            for made in (place / "home", folder):
-                made.mkdir()
-            (folder / "notes.txt").write_text("a line\n")
-            env, many_env = environment(place, one_url), environment(place, many_url)
-            ask = [*TREADLE, "-p", "go"]
-            shell = [*ask, "--allow", "Bash(*)", "--sandbox"]
-            turns = f"{given.turns} shell turns"
-            rows = [
-                (Row("import", 1.2, PASS, [PYTHON, "-I", "-c", IMPORT]), env),
-                (Row("first agent", 1.4, LIBRARIES, [PYTHON, "-I", "-c", FIRST_AGENT]), env),
-                (Row("--version", 2.0, PASS, [*TREADLE, "--version"]), env),
-                (Row("one reply", 1.5, [*BARE, one_url, "--httpx"], ask), env),
-                (Row("one reply, floor without httpx", None, [*BARE, one_url], ask), env),
-                (Row(turns, 2.3, [*BARE, many_url, "--httpx"], [*shell, "off"]), many_env),
-                (Row(f"{turns}, sandbox", 3.5, [*BARE, many_url, "--httpx"], [*shell, "auto"]),
-                 many_env),
-                (Row(f"{turns}, floor without httpx", None, [*BARE, many_url], [*shell, "off"]),
-                 many_env),
-            ]  # fmt: skip
-            for how in ("off", "auto"):
-                check_work([*shell, how], given.turns, folder, many_env)
-            print(f"{'':34} {'floor ms':>9} {'ours ms':>9} {'CPU x':>7} {'wall x':>7} {'most':>6}")
-            for row, used in rows:
-                ratio = compare(row, given.runs, folder, used)
-                failed |= row.most is not None and ratio > row.most
-            for label, argv, used in (("one reply", ask, env), (turns, [*shell, "auto"], many_env)):
-                peak = max(peak_memory(argv, folder, used) for _ in range(3))
-                print(f"peak memory, {label}: {peak:.0f} MB (less than {MOST_MEMORY:.0f})")
-                failed |= peak >= MOST_MEMORY
-    finally:
-        for server in (one, many):
-            server.terminate()
-            server.wait()
-    return 1 if failed else 0
+    options = parse_options(parser)
+    verdict, figures = Verdict(), Figures()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serve(provider(replies(0))) as one,
+        serve(provider(replies(options.turns))) as many,
+    ):
+        place, folder = Path(name), Path(name, "project")
+        for made in (place / "home", folder):
+            made.mkdir()
+        (folder / "notes.txt").write_text("a line\n")
+
+        def check(
+            row: Row, unit: str, most: float | None, cost: Callable[[list[str]], float]
+        ) -> None:
+            cost(row.argv)  # what is made at the first start
+            if options.json:
+                figures[f"{row.name}, {unit}"] = (cost(row.argv), unit)
+                return
+            pairs = take_turns(lambda: cost(row.argv), lambda: cost(row.floor), options.pairs)
+            ours, floor = (statistics.median(values) for values in zip(*pairs, strict=True))
+            print(f"{row.name}: {ours:.1f} {unit}, floor {floor:.1f} {unit}")
+            verdict.check("  of the floor", find_ratio(pairs), most)
+
+        rows = list_rows(options.turns, one, many)
+        for row in rows:
+            env = environment(place, row.url)
+            if row.url is many:
+                check_work(row.argv, options.turns, folder, env)
+            check(row, "ms", row.most, partial(measure_cpu, folder=folder, env=env))
+        for row in (rows[3], rows[6]):
+            measure = partial(peak_memory, folder=folder, env=environment(place, row.url))
+            check(row, "MB", MOST_MEMORY, measure)
+    if options.json:
+        show_figures(figures, as_json=True)
+        return 0
+    return verdict.end()
 
 
 if __name__ == "__main__":

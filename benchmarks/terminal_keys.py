@@ -29,12 +29,14 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+TREADLE = ("-I", str(ROOT / "src/treadle/__main__.py"))
 PATIENCE = 120.0  # seconds
 STATES = ("empty", "queue", "paste", "flood", "vim", "files", "mention", "at_once")
 FILES = 60_000
@@ -44,13 +46,13 @@ LETTERS = "qwertyuiopasdfghjklzxcvbnm"
 class PtyProgram:
     """The program in a pty of its own."""
 
-    def __init__(self, url: str, home: Path, *flags: str) -> None:
+    def __init__(self, url: str, home: Path, *flags: str, program: Sequence[str] = TREADLE) -> None:
         self._fd, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         folder = home / "project"
         folder.mkdir(exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", str(ROOT / "src/treadle/__main__.py"), *flags],
+            [sys.executable, *program, *flags],
             stdin=other,
             stdout=other,
             stderr=other,

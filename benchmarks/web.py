@@ -1,26 +1,26 @@
 """The page's server: CPU per event, memory per idle session, time to open a long session.
 
-    python benchmarks/web.py [--sessions 20] [--tabs 5] [--pieces 500] [--entries 100000]
-    python benchmarks/web.py --against CHECKOUT     # and the same of another version, in turns
+    python benchmarks/web.py [--sessions 20] [--tabs 5] [--pieces 500] [--entries 100000] [--json]
 
 The real server runs as a process of its own, against a provider on this machine. An event is a
 piece of text that the model streams; each goes to all tabs of its session. CPU and memory are those
-of the server's process. CHECKOUT is a folder with the other version and its .venv.
+of the server's process. benchmarks/compare.py compares two versions.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.measure import Figures, parse_options, read_cpu, read_memory, show_figures
 
 if TYPE_CHECKING:
     from tests.apps.web.server import TabClient, WebServer
@@ -29,20 +29,6 @@ MB = 1 << 20
 IDLE_SESSIONS = 300  # the memory of a process grows by whole arenas
 MORE_TABS = 100
 IDLE_SECONDS = 1.0
-REPEATS = 3  # of each version
-Figures = dict[str, tuple[float, str]]  # value and unit by label
-
-
-def read_cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def read_memory(pid: int) -> int:
-    """Bytes of memory that a process has now."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 async def create_sessions(server: WebServer, count: int) -> list[str]:
@@ -184,48 +170,20 @@ async def measure(options: argparse.Namespace, folder: Path) -> Figures:
     return figures
 
 
-def compare(here: Path, other: Path, arguments: list[str]) -> None:
-    """Measure both versions in turns; the medians."""
-    runs: dict[Path, list[Figures]] = {here: [], other: []}
-    for _ in range(REPEATS):
-        for root, done in runs.items():
-            program = [str(root / ".venv/bin/python"), __file__, "--json", "--root", str(root)]
-            output = subprocess.run([*program, *arguments], check=True, capture_output=True).stdout
-            done.append(json.loads(output))
-    print(f"{'':60} {'here':>8}    {'there':>8}    ratio")
-    for label, (_, unit) in runs[here][0].items():
-        ours, its = (statistics.median(run[label][0] for run in done) for done in runs.values())
-        ratio = f"{ours / its:8.2f}" if its else ""
-        print(f"{label:60} {ours:8.2f} {unit:2} {its:8.2f} {unit:2} {ratio}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--tabs", type=int, default=5)
     parser.add_argument("--pieces", type=int, default=500)
     parser.add_argument("--entries", type=int, default=100_000)
-    parser.add_argument("--against", type=Path, help="a checkout of another version")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent)
-    options = parser.parse_args()
-    if options.against is not None:
-        sizes = [f"--{name}={vars(options)[name]}" for name in ("sessions", "tabs", "pieces")]
-        entries = f"--entries={options.entries}"
-        compare(options.root.resolve(), options.against.resolve(), [*sizes, entries])
-        return
-    sys.path[0] = str(options.root.resolve())  # instead of this folder, which has a http.py
+    options = parse_options(parser)
     with tempfile.TemporaryDirectory() as home:
         names = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         os.environ.update(dict.fromkeys(names, home))
         folder = Path(home) / "project"
         folder.mkdir()
         figures = asyncio.run(measure(options, folder))
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for label, (value, unit) in figures.items():
-        print(f"{label:60} {value:8.2f} {unit}")
+    show_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":
