@@ -51,7 +51,7 @@ class PtyProgram:
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         folder = home / "project"
         folder.mkdir(exist_ok=True)
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, *program, *flags],
             stdin=other,
             stdout=other,
@@ -98,14 +98,14 @@ class PtyProgram:
     def read_cpu(self) -> float:
         """Milliseconds that the main thread has computed; 0 where the system does not tell."""
         try:
-            text = Path(f"/proc/{self._process.pid}/schedstat").read_text()
+            text = Path(f"/proc/{self.process.pid}/schedstat").read_text()
         except OSError:
             return 0.0
         return int(text.split()[0]) / 1e6
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
         os.close(self._fd)
 
 
