@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import configuration, settings
 
+from tests.bytecode import compile_once
 from tests.law_check import LawCheck
 from tests.postgres import postgres_server, postgres_url, shared_postgres
 from tests.preloaded import interpreters
@@ -105,6 +106,8 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     _close_network(patch)
     config.add_cleanup(patch.undo)
+    if config.getoption("numprocesses", default=None):  # this process will start workers
+        compile_once(config)
 
 
 @pytest.hookimpl(wrapper=True)
