@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import configuration, settings
 
+from tests import postgres
 from tests.bytecode import compile_once
 from tests.law_check import LawCheck
 from tests.postgres import postgres_server, postgres_url, shared_postgres
@@ -138,8 +139,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         shuffle(items, random.Random(seed))  # the same order in every worker
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     for item in items:
-        if shares_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if (group := choose_group(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -162,11 +163,22 @@ def shuffle(items: list[pytest.Item], dice: random.Random) -> None:
     items[:] = [item for tests in files for item in tests]
 
 
-def shares_fixture(item: pytest.Item) -> bool:
-    """Whether it uses a fixture that its file makes once: these tests then have one worker."""
+# Each worker that runs such a test makes these once more, which takes seconds.
+SHARED_FIXTURES = {"shared_postgres": postgres.GROUP}
+
+
+def choose_group(item: pytest.Item) -> str | None:
+    """The tests of a group have one worker: those that use the same expensive fixture, and those
+    that use one that their file makes once."""
+    if item.get_closest_marker("xdist_group") is not None:
+        return None
     info = getattr(item, "_fixtureinfo", None)
-    fixtures = () if info is None else info.name2fixturedefs.values()
-    return any(found[-1].scope == "module" for found in fixtures)
+    fixtures = {} if info is None else info.name2fixturedefs
+    for name, group in SHARED_FIXTURES.items():
+        if name in fixtures:
+            return group
+    shares = any(found[-1].scope == "module" for found in fixtures.values())
+    return item.path.stem if shares else None
 
 
 # ------------------------------------------------------------------ home, cwd, environment

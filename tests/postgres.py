@@ -19,6 +19,10 @@ import pytest
 USER = "treadle"
 MISSING = "PostgreSQL is not installed: run scripts/debian-packages, or apt install postgresql"
 
+# One worker starts the server; to make its folder takes a second.
+GROUP = "postgres"
+ON_POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.xdist_group(GROUP))
+
 
 def find_programs() -> Path | None:
     """The folder of initdb and pg_ctl, of the newest version; Debian keeps it out of PATH."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import ON_POSTGRESQL
 from treadle import Agent, ApprovalRequest, ChildStart, tool
 from treadle.agents.child_agents import NothingPrepared
 from treadle.core.errors import ConfigError, SessionBusy, SessionNotFound, StoreError
@@ -22,7 +23,7 @@ from treadle.testing import MemoryStore
 Store = str | Path
 
 
-@pytest.fixture(params=["folder", "sessions.db", "postgresql"])
+@pytest.fixture(params=["folder", "sessions.db", ON_POSTGRESQL])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.postgres import ON_POSTGRESQL
 from treadle import Agent, Usage
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.agents.agent_files import read_agent_file
@@ -287,7 +288,7 @@ async def test_the_limit_of_children_at_once_is_that_of_one_session():
     assert [answers(run.transcript) for run in runs] == [["done"]] * len(runs)
 
 
-@pytest.mark.parametrize("place", ["folder", "sessions.db", "postgresql"])
+@pytest.mark.parametrize("place", ["folder", "sessions.db", ON_POSTGRESQL])
 async def test_a_child_of_a_session_is_continued_in_another_process(
     tmp_path: Path, place: str, request: pytest.FixtureRequest
 ):

@@ -40,6 +40,8 @@ from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.testing.provider import FakeCall, ProviderServer
 from treadle.testing.provider import FakeReply as Played
 
+pytestmark = pytest.mark.xdist_group("sdks")  # one worker imports them
+
 USAGE = {
     "input_tokens": 12,
     "output_tokens": 1,

@@ -12,6 +12,8 @@ from tests.models.exchanges import Exchange, ExchangeReader, list_exchanges
 from treadle.core.transcript import AssistantItem, Opaque, Text, Thinking
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL, CITATIONS_LABEL
 
+pytestmark = pytest.mark.xdist_group("sdks")  # one worker imports them
+
 STREAMS = [one for one in list_exchanges("gemini") if one.path.suffix == ".sse"]
 # They end with an error, which is no reply.
 REPLIES = [one for one in STREAMS if one.name not in ("cut", "error_in_stream", "malformed_call")]

@@ -53,6 +53,7 @@ async def test_an_openai_api_keeps_the_promises_of_a_model(api: str):
         await check_model(lambda: model, requests)
 
 
+@pytest.mark.xdist_group("sdks")
 @pytest.mark.parametrize("make", [OpenAIChat, OpenAIResponses])
 async def test_an_sdk_client_carries_the_bytes_with_its_own_key_and_address(make):
     import openai
@@ -70,6 +71,7 @@ async def test_an_sdk_client_carries_the_bytes_with_its_own_key_and_address(make
     gc.collect()
 
 
+@pytest.mark.xdist_group("sdks")
 async def test_azures_sdk_client_finds_the_deployment():
     import openai
 

@@ -31,6 +31,8 @@ from treadle.models.provider_base.codec import CITATIONS_LABEL, Decoder
 from treadle.models.provider_base.error_map import ProviderInfo
 from treadle.models.provider_base.openai_common import OpenAIAccount
 
+pytestmark = pytest.mark.xdist_group("sdks")  # one worker imports them
+
 WHO = ProviderInfo("openai", "m")
 CARD = ModelCard("openai/m")
 REQUEST = ModelRequest(Transcript())

@@ -23,12 +23,15 @@ IMPORTS = {
     "pydantic-ai": "import pydantic_ai.models.openai",
     "openai-agents": "import agents",
 }
-# The others take some seconds to import.
+# The others take some seconds to import: one worker does it.
 EACH_LIBRARY = pytest.mark.parametrize(
     "library",
     [
         "treadle",
-        *(pytest.param(n, marks=[pytest.mark.slow]) for n in LIBRARIES[1:]),
+        *(
+            pytest.param(n, marks=[pytest.mark.slow, pytest.mark.xdist_group(n)])
+            for n in LIBRARIES[1:]
+        ),
     ],
 )
 

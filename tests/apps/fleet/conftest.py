@@ -12,7 +12,7 @@ import pytest
 
 from tests.apps.fleet.agents import make_agent
 from tests.apps.fleet.processes import LEASE, POLL
-from tests.postgres import PostgresServer
+from tests.postgres import ON_POSTGRESQL, PostgresServer
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.worker import Worker
 
@@ -24,7 +24,7 @@ def marks_folder(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", ON_POSTGRESQL])
 def store(request: pytest.FixtureRequest, own_place: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{own_place / 'fleet.db'}"

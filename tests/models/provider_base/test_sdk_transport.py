@@ -11,7 +11,7 @@ from treadle.lib.http.sse import SSEReader
 from treadle.models.provider_base.sdk_transport import SDKTransport, as_transport
 from treadle.testing.provider import FakeReply, ProviderServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sdks")]  # one worker imports them
 
 BODY = json.dumps(
     {

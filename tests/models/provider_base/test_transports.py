@@ -43,7 +43,8 @@ async def transport(kind: str):
 
 
 every_transport = pytest.mark.parametrize(
-    "kind", ["treadle", pytest.param("sdk", marks=pytest.mark.slow)]
+    "kind",
+    ["treadle", pytest.param("sdk", marks=[pytest.mark.slow, pytest.mark.xdist_group("sdks")])],
 )
 
 

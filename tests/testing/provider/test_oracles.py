@@ -15,7 +15,7 @@ from treadle.testing.provider import (
     ProviderServer,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sdks")]  # one worker imports them
 
 USAGE = FakeUsage(input=11, output=7, cache_read=3, cache_write=2)
 PARTS = (
