@@ -22,9 +22,10 @@ def section(title: str) -> str:
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("named", list_named_tests(PAGE + ELSEWHERE))
-def test_every_named_test_exists(named: str):
-    assert exists(named)
+def test_every_named_test_exists():
+    named = list_named_tests(PAGE + ELSEWHERE)
+    assert len(named) > 100
+    assert [one for one in named if not exists(one)] == []
 
 
 def test_every_concept_has_a_name_here_and_a_test():
