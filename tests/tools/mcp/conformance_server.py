@@ -9,6 +9,7 @@ conformance_server.py SOCKET
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import socket
@@ -16,6 +17,10 @@ import sys
 import traceback
 
 from tests.tools.mcp import conformance_client
+
+# The SDK is imported at the first connection, so that each fork would do it.
+from treadle.tools.mcp import connection, http_transport  # noqa: F401
+from treadle.tools.mcp.auth import oauth  # noqa: F401
 
 CALLER = """\
 import json, os, socket, sys
@@ -32,6 +37,7 @@ def serve(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
+        gc.freeze()  # no fork walks what was loaded
         print("ready", flush=True)
         while True:
             line, _ = listener.accept()
@@ -55,7 +61,7 @@ def run_one(line: socket.socket) -> None:
         code = asyncio.run(conformance_client.run(url))
     except BaseException:  # noqa: BLE001 - told to the caller, whatever it is
         traceback.print_exc()
-    print(f"\n{code}", flush=True)
+    print(f"\n{code}", end="", flush=True)
     os._exit(0)
 
 
