@@ -30,7 +30,7 @@ from tests import postgres
 from tests.bytecode import compile_once
 from tests.law_check import LawCheck
 from tests.postgres import postgres_server, postgres_url, shared_postgres
-from tests.preloaded import interpreters
+from tests.preloaded import connections, interpreters
 from treadle.lib import function_thread
 
 __all__ = ["postgres_server", "postgres_url", "shared_postgres"]  # fixtures
@@ -319,7 +319,7 @@ class NoLeaks:
 
 def _descriptors() -> set[str]:
     held = set()
-    kept = {str(connection.fileno()) for connection, _ in interpreters.values()}
+    kept = {str(connection.fileno()) for connection in connections.values()}
     for link in Path("/proc/self/fd").iterdir():
         if link.name in kept:
             continue
@@ -332,7 +332,7 @@ def _descriptors() -> set[str]:
 
 def _children() -> set[str]:
     held = set()
-    kept = {str(process.pid) for _, process in interpreters.values()}
+    kept = {str(process.pid) for process in interpreters}
     for process in Path("/proc").iterdir():
         if not process.name.isdigit() or process.name in kept:
             continue

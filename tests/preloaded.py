@@ -1,7 +1,8 @@
 """A program as a process of its own that has its imports: a fork of an interpreter that made them.
 
 An interpreter spends most of a short run on imports. Tests start the same programs many hundred
-times, so a test process keeps one interpreter for each set of imports and forks it for each start.
+times, so the first test that needs a set of imports starts an interpreter that makes them, and each
+start is a fork of it. All workers of a run of pytest share these interpreters.
 What is forked has run nothing: no setting, environment or folder is known to it before the fork.
 Tests of the start itself use PROGRAM of tests/apps/program.py.
 
@@ -11,17 +12,26 @@ This file is both sides: run as a script it is the interpreter that forks.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import hashlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
+# The interpreters of a run listen in this folder, which is locked when one starts or ends.
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+FOLDER = Path(tempfile.gettempdir())
 LARGEST_REQUEST = 1 << 17
 EXIT_ROUNDS = 200
 
@@ -130,33 +140,64 @@ async def read_pipe(fd: int, limit: int) -> tuple[asyncio.StreamReader, asyncio.
     return reader, transport
 
 
-# The interpreters of a test process, its owner, by owner and imports. Each ends when its connection
-# is closed: with the owner. They are no leaks of the test that needed one first.
-interpreters: dict[tuple[int, str], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+# The connections of this process, and the interpreters that it started itself. They are no leaks of
+# the test that needed one first.
+connections: dict[tuple[int, str], socket.socket] = {}
+interpreters: list[subprocess.Popen[bytes]] = []
 
 
 def connect_to_forking_interpreter(imports: str) -> socket.socket:
     key = (os.getpid(), imports)
-    if key not in interpreters:
-        interpreters[key] = start_forking_interpreter(imports)
-    return interpreters[key][0]
+    if key not in connections:
+        digest = hashlib.sha256(imports.encode()).hexdigest()
+        path = FOLDER / f"treadle-forks-{RUN[:12]}-{digest[:12]}"
+        with locked(FOLDER):
+            connections[key] = connect(path) or start_forking_interpreter(path, imports)
+    return connections[key]
 
 
-def start_forking_interpreter(imports: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for end in (ours, its):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST_REQUEST)
-    command = [sys.executable, "-I", __file__, str(its.fileno()), imports]
-    process = subprocess.Popen(command, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
-    its.close()
-    return ours, process
+def connect(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST_REQUEST)
+    try:
+        connection.connect(str(path))
+    except OSError:  # nobody listens
+        connection.close()
+        return None
+    return connection
+
+
+def start_forking_interpreter(path: Path, imports: str) -> socket.socket:
+    """Start one and return the first connection: it ends when its last connection is closed."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen(64)
+        connection = connect(path)
+        assert connection is not None
+        command = [sys.executable, "-I", __file__, str(listener.fileno()), str(path), imports]
+        interpreters.append(
+            subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
+        )
+    return connection
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Whoever connects does it before an interpreter decides to end, or starts another one."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # --- the interpreter that forks ----------------------------------------------------------
 
 
-def serve_forks(requests: socket.socket) -> str | None:
-    """Fork for each request; returns the code in a fork, and None when the test has ended."""
+def serve_forks(listener: socket.socket, path: Path) -> str | None:
+    """Fork for each request; returns the code in a fork, and None when nobody is connected."""
     started: dict[int, int] = {}  # pid -> descriptor for its exit code
 
     def report_ended(_number: int = 0, _frame: FrameType | None = None) -> None:
@@ -168,24 +209,45 @@ def serve_forks(requests: socket.socket) -> str | None:
                 report.write(f"{os.waitstatus_to_exitcode(status)}\n")
 
     signal.signal(signal.SIGCHLD, report_ended)
-    while True:
-        request, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
-        if not request:
-            return None
-        *streams, status = fds
-        code, arguments, folder, variables = json.loads(request)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-            become_program(arguments, folder, variables, streams)
-            return cast("str", code)
-        for fd in streams:
-            os.close(fd)
-        os.write(status, f"{pid}\n".encode())
-        started[pid] = status
+    connected = [listener.accept()[0]]
+    while connected:
+        for ready in select.select([listener, *connected], [], [])[0]:
+            if ready is listener:
+                connected.append(listener.accept()[0])
+                continue
+            request, fds, _, _ = socket.recv_fds(ready, LARGEST_REQUEST, 4)
+            if not request:
+                connected.remove(ready)
+                ready.close()
+                continue
+            if (code := fork(request, fds, started)) is not None:
+                return code
+        if not connected:
+            with locked(path.parent):
+                if select.select([listener], [], [], 0)[0]:
+                    connected.append(listener.accept()[0])
+                else:
+                    path.unlink(missing_ok=True)
+    return None
+
+
+def fork(request: bytes, fds: list[int], started: dict[int, int]) -> str | None:
+    """The code to run, in the fork; None in the interpreter."""
+    *streams, status = fds
+    code, arguments, folder, variables = json.loads(request)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        become_program(arguments, folder, variables, streams)
+        return cast("str", code)
+    for fd in streams:
+        os.close(fd)
+    os.write(status, f"{pid}\n".encode())
+    started[pid] = status
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    return None
 
 
 def become_program(
@@ -215,9 +277,9 @@ def open_stream(fd: int, mode: str, errors: str) -> Any:
 def main() -> None:
     import gc
 
-    exec(sys.argv[2], {})
+    exec(sys.argv[3], {})
     gc.freeze()
-    code = serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    code = serve_forks(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]))
     if code is not None:
         exec(code, {"__name__": "__main__"})
 
