@@ -152,8 +152,9 @@ async def test_a_wait_that_is_too_long_ends_the_agents_and_says_so_and_the_model
     async with ProviderServer(replies) as server:
         ran = await run(server, "-p", "Begin", *FREELY, TREADLE_BACKGROUND_WAIT="0.3")
         assert (ran.code, ran.out) == (exit_codes.BUDGET_EXCEEDED, "I wait.\n")
-        stopped, why = ran.err.splitlines()
-        assert stopped == "treadle: stopped at the end of the run: [task: scout: look]"
+        lines = ran.err.splitlines()  # on a busy machine also what did not stop at once
+        assert "treadle: stopped at the end of the run: [task: scout: look]" in lines
+        [why] = [line for line in lines if "to continue: treadle -p" in line]
         assert "background agents were stopped after a wait of 0.3 s" in why
         assert "set TREADLE_BACKGROUND_WAIT to wait longer); to continue: treadle -p" in why
         await run(server, "-p", "--continue", "and now?", *FREELY)
