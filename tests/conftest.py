@@ -15,6 +15,7 @@ import random
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -275,6 +276,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 # ------------------------------------------------------------------ leaks
+
+
+def pytest_runtest_teardown() -> None:
+    """What a failed test left open is its own error: the traceback would keep it until the next
+    test, which would then fail."""
+    if hasattr(sys, "last_traceback"):
+        for name in {"last_exc", "last_traceback", "last_type", "last_value"} & vars(sys).keys():
+            delattr(sys, name)
+        gc.collect()
 
 
 class NoLeaks:
