@@ -6,6 +6,7 @@ rewrites the asserts of test files, which takes longer than all imports. Used by
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import py_compile
@@ -26,12 +27,10 @@ def compile_once(config: pytest.Config) -> None:
     processes = []
     for core in range(count := os.cpu_count() or 1):
         if (pid := os.fork()) == 0:
-            for file in stale[core::count]:
-                try:
-                    compile_file(file, config)
-                except (OSError, SyntaxError, py_compile.PyCompileError):
-                    continue
-            os._exit(0)
+            try:
+                compile_files(stale[core::count], config)
+            finally:
+                os._exit(0)
         processes.append(pid)
     for pid in processes:
         os.waitpid(pid, 0)
@@ -54,6 +53,12 @@ def bytecode_of(file: Path) -> Path:
 
 def has_rewritten_asserts(file: Path) -> bool:
     return file.name.startswith("test_") or file.name == "conftest.py"
+
+
+def compile_files(files: list[Path], config: pytest.Config) -> None:
+    for file in files:
+        with contextlib.suppress(OSError, SyntaxError, py_compile.PyCompileError):
+            compile_file(file, config)
 
 
 def compile_file(file: Path, config: pytest.Config) -> None:
