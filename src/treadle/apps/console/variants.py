@@ -12,7 +12,7 @@ import msgspec
 from treadle.lib.text.text import format_dollars
 
 HEADS = ("", "variant", "check", "changes", "cost", "time", "end")
-_CHECKS = {True: "passes", False: "fails", None: "–"}
+CHECK_RESULTS = {True: "passes", False: "fails", None: "–"}
 
 
 class Variant(msgspec.Struct):
@@ -41,7 +41,7 @@ def list_rows(variants: Sequence[Variant]) -> list[tuple[str, ...]]:
         (
             str(number),
             one.model or one.prompt[:30],
-            _CHECKS[one.passed],
+            CHECK_RESULTS[one.passed],
             one.changes,
             "unknown" if one.cost is None else format_dollars(one.cost),
             f"{one.seconds:.1f} s",

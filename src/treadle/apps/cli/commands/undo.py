@@ -48,7 +48,7 @@ def _run(name: str, summary: str, arguments: list[str]) -> int:
 
 
 def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.set_defaults(action=name, do=apply_last)
+    parser.set_defaults(action=name, do=apply_last, effects=False, only=None)
     parser.epilog = _NOTE if name == "undo" else None
     parser.add_argument("id", nargs="?", help="the session (default: the last one of this folder)")
     if name == "undo":
@@ -89,8 +89,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
 
     folder = Path.cwd()
     options.include = _normalize(options.include)
-    only, with_effects = getattr(options, "only", None), getattr(options, "effects", False)
-    if only is not None and not with_effects:
+    if options.only is not None and not options.effects:
         raise UsageError("--only works with --effects; --include names a file")
     if options.id:
         session_dir = library.find(options.id, folder=folder)
@@ -98,10 +97,10 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         session_dir = latest
     else:
         raise SessionNotFound(f"no session in {folder}")
-    if with_effects:
+    if options.effects:
         from treadle.apps.cli.trials.undo_effects import undo_effects
 
-        return asyncio.run(undo_effects(session_dir, folder, only))
+        return asyncio.run(undo_effects(session_dir, folder, options.only))
 
     async def work(resumed: ResumedSession) -> int:
         checkpoints = undo.open_checkpoints(library, folder)

@@ -16,6 +16,7 @@ import msgspec
 from treadle.apps.cli.trials.trial import run_check, write_files
 from treadle.apps.console.console import print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.apps.console.variants import CHECK_RESULTS
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import TurnBegan, UsageRecorded, ViewRewritten
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
@@ -65,9 +66,9 @@ async def _bisect(options: argparse.Namespace) -> int:
             nonlocal checks
             checks += 1
             await write_files(library, folder, root, states[at].tree)
-            result = await run_check(folder, root, options.check, options.timeout)
-            print_line(f"{states[at].name}: {result}")
-            return result.passed
+            passed = await run_check(folder, root, options.check, options.timeout)
+            print_line(f"{states[at].name}: {CHECK_RESULTS[passed]}")
+            return passed
 
         if await passes(len(states) - 1):
             print_line("nothing is broken at the end of the session")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-
-import msgspec
 
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
@@ -13,14 +10,6 @@ from treadle.core.errors import WorkspaceError
 from treadle.sessions.library import Library
 
 FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in another one
-
-
-class TrialCheck(msgspec.Struct, frozen=True):
-    passed: bool
-    seconds: float
-
-    def __str__(self) -> str:
-        return "passes" if self.passed else "fails"
 
 
 async def write_files(library: Library, folder: Path, root: Path, tree: str) -> None:
@@ -37,8 +26,8 @@ async def write_files(library: Library, folder: Path, root: Path, tree: str) -> 
         raise WorkspaceError(f"{root}: cannot be written: {paths}")
 
 
-async def run_check(folder: Path, root: Path, command: str, timeout: float) -> TrialCheck:
-    """Run the command in `root`, in the sandbox of the settings of `folder`."""
+async def run_check(folder: Path, root: Path, command: str, timeout: float) -> bool:
+    """Run the command in `root`, in the sandbox of the settings of `folder`; whether it passes."""
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.workspace.options import WorkspaceOptions
 
@@ -46,10 +35,8 @@ async def run_check(folder: Path, root: Path, command: str, timeout: float) -> T
     environment = {**settings.env, FOLDER_VARIABLE: str(folder)}
     options = WorkspaceOptions(sandbox=settings.sandbox, network=settings.network, env=environment)
     workspace = LazyWorkspace(root, lambda: options)
-    began = time.monotonic()
     try:
         done = await workspace.run(command, timeout=timeout)
     finally:
         await workspace.aclose()
-    passed = done.exit_code == 0 and not done.timed_out
-    return TrialCheck(passed, round(time.monotonic() - began, 1))
+    return done.exit_code == 0 and not done.timed_out

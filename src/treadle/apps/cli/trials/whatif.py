@@ -162,9 +162,8 @@ class _Trial(msgspec.Struct):
         variant.reason, variant.error = report["reason"], report["error"]
         variant.cost, variant.seconds = report["usage"].get("cost"), report["seconds"]
         if self.options.check:
-            root, command = worktree.root, self.options.check
-            result = await run_check(self.folder, root, command, self.options.timeout)
-            variant.passed = result.passed
+            check = (self.options.check, self.options.timeout)
+            variant.passed = await run_check(self.folder, worktree.root, *check)
         await worktree.run_git("add", "--all")
         shown = await worktree.run_git("diff", "--cached", "--shortstat", "HEAD")
         numbers = [re.search(rf"(\d+) {what}", shown) for what in ("file", "insertion", "deletion")]
