@@ -68,8 +68,9 @@ async def test_a_dry_run_changes_nothing_and_is_carried_out_in_order():
 
 async def test_a_file_that_the_dry_run_has_read_is_replaced():
     Path("a.py").write_text("one\n")
-    read, write = FakeCall("read", {"file_path": "a.py"}), {"file_path": "a.py", "content": "2\n"}
-    replies = [FakeReply(calls=(read,)), FakeReply(calls=(FakeCall("write", write),)), LAST]
+    read = FakeCall("read", {"file_path": "a.py"})
+    write = FakeCall("write", {"file_path": "a.py", "content": "2\n"})
+    replies = [FakeReply(calls=(read,)), FakeReply(calls=(write,)), LAST]
     async with ProviderServer(replies) as server:
         await run(server, "-p", "go", "--dry-run", *FREELY)
     done = await run(None, "apply", "--only", "all")
