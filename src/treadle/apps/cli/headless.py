@@ -278,9 +278,8 @@ class HeadlessRun:
         if view.intents and not self._command_line.has("quiet"):
             from treadle.apps.conversation.crash_report import CrashReport
 
-            driver.watch(
-                CrashReport(view, lambda text: print_error(f"treadle: {redact_for_display(text)}"))
-            )
+            tell = lambda text: print_error(f"treadle: {redact_for_display(text)}")  # noqa: E731
+            driver.watch(CrashReport(view, tell))
 
     async def _run_turn(self, session: AgentSession, driver: Driver) -> tuple[TurnResult, object]:
         """One turn, or with a schema as many as it takes until the answer matches."""

@@ -11,7 +11,6 @@ import asyncio
 from binascii import crc32
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from typing import Literal
 
 import msgspec
@@ -48,7 +47,7 @@ from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
 from treadle.core.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
 from treadle.core.transcript.content import AssistantContent, Text, ToolCall
-from treadle.core.transcript.entry_json import decode_json, to_json
+from treadle.core.transcript.entry_json import decode_json, make_decoder, to_json
 from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
@@ -349,17 +348,12 @@ class ModelCaller:
         self.model = fallback
 
 
-@cache
-def _make_reply_decoder() -> msgspec.json.Decoder[AssistantItem]:
-    return msgspec.json.Decoder(AssistantItem)
-
-
 def _check_reply(item: object, model: str) -> AssistantItem:
     """ModelError for a reply with which the log could not be read again: a fault of the model's
     class."""
     try:
         if isinstance(item, AssistantItem):
-            logged = decode_json(to_json(item), _make_reply_decoder())
+            logged = decode_json(to_json(item), make_decoder(AssistantItem))
             return item if logged == item else logged
         problem = f"it is a {type(item).__name__}, not an AssistantItem"
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:

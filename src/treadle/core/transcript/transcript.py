@@ -13,7 +13,7 @@ from typing import Any, overload
 
 import msgspec
 
-from treadle.core.transcript.entry_json import decode_json, to_json
+from treadle.core.transcript.entry_json import decode_json, make_decoder, to_json
 from treadle.core.transcript.items import AssistantItem, Item
 
 
@@ -48,7 +48,7 @@ class Transcript(Sequence[Item]):
         """The transcript that `to_json` wrote; a ValueError if it is none."""
         encoded = data.encode() if isinstance(data, str) else data
         try:
-            items = decode_json(encoded, msgspec.json.Decoder(list[Item]))
+            items = decode_json(encoded, make_decoder(list[Item]))
         except (msgspec.DecodeError, ValueError) as error:
             raise ValueError(f"this is not a transcript as JSON: {error}") from error
         return cls(items)
