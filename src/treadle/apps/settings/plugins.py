@@ -195,7 +195,7 @@ def hash_content(folder: Path) -> str:
 
 
 class _FileStats(NamedTuple):
-    """What changes with a file; programs cannot set its ctime."""
+    """What changes with a file: no program can set its ctime."""
 
     path: str
     device: int
