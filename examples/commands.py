@@ -20,8 +20,9 @@ import sys
 import tempfile
 from pathlib import Path
 from subprocess import PIPE, STDOUT
+from typing import Any
 
-from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
+from treadle.testing import FakeCall, FakeReply, ProviderServer
 
 COMMANDS = """
 -p --dry-run "Set it to 2" --permission-mode accept-edits
@@ -42,7 +43,7 @@ FOUND = """{"summary": "A rename.", "findings": [{"file": "shop.py", "line": 1,
 "severity": "error", "title": "the name is gone", "detail": "Others import it."}]}"""
 
 
-def answer(request: ReceivedRequest) -> FakeReply:
+def answer(request: Any) -> FakeReply:
     """What the model says to the last message: it writes, reviews or is done."""
     last = json.dumps(json.loads(request.body)["messages"][-1])
     if "uncommitted" in last:
@@ -57,7 +58,6 @@ def answer(request: ReceivedRequest) -> FakeReply:
 async def main(folder: Path) -> None:
     (shop := folder / "shop").mkdir()
     (shop / "shop.py").write_text("price = 1\n")
-    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
     async with ProviderServer(answer) as server:
         keys = {"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": server.url}
         env = {"PATH": os.environ["PATH"], "HOME": str(folder), **keys}
@@ -69,7 +69,7 @@ async def main(folder: Path) -> None:
             return done.stdout
 
         for words in ("init -q", "add .", "commit -qm shop"):
-            await run(*git, *words.split())
+            await run("git", "-c", "user.name=a", "-c", "user.email=a@b", *words.split())
         for line in COMMANDS.strip().splitlines():
             out = await run(sys.executable, "-P", "-m", "treadle", *shlex.split(line))
             print(f"$ treadle {line}\n{out}")
