@@ -422,15 +422,13 @@ class HeadlessRun:
 
     def _print_summary(self, report: RunReport) -> None:
         """A line about a failure, and about a dry run; and the usage, if progress is shown."""
+        line = self._command_line
         if report.exit_code != exit_codes.SUCCESS:
-            flags = self._command_line.settings()
-            until = self._command_line.text("until")
-            program = self._command_line.program
-            message = explain_exit(report, self._suspended, self._settings, flags, until, program)
+            about = (line.settings(), line.text("until"), line.program)
+            message = explain_exit(report, self._suspended, self._settings, *about)
             if message:
                 print_error(f"treadle: {message}")
-        is_dry_run = self._session_id and self._command_line.has("dry_run")
-        if is_dry_run and not self._command_line.has("quiet"):
+        if self._session_id and line.has("dry_run") and not line.has("quiet"):
             print_error(f"treadle: {DRY_RUN}")
         if self._progress is not None:
             self._progress.print_line(
