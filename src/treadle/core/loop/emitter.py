@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -57,7 +56,7 @@ class Emitter:
         self.seq = 0
         self._is_sending = False
         # What an observer causes is sent after what it was told: to all in the same order.
-        self._waiting: deque[tuple[Event | None, Item | None, int]] = deque()
+        self._waiting: list[tuple[Event | None, Item | None, int]] = []
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
@@ -111,7 +110,7 @@ class Emitter:
         self._is_sending = True
         try:
             while self._waiting:
-                event, item, position = self._waiting.popleft()
+                event, item, position = self._waiting.pop(0)
                 readers = self._observers if event is None else self._find_route(type(event))[0]
                 for observer in readers:
                     try:

@@ -74,7 +74,7 @@ class ModelCaller:
         """`eager`: the replies are those of turns, and their calls will run."""
         self.model = model
         self._chosen_model: Model | None = None  # for the next request
-        self._choice_made = asyncio.Event()
+        self._choice_made: asyncio.Event | None = None  # while a retry waits
         self.last_model_name = model.name  # of the last attempt
         self._emitter = emitter
         self._clock, self._retry = parts.config.clock, parts.config.retry
@@ -105,12 +105,12 @@ class ModelCaller:
                 f"{model!r} is not a model: treadle.models.model(name) makes one of a name"
             )
         self._chosen_model = model
-        self._choice_made.set()
+        if self._choice_made is not None:
+            self._choice_made.set()
 
     def switch_to_chosen_model(self) -> None:
         """Called between two requests: a reply is never made by two models."""
         model, self._chosen_model = self._chosen_model, None
-        self._choice_made.clear()
         if model is not None and model is not self.model:
             names = self.model.name, model.name
             self._emitter.emit(events.ModelChanged, *names, CHOSEN_REASON, True)
@@ -197,7 +197,9 @@ class ModelCaller:
 
     async def _wait_for_retry(self, delay: float) -> None:
         """Wait before a retry; a model that the host chooses ends the wait."""
-        loop = asyncio.get_running_loop()
+        if self._chosen_model is not None:
+            return
+        loop, self._choice_made = asyncio.get_running_loop(), asyncio.Event()
         sleep = loop.create_task(self._clock.sleep(delay))
         choice = loop.create_task(self._choice_made.wait())
         try:
@@ -205,6 +207,7 @@ class ModelCaller:
             if sleep.done():
                 sleep.result()
         finally:
+            self._choice_made = None
             await cancel_all([sleep, choice])
 
     def take_partial_reply(self) -> AssistantItem | None:
