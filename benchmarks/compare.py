@@ -6,7 +6,7 @@
 BASE and HEAD are commits, or folders with a checkout and its .venv. A commit gets a checkout and an
 environment (scripts/environment) once, in ~/.cache/treadle-benchmarks. The benchmarks are those of
 this checkout: each runs in the environment of a version, by turns, and the table has the medians
-and the ratios of the pairs with their interval. Which functions a version does without is told.
+and the ratios of the pairs with their interval. One that cannot run with a version is left out.
 """
 
 from __future__ import annotations
