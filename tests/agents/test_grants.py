@@ -54,13 +54,6 @@ async def test_a_call_gives_a_child_a_part_of_the_budget_and_more_when_it_contin
     assert budget.remaining == pytest.approx(10.0 - totals[-1] - 5 * 0.05)  # it is the parent's
 
 
-async def test_without_a_limit_of_cost_there_is_no_part_to_give():
-    model = Scripted(["ok"])
-    await Agent(model, subagents=[]).run("parent")
-    assert "task" in [tool.name for tool in model.requests[0].tools]
-    assert "max_cost" not in str(model.requests[0].tools)
-
-
 async def test_a_part_below_nothing_is_refused():
     calls = [task("child", max_cost=-1)]
     card = ModelCard("priced", max_output=5_000, input_price=0.0, output_price=10.0)

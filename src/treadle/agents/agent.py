@@ -348,12 +348,8 @@ class Agent(AgentRuns[DepsT, OutputT]):
 
     def _make_task_tool(self, kinds: Sequence[AgentDefinition]) -> TaskTool:
         from treadle.agents.child_tools.task_tool import TaskTool
-        from treadle.budgets import CostBudget
 
-        given = self._settings
-        has_budget = any(isinstance(gate, CostBudget) for gate in given.gates)
-        runner, has_worktrees = self._make_runner(), given.worktrees
-        return TaskTool(runner, kinds, has_worktrees=has_worktrees, has_budget=has_budget)
+        return TaskTool(self._make_runner(), kinds, has_worktrees=self._settings.worktrees)
 
     def _make_runner(self) -> SubagentRunner:
         from treadle.agents.subagents import SubagentRunner

@@ -49,7 +49,6 @@ WORKTREE_DESCRIPTION = (
     "uncommitted changes"
 )
 CONTINUE_DESCRIPTION = "an earlier agent gets the prompt; without `name` it is KIND-1, …"
-GRANT_DESCRIPTION = "USD that it may spend in all, of your budget"
 
 # Other names that models use for the arguments.
 _NAMES = NameTable(
@@ -85,8 +84,7 @@ class StartedAgent(msgspec.Struct):
 
 
 class TaskTool(ChildTool):
-    """The tool that starts children. `has_worktrees`: they can have git worktrees. `has_budget`:
-    the parent has a limit of cost, of which it may give a child a part."""
+    """The tool that starts children. `has_worktrees`: they can have git worktrees."""
 
     def __init__(
         self,
@@ -94,7 +92,6 @@ class TaskTool(ChildTool):
         definitions: Sequence[AgentDefinition] = (),
         *,
         has_worktrees: bool = False,
-        has_budget: bool = False,
     ) -> None:
         self._runner = runner
         self._definitions: dict[str, AgentDefinition] = {}
@@ -109,10 +106,8 @@ class TaskTool(ChildTool):
             "run_in_background": {"type": "boolean"},
             "name": {"type": "string", "description": "to continue it by"},
             "continue_agent": {"type": "string", "description": CONTINUE_DESCRIPTION},
+            "max_cost": {"type": "number", "description": "USD in all"},
         }
-        if has_budget:
-            grant = {"type": "number", "minimum": 0, "description": GRANT_DESCRIPTION}
-            properties["max_cost"] = grant
         if has_worktrees:
             values = ["head", "changes"]
             worktree = {"type": "string", "enum": values, "description": WORKTREE_DESCRIPTION}

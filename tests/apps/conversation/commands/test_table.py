@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from treadle.apps.tui.plain import PlainFrontend
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.web.live_session import LiveSession
 from treadle.models.scripted import Pause, Say
+from treadle.sessions.library import default_root
 
 HOSTS: tuple[HostKind, ...] = get_args(HostKind)
 # What is typed after the name, if the command has something to say about it.
@@ -119,6 +121,7 @@ async def test_a_command_answers_the_same_in_every_host(monkeypatch, name: str):
         for made in ("AGENTS.md", ".treadle/settings.local.json"):
             Path(made).unlink(missing_ok=True)
         (Path.home() / ".treadle/config.toml").unlink(missing_ok=True)
+        shutil.rmtree(default_root(), ignore_errors=True)  # forecasts know no earlier tasks
         write = Say(calls=[("write", {"file_path": "w.txt", "content": "new\n"})])
         use(monkeypatch, scripted([write, Say("done", usage=make_usage(50)), "an answer"]))
         async with opened(kind) as session:
