@@ -92,7 +92,7 @@ async def test_a_turn_runs_again_with_other_models_and_from_another_result(
                 assert len({one.json["model"] for one in tried}) == 2
                 assert all("Write in German." in one.body.decode() for one in tried)
                 await page.click("[aria-label='Keep variant 2']")
-                await page.wait_for_selector("dialog >> text=git merge")
+                await page.wait_for_selector("dialog >> text=git cherry-pick")
                 [branch] = git(
                     project, "branch", "--list", "--format=%(refname:short)", "treadle/*"
                 ).split()
@@ -105,7 +105,7 @@ async def test_a_turn_runs_again_with_other_models_and_from_another_result(
                 await page.click("dialog [type=submit]")
                 await page.wait_for_selector("dialog >> text=What came of it")
                 await page.click("text=Keep all")
-                await page.wait_for_selector("dialog >> text=git merge")
+                await page.wait_for_selector("dialog >> text=git cherry-pick")
     newest = git(
         project,
         "for-each-ref",

@@ -24,6 +24,7 @@ class Variant(msgspec.Struct):
     session: str = ""
     reason: str = ""
     passed: bool | None = None
+    files: int = 0  # that it changed
     changes: str = ""
     cost: float | None = None
     seconds: float = 0.0

@@ -79,7 +79,49 @@ async def test_models_run_a_turn_again_side_by_side_and_the_best_is_kept():
     names = git("ls-tree", "-r", "--name-only", branch).split()
     assert names == ["base", "done/x", "first", "notes"]
     assert git("worktree", "list").count("\n") == 2
-    assert f"git merge {branch}" in tried.err
+    assert f"git cherry-pick {branch}`" in tried.err
+
+
+async def test_a_kept_variant_takes_back_nothing_that_the_user_did_since():
+    git("init", "-q")
+    git("config", "user.name", "a")
+    git("config", "user.email", "a@b")
+    Path("notes").write_text("".join(f"line {number}\n" for number in range(20)))
+    Path("old").write_text("old\n")
+    Path("busy").write_text("committed\n")
+    git("add", ".")
+    git("commit", "-qm", "base")
+    async with ProviderServer([bash("true"), LAST]) as server:
+        await run(server, "-p", "one", *FREELY)
+        await run(server, "trust")
+    session = next(iter(Library().list_summaries())).id
+    Path("other.txt").write_text("later\n")
+    git("rm", "-q", "old")
+    git("mv", "notes", "renamed")
+    git("add", ".")
+    git("commit", "-qm", "later")
+    Path("busy").write_text("not committed\n")
+    Path("untracked").write_text("not added\n")
+    committed = "git add --all && git -c user.name=a -c user.email=a@b commit -qm own"
+    replies = [bash(f"echo variant >> notes && {committed} && echo x > new"), LAST]
+    async with ProviderServer(replies) as server:
+        tried = await run(server, "whatif", session, "--prompts", "again", *FREELY)
+    assert "+2 −0 in 2 files" in tried.out, tried
+    [branch] = git("branch", "--list", "--format=%(refname:short)", "treadle/*").split()
+    with pytest.raises(subprocess.CalledProcessError):  # it has nothing of the history
+        git("merge", branch)
+    with Path("renamed").open("a") as file:
+        file.write("not committed\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        git("cherry-pick", branch)
+    assert Path("renamed").read_text().endswith("line 19\nnot committed\n")
+    git("checkout", "-q", "renamed")
+    git("cherry-pick", branch)
+    assert git("ls-files").split() == ["busy", "new", "other.txt", "renamed"]
+    assert Path("renamed").read_text().endswith("line 19\nvariant\n")
+    assert Path("busy").read_text() == "not committed\n"
+    assert Path("untracked").exists()
+    assert git("status", "--porcelain").split() == ["M", "busy", "??", "untracked"]
 
 
 async def test_prompts_are_variants_and_the_budget_is_shared():

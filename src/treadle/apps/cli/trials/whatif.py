@@ -48,7 +48,7 @@ from treadle.sessions.history import (
 )
 from treadle.sessions.library import Library
 from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
-from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree
+from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree, format_ref
 
 MAX_VARIANTS = 8
 DEFAULT_MAX_COST = 5.0
@@ -156,7 +156,8 @@ class _Trial(msgspec.Struct):
         open_trust_store().copy_decision(self.folder, worktree.root)
         if tree := _find_tree(self.session_dir, self.turn):
             await write_files(self.library, self.folder, worktree.root, tree)
-        await _commit(worktree, f"Files before turn {self.turn.number} of {self.session_dir.name}")
+        title = f"Files before turn {self.turn.number} of {self.session_dir.name}"
+        began = await _commit(worktree, title, worktree.record.base)
         variant.session = await self._fork(worktree.root)
         report = await self._run_agent(worktree.root, variant, max_cost)
         variant.reason, variant.error = report["reason"], report["error"]
@@ -165,11 +166,14 @@ class _Trial(msgspec.Struct):
             check = (self.options.check, self.options.timeout)
             variant.passed = await run_check(self.folder, worktree.root, *check)
         await worktree.run_git("add", "--all")
-        shown = await worktree.run_git("diff", "--cached", "--shortstat", "HEAD")
+        shown = await worktree.run_git("diff", "--cached", "--shortstat", began)
         numbers = [re.search(rf"(\d+) {what}", shown) for what in ("file", "insertion", "deletion")]
         files, added, removed = (int(one.group(1)) if one else 0 for one in numbers)
+        variant.files = files
         variant.changes = f"+{added} −{removed} in {plural(files, 'file')}" if files else "none"
-        await _commit(worktree, f"What if: {variant.model or variant.prompt[:60]}")
+        # Without the history: a merge of it would take back what is newer than the turn.
+        start = await worktree.run_git("commit-tree", f"{began}^{{tree}}", "-m", title)
+        await _commit(worktree, f"What if: {variant.model or variant.prompt[:60]}", start.strip())
 
     async def _fork(self, root: Path) -> str:
         from treadle.apps.conversation.undo import fork_session
@@ -207,21 +211,26 @@ class _Trial(msgspec.Struct):
 
     async def keep(self, kept: Sequence[Variant]) -> None:
         """Remove the worktrees and branches of the others."""
-        names = {one.name for one in kept}
+        changed = {one.name: bool(one.files) for one in kept}
         for name, worktree in self.made.items():
             worktree.release()
             branch = f"{BRANCH_FOLDER}/{name}"
-            if name in names:
-                print_error(f"kept: {worktree.root}; `git merge {branch}` takes it over")
+            if name in changed:
+                how = f"`git cherry-pick {branch}` takes its changes over"
+                print_error(f"kept: {worktree.root}; {how if changed[name] else 'no changes'}")
                 continue
             open_trust_store().distrust(worktree.root)
             await worktree.repository.run("worktree", "remove", "--force", str(worktree.top))
             await worktree.repository.run("branch", "--quiet", "-D", branch)
 
 
-async def _commit(worktree: Worktree, message: str) -> None:
+async def _commit(worktree: Worktree, message: str, parent: str) -> str:
+    """Make one commit of all files, whatever the agent committed; the branch is there then."""
     await worktree.run_git("add", "--all")
-    await worktree.run_git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", message)
+    tree = (await worktree.run_git("write-tree")).strip()
+    made = (await worktree.run_git("commit-tree", tree, "-p", parent, "-m", message)).strip()
+    await worktree.run_git("update-ref", format_ref(worktree.name), made)
+    return made
 
 
 def _find_tree(session_dir: Path, turn: TurnInfo) -> str:
