@@ -31,10 +31,15 @@ class Variant(msgspec.Struct):
     error: str = ""
 
     @property
-    def rank(self) -> tuple[bool, bool, float]:
-        """The best is first: it passed, it ended by itself, it was cheap."""
-        unknown = float("inf") if self.cost is None else self.cost
-        return self.passed is not True, self.reason != "end_turn", unknown
+    def is_good(self) -> bool:
+        """It passed, or without a check it ended by itself."""
+        has_ended = self.reason == "end_turn" if self.passed is None else self.passed
+        return has_ended and not self.error
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The best of the good ones is first: it ended by itself, it was cheap."""
+        return self.reason != "end_turn", float("inf") if self.cost is None else self.cost
 
 
 def list_rows(variants: Sequence[Variant]) -> list[tuple[str, ...]]:

@@ -157,6 +157,27 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
     assert git("worktree", "list").count("\n") == 1
 
 
+async def test_best_keeps_nothing_that_is_not_good():
+    """It failed, or its check did; a variant without changes has nothing to take over."""
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "base")
+    async with ProviderServer([LAST, LAST, LAST, LAST]) as server:
+        await run(server, "-p", "one", *FREELY)
+        session = next(iter(Library().list_summaries())).id
+        await run(server, "trust")
+        words = ("whatif", session, "--prompts", "again", *FREELY)
+        failed = await run(server, *words, "--check", "false", "--keep", "best")
+        broke = await run(server, *words, "--max-cost", "0", "--keep", "best")
+        unchanged = await run(server, *words, "--keep", "best")
+    once = {"TREADLE_RETRY_ATTEMPTS": "1"}
+    lost = await run(server, *words, "--keep", "best", "--check", "true", **once)
+    for ran in (failed, broke, lost):
+        assert (ran.code, ran.err) == (1, "no variant is good: none is kept\n"), ran
+    assert unchanged.code == 0, unchanged
+    assert unchanged.err.endswith("; no changes\n")
+    assert git("worktree", "list").count("\n") == 2
+
+
 async def test_who_stops_the_variants_gets_none_of_them():
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "base")

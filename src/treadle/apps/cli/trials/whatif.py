@@ -109,7 +109,7 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
         raise
     _print_variants(variants, is_json=options.json)
     await trial.keep(_choose(variants, options))
-    return SUCCESS if any(one.passed is not False and not one.error for one in variants) else ERROR
+    return SUCCESS if any(one.is_good for one in variants) else ERROR
 
 
 def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]:
@@ -268,5 +268,8 @@ def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequenc
     if which == "none":
         return []
     if which == "best":
-        return sorted(variants, key=lambda one: one.rank)[:1]
+        good = sorted((one for one in variants if one.is_good), key=lambda one: one.rank)
+        if not good:
+            print_error("no variant is good: none is kept")
+        return good[:1]
     return variants if which == "all" else [variants[int(which) - 1]]
