@@ -51,7 +51,7 @@ from treadle.core.errors import TreadleError
 from treadle.core.events import TurnResult, WarningRaised
 from treadle.core.loop.driver import Driver
 from treadle.core.steps import Denial, PendingApproval
-from treadle.core.transcript import RunTools, Text, UserContent, pending
+from treadle.core.transcript import RunTools, Text, UserContent, UserItem, pending
 from treadle.core.transcript.entries import WakeCondition
 from treadle.core.transcript.state import SessionState
 from treadle.observe.totals import Totals
@@ -271,7 +271,7 @@ class HeadlessRun:
 
     def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
-        if not self._prompt:
+        if not self._prompt and not any(isinstance(one.item, UserItem) for one in view.queued):
             driver.retry()  # a turn that a signal or an error ended is continued
         if isinstance(move := pending(view.transcript), RunTools):
             self._resumed_call_ids = frozenset(call.id for call in move.calls)
