@@ -21,14 +21,20 @@ from tests.apps.program import run, start
 from tests.apps.test_child_worktrees import make_repository
 from tests.apps.tui.tmux import needs_tmux, terminal_at
 from tests.apps.web.server import open_tab, web_server
-from tests.patience import until
+from tests.patience import SOON, until
 from treadle.apps.cli.background_sessions.commands import describe_work
 from treadle.apps.console import exit_codes
 from treadle.apps.console.supervisor import find_wait
 from treadle.apps.settings.folder_rules import open_trust_store
+from treadle.core.loop.inbox import CONTINUED_TEXT
 from treadle.core.transcript.entries import WakeCondition
 from treadle.sessions import Library
-from treadle.sessions.detached.background import find_run, read_choices
+from treadle.sessions.detached.background import (
+    LEAVE_SIGNAL,
+    find_run,
+    read_choices,
+    signal_run,
+)
 from treadle.sessions.history import read_state
 from treadle.testing.provider import (
     FakeCall,
@@ -171,6 +177,46 @@ async def test_who_does_not_wait_leaves_the_session_at_work(tmp_path: Path):
     assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("words", [("attach",), ("--resume",)])
+async def test_without_a_terminal_a_session_works_on(words: tuple[str, ...]):
+    async with ProviderServer(WORK) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        async with asyncio.timeout(SOON):
+            ran = await run(server, *words, session_dir.name)
+        assert (ran.code, "not a terminal" in ran.err) == (2, True), ran
+        await open_gate()
+        await ends(session_dir)
+        assert "  done  " in await ps(session_dir)
+    assert len(server.requests) == 2
+
+
+async def test_attach_reads_no_message_from_a_pipe():
+    async with ProviderServer(write_or_end) as server:
+        session_dir = await begin(server, "write it")
+        await waits(session_dir)
+        ran = await run(server, "attach", session_dir.name, said=b"go on")
+        assert (ran.code, "not a terminal" in ran.err) == (2, True), ran
+        assert "waits for you: [write: a.txt]" in await ps(session_dir)
+
+
+async def test_a_session_that_left_for_a_program_that_ended_is_continued():
+    async with ProviderServer(WORK) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        assert signal_run(session_dir, LEAVE_SIGNAL)
+        await open_gate()
+        await waits(session_dir)
+        assert "  interrupted  " in await ps(session_dir)
+        assert find_wait(session_dir, exit_codes.SUSPENDED) is None  # that program may be at it
+        listed = await run(None, "resume")
+        assert "it left for another program (due now)" in listed.out
+        ran = await run(server, "resume", "--suspended")
+    assert (ran.code, ran.out) == (0, "All is done.\n"), ran
+    assert Path("effects").read_text() == "x\n"
+    assert server.violations == []
+
+
 async def test_a_killed_run_is_listed_as_interrupted_and_can_be_continued():
     replies = [bash("echo x >> effects; sleep 1000"), FakeReply(text="All is done.")]
     async with ProviderServer(replies) as server:
@@ -202,6 +248,20 @@ async def test_stop_interrupts_a_session_and_then_takes_it_off_the_list():
     assert second.out == f"{session_dir.name} is not in the background any more\n"
     assert (third.code, third.out) == (1, "")
     assert await ps(session_dir) == ""
+
+
+async def test_a_new_task_after_stop_is_the_only_one():
+    replies = [bash("echo x >> effects; sleep 1000"), FakeReply(text="All is done.")]
+    async with ProviderServer(replies) as server:
+        session_dir = await begin(server, "tidy up", *FREELY)
+        await until(lambda: Path("effects").exists())
+        await run(None, "stop", session_dir.name)
+        await begin(server, "--resume", session_dir.name, "count the files", *FREELY)
+        await until(lambda: len(server.requests) == 2)
+        await ends(session_dir)
+    sent = server.requests[1].body.decode()
+    assert "count the files" in sent
+    assert CONTINUED_TEXT not in sent
 
 
 async def test_one_supervisor_starts_the_runs_and_ends_when_idle():

@@ -88,7 +88,7 @@ class SuspendOnRequest:
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:
         if estimate.session_id == self._session_id and self._is_requested():
-            raise TurnSuspended("other", WakeCondition("answer"), "another program continues it")
+            raise TurnSuspended("other", WakeCondition("time"), "it left for another program")
         return Admit()
 
     def settle(self, estimate: RequestEstimate, used: Usage) -> None:

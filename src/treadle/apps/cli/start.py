@@ -160,7 +160,7 @@ def start_tui(command_line: CommandLine) -> int:
         raise UsageError(RESUME_WITHOUT_ID.format(reason="without a terminal"))
     folder = get_current_folder()
     terminal = import_module(TUI_MODULE)
-    terminal.check_screen(command_line.has("plain"))  # before anything is downloaded
+    terminal.check_screen(command_line.has("plain"))  # before a download, and before a run stops
     _prepare_embedded_model(folder, command_line)
     if command_line.has("continue") or command_line.text("resume"):
         _bring_session(folder, command_line.text("resume"))

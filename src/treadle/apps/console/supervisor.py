@@ -269,7 +269,10 @@ def find_wait(session_dir: Path, code: int) -> float | None:
         return None  # another program has it, or a run of another supervisor
     library = Library()
     summary = library.get_summary(session_dir)
-    wake = summary.suspended.wake if code == SUSPENDED and summary.suspended else None
+    wait = summary.suspended if code == SUSPENDED else None
+    if wait is not None and wait.reason == "other":
+        return None  # it left for another program, which is about to have it
+    wake = wait.wake if wait is not None else None
     if wake is not None and wake.on == "time":
         return max(wake.at - time.time(), 0.0)
     state = "needs your answer" if wake is not None else describe_last_turn(summary)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.console.console import UsageError
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import treadle_home
@@ -23,7 +24,6 @@ from treadle.core.extras import require_extra
 if TYPE_CHECKING:
     from treadle.apps.tui.app import TerminalApp
 
-EXIT_USAGE = 2
 FRAME_RATE_VARIABLE = "TEXTUAL_FPS"
 # At Textual's own 60 a letter that follows a frame takes three times as long to the screen. What is
 # streamed has a slower rate of its own (schedule_frame).
@@ -76,9 +76,6 @@ def run(session: HostedSession, options: TerminalOptions) -> int:
         from treadle.apps.tui.plain import run_plain
 
         return run_plain(session, options)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("treadle: not a terminal; use -p PROMPT for one task, or --plain", file=sys.stderr)
-        return EXIT_USAGE
     check_screen(options.is_plain)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # exported by some shells; not updated on resize
@@ -110,8 +107,10 @@ def _set_frame_rate() -> None:
 
 
 def check_screen(is_plain: bool) -> None:
-    """Raise MissingExtra if the full screen is wanted and its packages are not installed."""
+    """Raise an error if the full screen is wanted and there is no terminal, or no packages."""
     if not _is_plain(is_plain):
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError("not a terminal; use -p PROMPT for one task, or --plain")
         require_extra("tui", "--plain and -p work without it")
 
 

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -104,6 +105,7 @@ def run_attach(arguments: list[str]) -> int:
         raise UsageError(f"the folder of this session is gone: {escape_invisible(str(folder))}")
     from treadle.apps.cli import start
 
+    import_module(start.TUI_MODULE).check_screen("--plain" in arguments)
     os.chdir(folder)
     return start.run(["--resume", session_dir.name, *arguments[1:]])
 
