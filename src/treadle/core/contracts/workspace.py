@@ -43,6 +43,14 @@ class CommandResult(msgspec.Struct, frozen=True):
     note: str = ""
     hidden_files: tuple[str, ...] = ()  # paths that the command could not open: a rule denies it
 
+    def describe_failure(self) -> str:
+        """For people; "" if it did not fail."""
+        if self.timed_out:
+            return "timed out"
+        if self.signal:
+            return f"killed by {self.signal}"
+        return f"exit code {self.exit_code}" if self.exit_code else ""
+
 
 class ProgramResult(msgspec.Struct, frozen=True):
     """How a program without a shell ended: stdout and stderr as bytes, each up to a limit."""

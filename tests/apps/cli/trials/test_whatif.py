@@ -110,8 +110,7 @@ async def test_a_kept_variant_takes_back_nothing_that_the_user_did_since():
     [branch] = git("branch", "--list", "--format=%(refname:short)", "treadle/*").split()
     with pytest.raises(subprocess.CalledProcessError):  # it has nothing of the history
         git("merge", branch)
-    with Path("renamed").open("a") as file:
-        file.write("not committed\n")
+    Path("renamed").write_text(f"{Path('renamed').read_text()}not committed\n")
     with pytest.raises(subprocess.CalledProcessError):
         git("cherry-pick", branch)
     assert Path("renamed").read_text().endswith("line 19\nnot committed\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
+from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.sessions.library import Library
 
@@ -26,17 +27,21 @@ async def write_files(library: Library, folder: Path, root: Path, tree: str) -> 
         raise WorkspaceError(f"{root}: cannot be written: {paths}")
 
 
-async def run_check(folder: Path, root: Path, command: str, timeout: float) -> bool:
-    """Run the command in `root`, in the sandbox of the settings of `folder`; whether it passes."""
+async def run_check(folder: Path, root: Path, command: str, timeout: float) -> CommandResult:
+    """Run the command in `root`, in the sandbox of the settings of `folder`."""
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.workspace.options import WorkspaceOptions
 
     settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
-    environment = {**settings.env, FOLDER_VARIABLE: str(folder)}
-    options = WorkspaceOptions(sandbox=settings.sandbox, network=settings.network, env=environment)
+    options = WorkspaceOptions(sandbox=settings.sandbox, network=settings.network, env=settings.env)
     workspace = LazyWorkspace(root, lambda: options)
     try:
-        done = await workspace.run(command, timeout=timeout)
+        # Not by the options: those are filtered, as what the user's shell has.
+        environment = {FOLDER_VARIABLE: str(folder)}
+        return await workspace.run(command, env=environment, timeout=timeout)
     finally:
         await workspace.aclose()
-    return done.exit_code == 0 and not done.timed_out
+
+
+def has_passed(check: CommandResult) -> bool:
+    return check.exit_code == 0 and not check.timed_out

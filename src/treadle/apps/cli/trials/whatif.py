@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from treadle.apps.cli.session_worktree import WORKTREES_DIR
-from treadle.apps.cli.trials.trial import run_check, write_files
+from treadle.apps.cli.trials.trial import has_passed, run_check, write_files
 from treadle.apps.console.console import (
     UsageError,
     ask_line,
@@ -164,7 +164,7 @@ class _Trial(msgspec.Struct):
         variant.cost, variant.seconds = report["usage"].get("cost"), report["seconds"]
         if self.options.check:
             check = (self.options.check, self.options.timeout)
-            variant.passed = await run_check(self.folder, worktree.root, *check)
+            variant.passed = has_passed(await run_check(self.folder, worktree.root, *check))
         await worktree.run_git("add", "--all")
         shown = await worktree.run_git("diff", "--cached", "--shortstat", began)
         numbers = [re.search(rf"(\d+) {what}", shown) for what in ("file", "insertion", "deletion")]

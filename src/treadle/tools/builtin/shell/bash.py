@@ -308,7 +308,7 @@ def _find_old_cwd(item: ToolResultItem) -> str | None:
 
 
 def _make_output(done: CommandResult, cwd: str, cwd_note: str = "") -> ToolOutput:
-    ended = _describe_exit(done)
+    ended = done.describe_failure()
     notes = [f"[{ended}]" if ended else "", f"[{done.note}]" if done.note else "", cwd_note]
     parts = (done.output.rstrip("\n"), *notes)
     return ToolOutput(
@@ -331,14 +331,6 @@ def _lacks_only_hidden_files(done: CommandResult, command: str, cwd: str, root: 
         and any(normpath(f"{folder}/{problem[1]}") in hidden for folder in folders)
         for problem in problems
     )
-
-
-def _describe_exit(done: CommandResult) -> str:
-    if done.timed_out:
-        return "timed out"
-    if done.signal:
-        return f"killed by {done.signal}"
-    return f"exit code {done.exit_code}" if done.exit_code else ""
 
 
 _SHELLS = ("bash", "sh", "zsh")
