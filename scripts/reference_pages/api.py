@@ -109,7 +109,7 @@ def clean_text(text: str) -> str:
 
 
 def public_methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """The methods with a docstring, of the class and of its bases in this package."""
+    """The methods and properties with a docstring, of the class and its bases in this package."""
     seen: set[str] = set()
     for base in kind.__mro__:
         if not base.__module__.startswith("treadle"):
@@ -120,10 +120,13 @@ def public_methods(kind: type) -> Iterator[tuple[str, Any]]:
                 continue
             seen.add(name)
             if function.__doc__:
-                yield name, function
+                yield name, value if isinstance(value, property) else function
 
 
 def write_signature(name: str, value: Any) -> str:
+    if isinstance(value, property):
+        getter: Any = value.fget
+        return plain(f"property {name}: {inspect.signature(getter).return_annotation!r}")
     keyword = "class " if isinstance(value, type) else ""
     if inspect.iscoroutinefunction(value):
         keyword = "async "

@@ -172,6 +172,11 @@ def test_the_reference_shows_signatures_as_they_are_written():
     assert "<class" not in page
 
 
+def test_the_reference_shows_a_property_without_parentheses():
+    assert "\nproperty entries: list[Entry]\n" in read("api/treadle.testing.md")
+    assert "\nproperty result: Result[OutputT]\n" in read("api/treadle.md")
+
+
 def test_the_reference_begins_with_what_a_reader_looks_for():
     page = read("api/treadle.md")
     names = re.findall(r"^## (\w+)$", page, re.MULTILINE)
