@@ -49,6 +49,23 @@ async def test_an_answer_that_does_not_fit_is_returned_with_the_reason():
     assert result.usage.requests == 2
 
 
+@pytest.mark.parametrize("output", [str, Weather])
+async def test_the_arguments_of_a_tool_are_no_part_of_the_answer(output):
+    seen: list[object] = []
+
+    async def look(city: str, degrees: int) -> str:
+        seen.append(events.partial_output)
+        return "4 degrees"
+
+    arguments = {"city": "Graz", "degrees": 1}
+    final = "Cold." if output is str else Say(calls=[("final_answer", arguments)])
+    model = Scripted([Say("I look.", calls=[("look", arguments)]), final])
+    async with Agent(model, [look], output_type=output).stream("Weather?") as events:
+        await events.wait()
+    assert seen == [None]
+    assert events.partial_output == events.result.output
+
+
 async def test_after_a_bounded_number_of_tries_it_is_a_typed_error():
     model = Scripted(lambda request: "no idea", card=SCHEMA_ABLE)
     with pytest.raises(OutputMismatch, match="3 attempts"):

@@ -76,6 +76,7 @@ class Stream(BaseObserver, Generic[OutputT]):
         self.waiting: tuple[PendingApproval, ...] = ()  # what a suspended run waits for
         self._run: Run | None = None
         self._answer_parts: list[str] = []
+        self._answer_call: str | None = None  # whose arguments are the answer; None: the text is
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._approval_resolved = asyncio.Event()
@@ -278,7 +279,8 @@ class Stream(BaseObserver, Generic[OutputT]):
         self._last_event = event
         kind = type(event)
         if kind is TextDelta or kind is ToolCallDelta:
-            self._answer_parts.append(event.text)  # type: ignore[attr-defined]
+            if getattr(event, "call_id", None) == self._answer_call:
+                self._answer_parts.append(event.text)  # type: ignore[attr-defined]
         elif kind in _NOTED:
             self._note(event)
         if self._reader is not None:
@@ -286,8 +288,11 @@ class Stream(BaseObserver, Generic[OutputT]):
 
     def _note(self, event: Event) -> None:
         kind = type(event)
-        if kind is RequestStarted or kind is ToolCallBegan:
+        if kind is RequestStarted:
+            self._answer_call = None
             self._answer_parts.clear()
+        elif isinstance(event, ToolCallBegan):
+            self._note_call(event)
         elif kind in _ABOUT_APPROVALS:
             inner = unwrap(event)
             if isinstance(inner, ApprovalRequired):
@@ -297,6 +302,17 @@ class Stream(BaseObserver, Generic[OutputT]):
             # With an output type, another turn may follow until the answer fits.
             is_last = self._run is None or self._run.output is None
             self._is_finished = is_last or kind is RunFailed
+
+    def _note_call(self, event: ToolCallBegan) -> None:
+        """A reply with calls is no answer, unless one of them is the call that answers."""
+        output = self._run.output if self._run is not None else None
+        if output is not None and output.is_answer_call(event.name):
+            self._answer_call = event.call_id
+        elif self._answer_call:
+            return  # beside the answer
+        else:
+            self._answer_call = ""
+        self._answer_parts.clear()
 
     def _wake(self) -> None:
         reader, self._reader = self._reader, None

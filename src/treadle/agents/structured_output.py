@@ -155,6 +155,10 @@ class StructuredOutput:
         if self.final_answer is not None:
             self.final_answer.attempts = self._attempts
 
+    def is_answer_call(self, name: str) -> bool:
+        """Whether a call of this tool is the answer."""
+        return self.final_answer is not None and name == TOOL_NAME
+
     def read_partial(self, text: str) -> Any:
         """The value of an answer that is still being written; None before it begins."""
         return self._output.read_partial(text) if self._function is None else None
