@@ -613,13 +613,31 @@ async def test_an_approver_decides_for_children_as_before():
     assert record.calls == []
 
 
-def test_only_an_agent_file_that_lists_task_gets_it(tmp_path: Path):
-    (tmp_path / "all.md").write_text("---\nname: all\ndescription: d\n---\nWork.\n")
+async def test_only_a_definition_that_lists_task_gets_it(tmp_path: Path):
+    (tmp_path / "file.md").write_text("---\nname: file\ndescription: d\n---\nWork.\n")
     (tmp_path / "boss.md").write_text(
-        "---\nname: boss\ndescription: d\ntools: Read, Task\n---\nLead.\n"
+        "---\nname: boss\ndescription: d\ntools: Look, Task\n---\nLead.\n"
     )
-    assert "task" in read_agent_file(tmp_path / "all.md").excluded_tools
-    assert read_agent_file(tmp_path / "boss.md").excluded_tools == ()
+    kinds = [
+        AgentDefinition("plain", "d", "Work."),
+        AgentDefinition("all", "d", "Work.", tools=("*",)),
+        read_agent_file(tmp_path / "file.md"),
+        read_agent_file(tmp_path / "boss.md"),
+    ]
+    names = ["plain", "all", "file", "boss", "general", "fork"]
+    calls = [task(name, subagent_type=name) for name in names]
+    tools: dict[str, list[str]] = {}
+
+    def answer(request):
+        said = [item.text for item in request.transcript if isinstance(item, UserItem)][-1]
+        tools.setdefault(said, [spec.name for spec in request.tools])
+        return Say(calls=calls) if said == "parent" and len(request.transcript) == 1 else "ok"
+
+    await Agent(Scripted(answer), [RecordingTool("look")], subagents=kinds).run("parent")
+    both = ["look", "task"]
+    assert tools == {"plain": ["look"], "file": ["look"]} | dict.fromkeys(
+        ["parent", "all", "boss", "general", "fork"], both
+    )
 
 
 def test_agents_in_subfolders_are_found(tmp_path: Path):

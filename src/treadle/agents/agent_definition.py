@@ -31,7 +31,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     """One kind of child agent.
 
     tools           names of the parent's tools, and functions or tools of its own; None: all of the
-                    parent. `task` only if it is listed
+                    parent but `task`; "*": all of them
     excluded_tools  tools that it does not get
     model           its model, by name or as an object; "": the parent's
     mode            a permission mode; it counts if it allows less than the parent's
@@ -72,7 +72,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
 
     @property
     def tool_names(self) -> tuple[str, ...] | None:
-        """The tools of the parent that it gets; None: all of them."""
+        """The tools of the parent that it gets; None: all of them, `task` only with "*"."""
         return None if self.tools is None else tuple(t for t in self.tools if isinstance(t, str))
 
     @property
@@ -117,6 +117,7 @@ GENERAL_AGENT = AgentDefinition(
     "general",
     "Does a piece of work with all tools.",
     "Do all of the task, check it, and end with a short report.",
+    ("*",),
 )
 
 FORK_AGENT = AgentDefinition(

@@ -84,8 +84,6 @@ def read_agent_file(file: Path, within: Path | None = None) -> AgentDefinition:
         raise ConfigError(f"{file}: has no text after the front matter; write the instructions")
     tools = parse_list(head.get("tools"))
     excluded = parse_list(head.get("excluded_tools") or head.get("disallowedTools")) or []
-    if tools is None:
-        excluded = [*excluded, "task"]  # only a list gives it: no children of children unasked
     model = str(head.get("model") or "")
     return AgentDefinition(
         name,

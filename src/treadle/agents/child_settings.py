@@ -132,7 +132,7 @@ def make_child_settings(
     mutators = [one for one in mutators if not _lists_tools(one)]
     mutators += [one for one in settings.mutators if _lists_tools(one)]
     source = changes.get("source", start.source)
-    if definition.tools is not None or definition.excluded_tools:
+    if definition.tool_names not in (None, (EVERY_TOOL,)) or definition.excluded_tools:
         source, mutators = _narrow_tools(source, mutators, definition)
     if definition.own_tools:
         source = Federation([source, *collect_sources(definition.own_tools)])
@@ -203,9 +203,8 @@ def _narrow_tools(
 
 
 def _may_start_children(definition: AgentDefinition) -> bool:
-    """`task` is a tool as any other: a list of tools has to name it."""
-    names = definition.tool_names
-    is_listed = names is None or match_tools(names, (TASK_NAMES,))
+    """Only a list of tools gives `task`: no children of children unasked. A fork has its parent's."""
+    is_listed = definition.fork or match_tools(definition.tool_names or (), (TASK_NAMES,))
     return bool(is_listed) and not match_tools(definition.excluded_tools, (TASK_NAMES,))
 
 
