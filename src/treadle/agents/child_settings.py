@@ -203,7 +203,7 @@ def _narrow_tools(
 
 
 def _may_start_children(definition: AgentDefinition) -> bool:
-    """Only a list of tools gives `task`: no children of children unasked. A fork has its parent's."""
+    """Only a list of tools gives `task`: no children of children unasked. A fork is its parent."""
     is_listed = definition.fork or match_tools(definition.tool_names or (), (TASK_NAMES,))
     return bool(is_listed) and not match_tools(definition.excluded_tools, (TASK_NAMES,))
 
