@@ -524,7 +524,7 @@ async def test_an_access_that_cannot_be_used_is_the_result_of_its_call(kind):
     wrong, right = [item for item in result.transcript if isinstance(item, ToolResultItem)]
     assert (result.text, right.text, odd.calls) == ("done", "ok", [])
     assert wrong.is_error
-    assert wrong.text.startswith("error: odd was not run, because its `access` failed: ")
+    assert wrong.text.startswith("error: odd was not run: its `access` failed: a fault")
 
 
 class AsksNever(AllowAll):
@@ -550,7 +550,7 @@ async def test_an_access_that_fails_after_a_crash_is_the_result_of_its_call(good
     [answer] = [item for item in driver.transcript if isinstance(item, ToolResultItem)]
     assert (step.result.text, answer.is_error, again.calls) == ("done", True, [])
     is_unknown = answer.outcome == "unknown"  # without its access, nothing is probed
-    assert is_unknown or "its `access` failed: StopIteration" in answer.text
+    assert is_unknown or "its `access` failed: a fault in its code (StopIteration)" in answer.text
 
 
 class BrokenTasks(BackgroundTasks):

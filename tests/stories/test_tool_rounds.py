@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -142,6 +142,32 @@ async def test_a_fault_of_a_tool_ends_the_run_if_the_program_wants_it():
     failing = RecordingTool(answer=ToolError("Not now."))
     again = Agent(calling(("record", {})), [failing], tool_errors="raise")
     assert (await again.run("x")).text == "done"
+
+
+@pytest.mark.parametrize("part", ["check", "access", "preview"])
+async def test_a_fault_of_a_part_of_a_tool_is_one_of_the_tool(part, caplog):
+    def nope(arguments: object) -> NoReturn:
+        raise KeyError("nope")
+
+    def add(a: int) -> str:
+        """Add."""
+        return "added"
+
+    odd = tool(add, approval=True, **{part: nope})  # type: ignore[call-overload]
+    watch, approve = RecordingObserver(), lambda approval: True
+    model = calling(("add", {"a": 1}))
+    with caplog.at_level("ERROR", "treadle"):
+        result = await Agent(model, [odd], observers=[watch], approve=approve).run("x")
+    failed = f"error: add was not run: its `{part}` failed: a fault in its code (KeyError)"
+    expected = "added" if part == "preview" else f"{failed}, of which the user is told"
+    assert answers(result.transcript) == [expected]
+    [event] = watch.events_of(ToolFinished)
+    assert event.fault is not None
+    assert (event.fault.type, event.fault.message) == ("KeyError", "'nope'")
+    assert caplog.text.count("the tool add failed: KeyError: 'nope'\nTraceback") == 1
+    strict = Agent(calling(("add", {"a": 1})), [odd], approve=approve, tool_errors="raise")
+    with pytest.raises(KeyError, match="nope"):
+        await strict.run("x")
 
 
 async def test_a_tool_error_is_told_in_its_own_words():

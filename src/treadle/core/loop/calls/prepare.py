@@ -34,8 +34,9 @@ from treadle.core.contracts.tool import (
     Tool,
     ToolContext,
 )
-from treadle.core.errors import ToolError, WorkspaceError, error_text
+from treadle.core.errors import ToolError, TreadleError, WorkspaceError, error_text
 from treadle.core.events import Notified, WarningRaised
+from treadle.core.loop.calls.tool_runner import FAULT_TEXT
 from treadle.core.loop.parts import DriverParts
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import Arguments, ToolCall, parse_arguments
@@ -97,6 +98,7 @@ class CallPreparer:
         self._previews: RoundPreviews | None = None  # of the round that is prepared
         # By call id: what the policy and the hooks said. None: a hook has permitted the call.
         self.asked: dict[str, tuple[Arguments, PendingApproval | None]] = {}
+        self.faults: dict[str, Exception] = {}  # by call id: of a `check`, `access` or `preview`
 
     async def prepare(
         self, calls: Sequence[ToolCall], state: SessionState
@@ -207,23 +209,31 @@ class CallPreparer:
         return again.denied(verdict.reason)
 
     def _check(self, call: ToolCall, tool: Tool, arguments: Arguments) -> PreparedCall:
+        part, problem, summary, access = "check", None, "", NO_ACCESS
         try:
             problem = call_contained(tool.check, arguments)
-            summary = call_contained(tool.summary, arguments)
-        except Exception as error:  # noqa: BLE001 - becomes the call's result
-            problem, summary = error_text(error), ""
-        access: object = None
-        if problem is None:
-            try:
+            if problem is None:
+                part = "summary"
+                summary = call_contained(tool.summary, arguments)
+                part = "access"
                 access = call_contained(tool.access, arguments, self._emitter.session_id)
-                problem = _find_wrong_access(access)
-            except Exception as error:  # noqa: BLE001 - the same
-                problem = error_text(error)
-            if problem is not None:
-                problem = f"{tool.spec.name} was not run, because its `access` failed: {problem}"
-        if problem is not None or not isinstance(access, Access):
+                _require_access(access)
+        except Exception as error:  # noqa: BLE001 - becomes the call's result
+            problem = error_text(error)
+            if self._note_fault(call.id, error):
+                who = f"{tool.spec.name} was not run: its `{part}`"
+                problem = FAULT_TEXT.format(name=who, kind=type(error).__name__)
+        if problem is not None:
             return PreparedCall(call, tool, arguments, refusal=f"error: {problem}")
         return PreparedCall(call, tool, arguments, summary, access)
+
+    def _note_fault(self, call_id: str, error: Exception) -> bool:
+        """Keep what the code of a tool raised for the call's result, unless it is an error for the
+        model."""
+        if isinstance(error, (TreadleError, TimeoutError)):
+            return False
+        self.faults[call_id] = error
+        return True
 
     async def _authorize(
         self,
@@ -255,7 +265,7 @@ class CallPreparer:
         shown: Preview | None = None
         if earlier is not None:
             if self._previews is None:
-                self._previews = RoundPreviews(self._parts, self._make_context)
+                self._previews = RoundPreviews(self._parts, self._make_context, self._note_fault)
             try:
                 shown = await self._previews.preview(prepared, earlier)
             except ToolError as error:
@@ -342,10 +352,13 @@ class RoundPreviews:
     them. Its ToolError says that the call would fail: such a call is not put up for approval."""
 
     def __init__(
-        self, parts: DriverParts, make_context: Callable[[PreparedCall], ToolContext]
+        self,
+        parts: DriverParts,
+        make_context: Callable[[PreparedCall], ToolContext],
+        note_fault: Callable[[str, Exception], bool],
     ) -> None:
         self._parts = parts
-        self._make_context = make_context
+        self._make_context, self._note_fault = make_context, note_fault
         self._looked_at = 0  # of the earlier calls
         self._shown: dict[str, Preview | None] = {}  # by call id
         self._planned_files: dict[str, bytes | None] = {}
@@ -367,6 +380,7 @@ class RoundPreviews:
                 raise
             return Preview("text", f"This call would fail as things are now: {error}")
         except Exception as error:  # noqa: BLE001 - the user decides without it
+            self._note_fault(prepared.call.id, error)
             return Preview("text", f"no preview: {error_text(error)}")
         return msgspec.structs.replace(shown, files={}) if shown is not None else None
 
@@ -384,8 +398,8 @@ class RoundPreviews:
         shown = self._shown.get(prepared.call.id)
         try:
             shown = shown or await self._run_preview(prepared)
-        except Exception:  # noqa: BLE001 - its own approval or result tells what is wrong
-            pass
+        except Exception as error:  # noqa: BLE001 - its own approval or result tells what is wrong
+            self._note_fault(prepared.call.id, error)
         if shown is not None and shown.files:
             self._planned_files |= shown.files
         else:
@@ -402,22 +416,21 @@ class RoundPreviews:
         return await self._parts.emitter.await_contained(work, who, timeout)
 
 
-def _find_wrong_access(access: object) -> str | None:
-    """Why a policy and the order of calls cannot use what a tool says that it touches."""
+def _require_access(access: object) -> None:
+    """TypeError if a policy and the order of calls cannot use what a tool says that it touches."""
     if access is NO_ACCESS or access == NO_ACCESS:
-        return None
+        return
     if not isinstance(access, Access):
-        return f"it returned {access!r:.80}, not an Access"
+        raise TypeError(f"it returned {access!r:.80}, not an Access")
     given: Any = access  # its fields may be anything, whatever its type says
     for name, keys in (("reads", given.reads), ("writes", given.writes)):
         if not isinstance(keys, frozenset | set) or not all(isinstance(key, str) for key in keys):
-            return f"{name} is {keys!r:.80}, not a frozenset of texts"
+            raise TypeError(f"{name} is {keys!r:.80}, not a frozenset of texts")
     if not isinstance(given.files, tuple) or not all(map(_is_file_access, given.files)):
-        return f"files is {given.files!r:.80}, not a tuple of FileAccess"
+        raise TypeError(f"files is {given.files!r:.80}, not a tuple of FileAccess")
     for name, text in (("command", given.command), ("url", given.url), ("cwd", given.cwd)):
         if not isinstance(text, str) and (text is not None or name == "cwd"):
-            return f"{name} is {text!r:.80}, not a text"
-    return None
+            raise TypeError(f"{name} is {text!r:.80}, not a text")
 
 
 def _is_file_access(file: object) -> bool:

@@ -115,7 +115,7 @@ class ToolRound:
         if eager.started:
             await eager.cancel_started()
         self._executor.forget_started()
-        self._preparer.asked.clear()
+        self.forget_asked()
         return tuple(results)
 
     def answer_interrupted(self, call: ToolCall) -> ToolResultItem:
@@ -163,6 +163,7 @@ class ToolRound:
     def forget_asked(self) -> None:
         """The round is over: what policy and hooks said about its calls is not needed."""
         self._preparer.asked.clear()
+        self._preparer.faults.clear()
 
     @property
     def is_running(self) -> bool:
@@ -286,7 +287,8 @@ class ToolRound:
                 item, "corrected", REPAIRED_CALL.format(repaired=prepared.call.repaired)
             )
         item = self._with_approval(item)
-        error, fault = self._runner.take_fault(item.call_id), None
+        earlier = self._preparer.faults.pop(item.call_id, None)
+        error, fault = self._runner.take_fault(item.call_id) or earlier, None
         if error is not None:
             self.fault = self.fault or error
             fault = self._emitter.log_fault(f"the tool {item.name}", error)
