@@ -71,6 +71,12 @@ def test_a_field_that_does_not_exist_is_an_error_with_the_name_that_is_meant(
             {"check_output": lambda answer: None},
             r"check_output is .*; expected a function of \(answer, context",
         ),
+        (
+            Agent,
+            [Scripted([])],
+            {"approve": lambda: True},
+            r"approve is .*; expected a function of \(approval: PendingApproval\)",
+        ),
         (model, [3], {}, "the name of a model is 3; expected a text"),
         (SqliteStore, [3, "a"], {}, "path is 3; expected a path"),
         (SqliteStore, ["", "a"], {}, "path is ''; expected a path"),

@@ -273,3 +273,21 @@ async def test_what_the_policy_denies_stays_denied():
 
     text = await run_call(pay, "pay", {"amount": 3}, policy=Closed(), approve=lambda _: True)
     assert text == "denied: closed today"
+
+
+@pytest.mark.parametrize(
+    ("option", "function", "words"),
+    [
+        ("access", lambda: None, r"\(arguments\)"),
+        ("check", lambda: None, r"\(arguments\)"),
+        ("preview", lambda: None, r"\(arguments\)"),
+        ("undo", lambda arguments: None, r"\(arguments, result\)"),
+        ("evidence", lambda arguments: None, r"\(arguments, context\)"),
+        ("probe", lambda arguments: None, r"\(arguments, evidence, context\)"),
+    ],
+)
+def test_a_function_of_other_parameters_is_an_error_where_it_is_written(option, function, words):
+    with pytest.raises(
+        ConfigError, match=f"{option} of a tool is .* expected a function of {words}"
+    ):
+        tool(pay, effect="verifiable", **{option: function})

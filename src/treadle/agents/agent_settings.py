@@ -37,6 +37,7 @@ from treadle.core.argument_checks import (
     TEXT,
     Expected,
     check_all,
+    function_of,
     has_methods,
     instance_of,
     list_of,
@@ -228,18 +229,6 @@ _POINTS = frozenset((*get_args(HookPoint), *get_args(MutationPoint)))
 _OPTIONAL_FUNCTION = optional(FUNCTION)
 
 
-def _takes_answer_and_context(value: object) -> bool:
-    if not callable(value):
-        return False
-    try:
-        inspect.signature(value).bind(None, None)
-    except ValueError:
-        return True  # without a signature, as some functions in C
-    except TypeError:
-        return False
-    return True
-
-
 STORE_EXPECTED = optional(
     Expected(
         lambda value: PATH.fits(value) or hasattr(value, "append") or callable(value),
@@ -253,9 +242,7 @@ _EXPECTED: Mapping[str, Expected] = {
         "a list of tools, functions and sources of tools",
     ),
     "deps_type": Expected(_is_type, "a type: the class of `deps`, not an object of it"),
-    "check_output": optional(
-        Expected(_takes_answer_and_context, "a function of (answer, context: RunContext)")
-    ),
+    "check_output": optional(function_of("answer", "context: RunContext")),
     "name": TEXT,
     "instructions": Expected(
         lambda value: isinstance(value, str) or callable(value),
@@ -263,7 +250,7 @@ _EXPECTED: Mapping[str, Expected] = {
     ),
     "max_turns": whole_number(0),
     "policy": optional(has_methods("decide", "save_rules", base="BasePolicy")),
-    "approve": _OPTIONAL_FUNCTION,
+    "approve": optional(function_of("approval: PendingApproval")),
     "hooks": list_of(has_methods("run"), "objects with the method run()"),
     "mutators": list_of(has_methods("mutate"), "objects with the method mutate()"),
     "gates": GATES_EXPECTED,

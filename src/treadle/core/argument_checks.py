@@ -129,6 +129,23 @@ def has_methods(*names: str, base: str = "", must_be_plain: bool = False) -> Exp
     return Expected(fits, f"{words} (see {base})" if base else words)
 
 
+def function_of(*parameters: str) -> Expected:
+    """A function that can be called with as many values: `function_of("answer", "context")`."""
+
+    def fits(value: object) -> bool:
+        if not callable(value):
+            return False
+        try:
+            inspect.signature(value).bind(*parameters)
+        except ValueError:
+            return True  # without a signature, as some functions in C
+        except TypeError:
+            return False
+        return True
+
+    return Expected(fits, f"a function of ({', '.join(parameters)})")
+
+
 def filled_text(words: str) -> Expected:
     return Expected(lambda value: isinstance(value, str) and value.strip() != "", words)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from treadle.core.argument_checks import (
     FLAG,
-    FUNCTION,
     TEXT,
     Expected,
     check,
+    function_of,
     number,
     one_of,
     optional,
@@ -71,7 +71,7 @@ def check_name(name: object) -> None:
 
 _OPTIONAL_TEXT = optional(TEXT)
 _OPTIONAL_FLAG = optional(FLAG)
-_OPTIONAL_FUNCTION = optional(FUNCTION)
+_OF_ARGUMENTS = optional(function_of("arguments"))
 EXPECTED_OPTIONS: Mapping[str, Expected] = {
     "name": _OPTIONAL_TEXT,
     "description": _OPTIONAL_TEXT,
@@ -83,10 +83,10 @@ EXPECTED_OPTIONS: Mapping[str, Expected] = {
     "max_result_chars": whole_number(1),
     "detachable": _OPTIONAL_FLAG,
     "detach_after": optional(number("a number of seconds", lambda value: 0 <= value < math.inf)),
-    "access": _OPTIONAL_FUNCTION,
-    "check": _OPTIONAL_FUNCTION,
-    "preview": _OPTIONAL_FUNCTION,
-    "probe": _OPTIONAL_FUNCTION,
-    "evidence": _OPTIONAL_FUNCTION,
-    "undo": _OPTIONAL_FUNCTION,
+    "access": _OF_ARGUMENTS,
+    "check": _OF_ARGUMENTS,
+    "preview": _OF_ARGUMENTS,
+    "probe": optional(function_of("arguments", "evidence", "context")),
+    "evidence": optional(function_of("arguments", "context")),
+    "undo": optional(function_of("arguments", "result")),
 }

@@ -91,6 +91,9 @@ def _make_step(
         return UndoStep(call, summary, reason=f"its `undo` failed: {error_text(error)}")
     if isinstance(answer, tuple):
         name, inverse = answer
+        if name not in known:
+            reason = f"its `undo` names the tool {name!r:.80}, which is not there"
+            return UndoStep(call, summary, reason=reason)
         return UndoStep(call, summary, name, inverse)
     return UndoStep(call, summary, reason=answer or f"{intent.tool} declares no inverse for it")
 

@@ -123,6 +123,9 @@ async def test_a_tool_of_a_program_declares_its_inverse(own_place: Path):
     mail, ticket = plan_undo(read_entries(own_place / "p/s"), agent.config.source.tools())
     assert (mail.tool, mail.reason) == ("", "send_mail declares no inverse for it")
     assert (ticket.tool, ticket.arguments) == ("close_ticket", {"number": "T1"})
+    _, without = plan_undo(read_entries(own_place / "p/s"), [open_ticket, send_mail])
+    expected = "its `undo` names the tool 'close_ticket', which is not there"
+    assert (without.tool, without.reason) == ("", expected)
     with pytest.raises(ConfigError, match="undo of a tool"):
         tool(send_mail, undo="close_ticket")  # type: ignore[call-overload]
 
