@@ -384,7 +384,7 @@ async def test_an_approver_that_raises_ends_the_run_with_a_terminal_event(kind, 
     ("answer", "is_error"),
     [(1, True), ("yes", True), (None, False), (Denial("The user said no."), False)],
 )
-async def test_an_approver_must_return_true_false_an_approval_or_a_denial(answer, is_error):
+async def test_an_approver_must_return_true_false_an_approval_or_a_denial(answer, is_error, caplog):
     record = RecordingTool()
     agent = Agent(
         Scripted([Say(calls=[("record", {})]), "done"]),
@@ -398,6 +398,7 @@ async def test_an_approver_must_return_true_false_an_approval_or_a_denial(answer
     else:
         result = await agent.run("go")
         assert result.transcript[2].text == "denied: The user said no."
+        assert ("`approve` returned None" in caplog.text) is (answer is None)
     assert record.calls == []
 
 

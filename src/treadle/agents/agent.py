@@ -47,6 +47,7 @@ from treadle.core.steps import (
     PendingApproval,
 )
 from treadle.core.type_variables import DepsT, OutputT, fill_parameters
+from treadle.lib.logger import logger
 from treadle.lib.tasks import await_contained
 from treadle.lib.text.text import plural
 from treadle.tools.federation import Federation, StaticSource
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from treadle.agents.subagents import ChildStart, ChildTask, SubagentRunner
     from treadle.core.contracts.gate import Gate
 
+_NO_ANSWER = "%s is denied: `approve` returned None; return True, False, an Approval or a Denial"
 _DepsT = TypeVar("_DepsT")
 _OutputT = TypeVar("_OutputT")
 
@@ -431,7 +433,10 @@ async def _resolve(driver: Driver, request: ApprovalRequest, decide: DecideAppro
 async def _call_approver(approve: Approver, approval: PendingApproval) -> ApproverAnswer:
     decision = approve(approval)
     answer: object = await decision if inspect.isawaitable(decision) else decision
-    if answer is None or isinstance(answer, (bool, Approval, Denial)):
+    if answer is None:  # a forgotten `return`
+        logger.warning(_NO_ANSWER, approval.call.name)
+        return False
+    if isinstance(answer, (bool, Approval, Denial)):
         return answer
     raise TypeError(
         f"the approver returned {answer!r}; it must return True, False, an Approval or a Denial"

@@ -366,10 +366,10 @@ class SessionLifecycle:
             self._shown_warnings.add(text)
             self._show_faint(text)
 
-    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | None:
+    async def _ask_approval(self, approval: PendingApproval) -> Approval | Denial | bool:
         if self.conversation is None:
-            return None
-        return await self.callbacks.ask_approval(self.conversation, approval)
+            return False
+        return await self.callbacks.ask_approval(self.conversation, approval) or False
 
 
 def _continue_from_background(session: SessionLifecycle, conversation: Conversation) -> None:
