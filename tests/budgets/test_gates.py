@@ -260,6 +260,7 @@ async def test_an_unknown_price_fails_closed_and_says_what_to_do():
     result = await Agent(model, gates=[CostBudget(SharedBudget(5.0))]).run("go")
     assert result.reason == "budget_exceeded"
     assert "price of mystery is not known" in str(result.turn.metadata["detail"])
+    assert "give CostBudget assumed_prices" in str(result.turn.metadata["detail"])
     assumed = Agent(
         Scripted(["x"], card=ModelCard("mystery")), gates=[CostBudget(SharedBudget(5), (15, 75))]
     )

@@ -256,8 +256,9 @@ class CostBudget(_BudgetGate):
         prices = get_worst_prices(estimate.card) or self._assumed_prices
         if prices is None:
             name = estimate.card.name
-            detail = f"the price of {name} is not known, so the cost cannot be limited; "
-            return Stop("budget_exceeded", detail + "nothing was sent; limit the tokens instead")
+            detail = f"the price of {name} is not known, so the cost cannot be limited; nothing "
+            advice = "was sent; give CostBudget assumed_prices, or limit the tokens instead"
+            return Stop("budget_exceeded", detail + advice)
         spent = self._compute_cost(estimate.session_usage, estimate.card)
         return self._admit(estimate, partial(_compute_cost, prices), spent)
 
