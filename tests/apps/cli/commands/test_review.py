@@ -88,6 +88,24 @@ async def test_what_is_not_a_review_has_another_code():
     assert "--output-format is not an option of review" in option.err
 
 
+@pytest.mark.usefixtures("repository")
+async def test_without_uncommitted_changes_no_model_is_called_and_no_filter_runs():
+    git("config", "filter.a=b.clean", "touch filtered; cat")
+    Path(".git/info/attributes").write_text("* filter=a=b\n")
+    Path("add.py").touch()  # git reads it again
+    async with ProviderServer([answer()]) as server:
+        clean = await run(server, "review")
+        Path("new.py").touch()
+        changed = await run(server, "review")
+        listed = await run(server, "sessions")
+    assert (clean.code, clean.out) == (0, "")
+    assert clean.err == "treadle review: there are no changes\n"
+    assert (changed.code, changed.out) == (0, "0 findings. It was read.\n")
+    assert len(server.requests) == 1
+    assert not Path("filtered").exists()
+    assert listed.out.rstrip().endswith("  review of the uncommitted changes")
+
+
 async def test_outside_of_a_repository_it_says_so():
     ran = await run(None, "review")
     assert (ran.code, ran.out) == (2, "")

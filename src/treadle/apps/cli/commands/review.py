@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,10 @@ from treadle.apps.console import exit_codes
 from treadle.apps.console.console import UsageError, command, get_current_folder, print_error
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
+
+if TYPE_CHECKING:
+    from treadle.apps.assembly import AgentSession
+    from treadle.apps.cli.stream_json import StreamJsonWriter
 
 HELP = """\
 usage: treadle review [BASE..HEAD | BASE] [--json] [--model NAME] [--max-cost USD] [--max-time 10m]
@@ -74,14 +78,16 @@ def run(arguments: list[str]) -> int:
     if len(words) != len(arguments):
         line.options["output_format"] = "json"
     folder = get_current_folder()
-    task = asyncio.run(_describe_change(folder, line.prompt or ""))
+    revisions = line.prompt or ""
+    task = asyncio.run(_describe_change(folder, revisions))
     if not task:
         print_error("treadle review: there are no changes")
         return exit_codes.SUCCESS
-    return _review(folder, task, line, has_output)
+    name = f"review of {revisions or 'the uncommitted changes'}"
+    return _review(folder, task, name, line, has_output)
 
 
-def _review(folder: Path, task: str, line: Any, has_output: bool) -> int:
+def _review(folder: Path, task: str, name: str, line: Any, has_output: bool) -> int:
     from treadle.agents.agent_definition import REVIEW_AGENT
     from treadle.apps.settings.folder_rules import is_trusted
     from treadle.apps.settings.load import load_settings
@@ -89,11 +95,24 @@ def _review(folder: Path, task: str, line: Any, has_output: bool) -> int:
 
     settings = load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
     prompt = (Text(f"{REVIEW_AGENT.prompt}\n\n{task}"),)
-    return asyncio.run(_ReviewRun(line, settings, folder, prompt, SCHEMA, has_output).run())
+    review = _ReviewRun(line, settings, folder, prompt, SCHEMA, has_output)
+    review.name = name
+    return asyncio.run(review.run())
 
 
 class _ReviewRun(HeadlessRun):
-    """A run whose report has the findings as text, and whose exit code tells of them."""
+    """A run whose report has the findings as text, and whose exit code tells of them. `name` is
+    that of its session."""
+
+    name = ""
+
+    async def _build_session(self, stream_json: StreamJsonWriter | None) -> AgentSession:
+        from treadle.apps.assembly.sessions import get_session_dir
+        from treadle.sessions.library import Library
+
+        session = await super()._build_session(stream_json)
+        Library().rename(get_session_dir(session.store), self.name)
+        return session
 
     def _complete_report(self, report: RunReport) -> RunReport:
         report, code = super()._complete_report(report), report.exit_code
@@ -134,7 +153,7 @@ async def _describe_change(folder: Path, revisions: str) -> str:
     except GitError as error:
         raise UsageError(f"{NO_REPOSITORY}: {error}") from error
     if not revisions:
-        return WORKING_TREE
+        return WORKING_TREE if await _is_changed(folder, environment) else ""
     range_ = revisions if ".." in revisions else f"{revisions}..HEAD"
     query = ("diff", "--name-only", "--no-ext-diff", "--no-textconv", "--end-of-options", range_)
     try:
@@ -142,3 +161,18 @@ async def _describe_change(folder: Path, revisions: str) -> str:
     except GitError as error:
         raise UsageError(f"git does not know the commits {range_}: {error}") from error
     return describe_commits(range_) if changed else ""
+
+
+async def _is_changed(folder: Path, environment: dict[str, str]) -> bool:
+    """Whether anything is not committed. No filter of the repository runs: nobody trusts it yet."""
+    from treadle.lib.git.run import run_git
+
+    listed = await run_git(folder, "config", "--list", "--name-only", "-z", environment=environment)
+    keys = [key for key in set(listed.split("\0")) if key.startswith("filter.")]
+    # As variables: an option of git ends the name at its first "=".
+    off = {"GIT_CONFIG_COUNT": str(len(keys))}
+    for number, key in enumerate(keys):
+        value = "false" if key.endswith(".required") else ""
+        off |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    status = ("--no-optional-locks", "status", "--porcelain", "--ignore-submodules=dirty")
+    return bool(await run_git(folder, *status, environment=environment | off))
