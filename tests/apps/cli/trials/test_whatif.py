@@ -168,8 +168,8 @@ async def test_best_keeps_nothing_that_is_not_good():
         failed = await run(server, *words, "--check", "false", "--keep", "best")
         broke = await run(server, *words, "--max-cost", "0", "--keep", "best")
         unchanged = await run(server, *words, "--keep", "best")
-    once = {"TREADLE_RETRY_ATTEMPTS": "1"}
-    lost = await run(server, *words, "--keep", "best", "--check", "true", **once)
+    best = (*words, "--keep", "best", "--check", "true")
+    lost = await run(server, *best, TREADLE_RETRY_ATTEMPTS="1")
     for ran in (failed, broke, lost):
         assert (ran.code, ran.err) == (1, "no variant is good: none is kept\n"), ran
     assert unchanged.code == 0, unchanged
