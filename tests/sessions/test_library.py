@@ -133,6 +133,21 @@ async def test_the_beginning_of_an_id_is_enough(library: Library, folder: Path) 
         library.find(place.name[:5])
 
 
+async def test_the_end_of_an_id_is_enough_from_four_characters_on(
+    library: Library, folder: Path
+) -> None:
+    place = await session(library, folder, *TURN)
+    assert library.find(place.name[7:]) == place
+    assert library.find(place.name[-4:]) == place
+    with pytest.raises(SessionNotFound, match="no session"):
+        library.find(place.name[-3:])
+    for name in (f"200101-{place.name[-6:]}", f"{place.name[-6:]}-begins"):
+        (await session(library, folder, *TURN)).rename(place.with_name(name))
+        with pytest.raises(SessionNotFound, match=r"matches \d sessions"):
+            library.find(place.name[-6:])
+    assert library.find(place.name) == place
+
+
 async def test_a_session_of_another_folder_says_whose_it_is(
     library: Library, folder: Path, tmp_path: Path
 ) -> None:

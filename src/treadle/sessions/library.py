@@ -39,6 +39,7 @@ DEFAULT_PRUNE_DAYS = 90
 DEFAULT_PRUNE_BYTES = 10 << 30
 # Of the id of a session; an e-mail address and a key such as tenant:user are ids.
 ID_PATTERN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._@:+-]{0,80}")
+MIN_END = 4  # characters of the end of an id that name it; a shorter word may be one of a title
 
 
 _NOT_NEGATIVE = number("a number, 0 or more", lambda value: value >= 0)
@@ -88,7 +89,7 @@ class Library:
         )
 
     def find(self, name: str, *, folder: Path | None = None, by_words: bool = False) -> Path:
-        """The folder of a session, by its id or the beginning of its id if that is unique.
+        """The folder of a session, by its id, or the beginning or end of it if that is unique.
 
         With a `folder` the session must belong to it, else SessionInOtherFolder. Sessions of child
         agents are searched if no other one matches. With `by_words`, also one by words of its
@@ -327,8 +328,13 @@ def folder_size(folder: Path) -> int:
 
 
 def _match_name(name: str, session_dirs: Iterable[Path]) -> list[Path]:
-    """The sessions with this name, or else those whose name starts with it."""
-    matches = [path for path in session_dirs if path.name.startswith(name)]
+    """The sessions with this name, or else those whose name starts or ends with it."""
+    has_end = len(name) >= MIN_END
+    matches = [
+        path
+        for path in session_dirs
+        if path.name.startswith(name) or (has_end and path.name.endswith(name))
+    ]
     return [path for path in matches if path.name == name] or matches
 
 

@@ -38,8 +38,8 @@ def open_session(
 ) -> tuple[SessionLog, SessionState | None, tuple[str, ...]]:
     """The store of the session, its view, and notes for the user.
 
-    `resume` is an id or a prefix of one, "" for the last session of the folder, None for a new one.
-    `secrets` are not written to its log. `origin`: see JournalHeader.
+    `resume` is an id, or its beginning or end, "" for the last session of the folder, None for a
+    new one. `secrets` are not written to its log. `origin`: see JournalHeader.
     """
     from treadle.sessions.library import Library
     from treadle.sessions.log.entry_redaction import EntryRedactor

@@ -34,7 +34,7 @@ ATTACH = """\
 usage: treadle attach ID [OPTIONS]
 
 Continue a session here, at this terminal. One at work comes when the round that runs is over: no
-command is cut off. /detach gives it back. ID: also the beginning of it, or words of the title."""
+command is cut off. /detach gives it back. ID: also its beginning or end, or words of the title."""
 LOGS = """\
 usage: treadle logs [-f] ID
 
