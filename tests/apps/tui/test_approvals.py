@@ -325,3 +325,23 @@ async def test_after_an_approval_tab_selects_the_last_block(monkeypatch):
         await on.idle()
         await on.press("tab", "c")
         await on.sees("copied 5 characters")
+
+
+async def test_ctrl_d_quits_at_an_open_approval_and_answers_nothing(monkeypatch):
+    model = scripted([Say(calls=[bash("touch made")]), "Done."])
+    async with running_app(monkeypatch, model) as on:
+        await on.send("go")
+        await on.sees("Yes, this once")
+        await on.type("ab")
+        await on.press("ctrl+d")
+        assert not on.app._exit
+        await on.press("escape", "ctrl+d")
+        await on.until(lambda: on.app._exit, "the end")
+        session_id = on.app.resume_hint.split()[-1]
+    assert not exists("made")
+    async with running_app(monkeypatch, model, resume=session_id) as on:
+        await on.press("enter")
+        await on.sees("Yes, this once")
+        await on.press("y", "enter")
+        await on.sees("Done.")
+    assert exists("made")

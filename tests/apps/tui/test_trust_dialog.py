@@ -110,6 +110,34 @@ async def test_leaving_says_nothing_about_the_folder(monkeypatch):
     assert not exists(str(Path.home() / ".treadle/trust.json"))
 
 
+async def test_what_is_typed_at_the_question_stays_a_draft_of_this_folder_alone(
+    monkeypatch, tmp_path
+):
+    drafts, history = tmp_path / "drafts", tmp_path / "history.jsonl"
+    here, kept = folder(), {"drafts_dir": drafts, "history_file": history}
+    async with running_app(monkeypatch, trusted=False, **kept) as on:
+        await on.sees("Do you trust")
+        await on.type("cleared")
+        await on.press("ctrl+c")
+        assert on.app.prompt.text == ""
+        assert not on.app._exit
+        await on.type("y")
+        await on.press("enter")
+        await on.type("es please")
+        assert on.app.prompt.text == "yes please"
+        await on.press("down", "end", "enter")
+        await on.until(lambda: on.app._exit, "the end")
+    assert "y" not in map(json.loads, read_file(str(history)).splitlines())
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    async with running_app(monkeypatch, **kept) as on:
+        assert on.app.prompt.text == ""
+    monkeypatch.chdir(here)
+    async with running_app(monkeypatch, **kept) as on:
+        assert on.app.prompt.text == "yes please"
+
+
 @pytest.mark.parametrize(
     ("mode", "promise"),
     [

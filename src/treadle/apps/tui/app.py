@@ -13,6 +13,7 @@ from collections.abc import Callable
 from textual import events, on
 from textual.binding import Binding
 from textual.widget import Widget
+from textual.widgets import TextArea
 
 from treadle.apps.conversation.block_text import describe_tasks
 from treadle.apps.conversation.choices import ChoiceOption
@@ -22,6 +23,7 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.prompt_screen import PromptScreen
 from treadle.apps.tui.terminal.key_screen import KeyScreen
 from treadle.apps.tui.widgets.choices import Choices
+from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.apps.tui.widgets.transcript import TranscriptWidget
 from treadle.lib.text.text import plural
 
@@ -215,7 +217,10 @@ class TerminalApp(PromptScreen):
         prompt; if there is none, quit, at the second time."""
         conversation = self._conversation
         if conversation is None:
-            self._exit_with(130)
+            if self.prompt.text:
+                self._clear_prompt()
+            else:
+                self._exit_with(130)
         elif conversation.driver.stop_aside():
             pass
         elif conversation.view.is_busy and not conversation.driver.is_interrupted:
@@ -239,14 +244,21 @@ class TerminalApp(PromptScreen):
             self.schedule_frame()
 
     def action_end(self) -> None:
-        if not self.prompt.text and not self.dialogs.is_open:
+        if not self.prompt.text and not self._find_typed():
             tasks = self._conversation.view.tasks if self._conversation is not None else ()
             if tasks and self._previous_key != "ctrl+d":
                 self.show_hint(f"ctrl+d again quits and ends {describe_tasks(tasks)}")
             else:
                 self.start_task(self._close(0))
-        elif self.prompt.has_focus:
-            self.prompt.action_delete_right()
+        elif isinstance(self.focused, TextArea):
+            self.focused.action_delete_right()
+
+    def _find_typed(self) -> str:
+        """What the user has typed into the open dialog."""
+        dialog = self.footer.dialog
+        if isinstance(dialog, Choices):
+            return dialog.typed or dialog.filter_text
+        return dialog.text if isinstance(dialog, TextEntry) else ""
 
     def action_next_mode(self) -> None:
         if self._conversation is None:

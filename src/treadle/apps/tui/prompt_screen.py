@@ -51,6 +51,7 @@ class PromptScreen(FullScreen):
     async def on_mount(self) -> None:
         # Textual calls the handler of the base class, too.
         self.prompt.show_keys = self.panel.open_keys
+        self.prompt.can_submit = lambda: self._conversation is not None
         self.prompt.use_vim_keys(self.options.has_vim_keys)
         self.app_resume_signal.subscribe(self.prompt, lambda _: self.footer.look_again())
         self.set_interval(DRAFT_SECONDS, self._draft.save)
@@ -189,8 +190,12 @@ class PromptScreen(FullScreen):
             self._draft.restore(conversation)
 
     async def _close(self, code: int, message: str = "") -> None:
-        self._draft.close()
+        self._draft.close()  # it knows the session now
         await super()._close(code, message)
+
+    def _exit_with(self, code: int, message: str = "") -> None:
+        self._draft.close()
+        super()._exit_with(code, message)
 
     # --- screens of commands ---------------------------------------------------------------
 

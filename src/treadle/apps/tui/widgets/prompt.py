@@ -91,6 +91,7 @@ class PromptWidget(VimTextArea):
         self.selected_completion = 0
         self.search: HistorySearch | None = None
         self.show_keys: Callable[[], bool] = lambda: False  # the list of keys; False if it cannot
+        self.can_submit: Callable[[], bool] = lambda: True
         self._has_chord = False  # ctrl+x was pressed: ctrl+e opens the editor
         self._list_commands = list_commands
         self._has_queue = has_queue
@@ -230,7 +231,8 @@ class PromptWidget(VimTextArea):
     # --- the text ------------------------------------------------------------------------
 
     def submit(self) -> None:
-        self.post_message(self.Submitted(self.clear_text()))
+        if self.can_submit():
+            self.post_message(self.Submitted(self.clear_text()))
 
     def clear_text(self) -> str:
         """Empty the prompt and return its text; the history keeps it, with the pasted texts. An
