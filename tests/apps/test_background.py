@@ -27,7 +27,8 @@ from treadle.apps.console import exit_codes
 from treadle.apps.console.supervisor import find_wait
 from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.core.loop.inbox import CONTINUED_TEXT
-from treadle.core.transcript.entries import WakeCondition
+from treadle.core.transcript import NoticeItem, to_user_item
+from treadle.core.transcript.entries import ItemAdded, WakeCondition
 from treadle.sessions import Library
 from treadle.sessions.detached.background import (
     LEAVE_SIGNAL,
@@ -301,7 +302,7 @@ async def test_a_run_has_the_environment_of_its_caller():
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--bg",), "no prompt"),
+        (("--bg",), "no prompt: write it after --bg,"),
         (("--bg", "go", "--output-format", "json"), "--output-format does not work with --bg"),
         (("--bg", "go", "--dry-run"), "--dry-run does not work with --bg"),
         (("--bg", "go", "--model", "unknown/model"), "unknown"),
@@ -341,8 +342,17 @@ async def test_a_question_goes_to_the_background_and_comes_back(tmp_path: Path):
             await terminal.run("write it", *rules)
             await terminal.sees("Yes, this once")
             await terminal.send("/detach")
-            await terminal.sees("it works in the background", "ended with 0")
             [session_dir] = Library().list_session_dirs()
+            await until(lambda: read_choices(session_dir) is not None)
+            states = set[str]()
+
+            def is_told() -> bool:
+                states.add(describe_work(Library(), Library().get_summary(session_dir)))
+                return any(one.startswith("waits for you") for one in states)
+
+            await until(is_told)
+            assert "interrupted" not in states
+            await terminal.sees("it works in the background", "ended with 0")
             await until(lambda: read_state(session_dir).suspended is not None)
             choices = read_choices(session_dir)
             assert choices is not None
@@ -433,6 +443,15 @@ async def test_the_question_of_a_child_agent_waits_too(tmp_path: Path):
     assert Path("a.txt").read_text() == "one\n"
     assert len(server.requests) == 4
     assert server.violations == []
+
+
+async def test_the_log_tells_what_the_engine_said_from_what_the_user_said():
+    journal = Library().create(Path())
+    journal.append(ItemAdded(to_user_item("tidy up")))
+    journal.append(ItemAdded(NoticeItem("Git, now: branch main.", "git")))
+    await journal.aclose()
+    shown = await run(None, "logs", journal.session_id)
+    assert shown.out == "> tidy up\n\n· Git, now: branch main.\n\n"
 
 
 async def test_a_long_rate_limit_waits_for_its_time():

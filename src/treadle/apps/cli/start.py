@@ -108,7 +108,8 @@ def _run_line(
         files = line.texts("file")
         prompt = read_prompt(line.prompt, files, folder, added_folders=added, optional=is_resumed)
     if not prompt and not is_resumed:
-        raise UsageError("no prompt: write it after -p, or pipe it to stdin")
+        option = "--bg" if line.has("bg") else "-p"
+        raise UsageError(f"no prompt: write it after {option}, or pipe it to stdin")
     task = "".join(part.text for part in prompt if isinstance(part, Text))
     if (is_automatic or line.has("verbose")) and task:
         settings = _forecast(line, settings, folder, task, is_automatic=is_automatic)

@@ -35,8 +35,12 @@ from treadle.lib.tasks import cancel_all
 from treadle.sessions.detached.background import (
     OUTPUT,
     STAY_SIGNAL,
+    BackgroundChoices,
     find_run,
+    mark_start,
+    open_choices,
     read_choices,
+    save_choices,
     signal_run,
     take_over,
 )
@@ -65,18 +69,28 @@ class RunReply(msgspec.Struct, frozen=True):
 # --- the side of the program --------------------------------------------------------------
 
 
-def start_run(session_dir: Path, folder: Path, environment: Mapping[str, str]) -> None:
-    """Ask the supervisor for a run. When this returns, the run has been started."""
+def start_run(
+    session_dir: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    choices: BackgroundChoices | None = None,
+) -> None:
+    """Ask the supervisor for a run. When this returns, the run has been started. With `choices` the
+    session is in the background from now on."""
     os.umask(mask := os.umask(0o077))
     request = RunRequest(str(session_dir), str(folder), dict(environment), mask)
     message = msgspec.json.encode(request) + b"\n"
     if len(message) > MAX_REQUEST:
         raise TreadleError("the environment is too large for the supervisor")
     deadline = time.monotonic() + START_SECONDS
-    while (answer := _ask(message)) is None:
-        problem = _start_supervisor()
-        if problem or time.monotonic() > deadline:
-            raise TreadleError(f"the supervisor in {_find_folder()} does not start: {problem}")
+    start = save_choices(session_dir, choices) if choices else open_choices(session_dir)
+    try:
+        while (answer := _ask(message)) is None:
+            problem = _start_supervisor()
+            if problem or time.monotonic() > deadline:
+                raise TreadleError(f"the supervisor in {_find_folder()} does not start: {problem}")
+    finally:
+        os.close(start)
     if answer.problem:
         raise TreadleError(answer.problem)
 
@@ -86,7 +100,7 @@ def bring_here(session_dir: Path, folder: Path) -> None:
     try:
         asyncio.run(take_over(session_dir, lambda: print_error(f"treadle: {COMES}")))
     except KeyboardInterrupt:
-        if not signal_run(session_dir, STAY_SIGNAL):
+        if not signal_run(session_dir, STAY_SIGNAL) and read_choices(session_dir) is not None:
             start_run(session_dir, folder, os.environ)
         raise
 
@@ -245,6 +259,7 @@ class RunSupervisor:
 async def _start(request: RunRequest) -> asyncio.subprocess.Process:
     session_dir = Path(request.session_dir)
     output = os.open(session_dir / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    mark_start(output)
     try:
         return await asyncio.create_subprocess_exec(
             *(*_PROGRAM, "run", session_dir.name),

@@ -11,6 +11,7 @@ the supervisor (apps/console/supervisor.py), which only starts the runs.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.lib.files.locks import LockHolder
+from treadle.lib.files.locks import LockHolder, is_file_locked
 from treadle.lib.files.private_files import write_private_file
 from treadle.sessions.log.lock import BACKGROUND_PROGRAM, is_locked, read_lock_holder
 
@@ -43,9 +44,15 @@ class BackgroundChoices(msgspec.Struct, frozen=True):
 NO_CHOICES = BackgroundChoices()
 
 
-def save_choices(session_dir: Path, choices: BackgroundChoices) -> None:
-    """The session is in the background from now on."""
-    write_private_file(session_dir / _FILE, msgspec.json.encode(choices))
+def save_choices(session_dir: Path, choices: BackgroundChoices) -> int:
+    """The session is in the background from now on. A descriptor as of `open_choices`."""
+    output = os.open(session_dir / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        mark_start(output)
+        write_private_file(session_dir / _FILE, msgspec.json.encode(choices))
+        return open_choices(session_dir)
+    finally:
+        os.close(output)
 
 
 def read_choices(session_dir: Path) -> BackgroundChoices | None:
@@ -61,6 +68,30 @@ def read_choices(session_dir: Path) -> BackgroundChoices | None:
 def forget_choices(session_dir: Path) -> None:
     """The session is not in the background any more: another program has it."""
     (session_dir / _FILE).unlink(missing_ok=True)
+
+
+def open_choices(session_dir: Path) -> int:
+    """A descriptor: while it is open, a run starts. FileNotFoundError: not in the background."""
+    choices = os.open(session_dir / _FILE, os.O_RDWR | os.O_CLOEXEC)
+    mark_start(choices)
+    return choices
+
+
+def mark_start(output: int) -> None:
+    """A run starts as long as this descriptor is open, also as the output of the run."""
+    with suppress(BlockingIOError):
+        fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def end_start() -> None:
+    """In the run, when it has the lock of the session."""
+    with suppress(OSError):  # its output is no file
+        fcntl.flock(1, fcntl.LOCK_UN)
+
+
+def is_starting(session_dir: Path) -> bool:
+    """Whether a run starts that does not have the lock of the session yet."""
+    return is_file_locked(session_dir / _FILE) or is_file_locked(session_dir / OUTPUT)
 
 
 def find_run(session_dir: Path) -> LockHolder | None:

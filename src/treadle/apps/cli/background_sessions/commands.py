@@ -16,7 +16,13 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from treadle.apps.console.console import UsageError, command, print_error, print_line
+from treadle.apps.console.console import (
+    UsageError,
+    command,
+    get_width,
+    print_error,
+    print_line,
+)
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_age, shorten_home
@@ -38,7 +44,8 @@ command is cut off. /detach gives it back. ID: also its beginning or end, or wor
 LOGS = """\
 usage: treadle logs [-f] ID
 
-Print what a session has done. -f prints on until it is done, or waits for you."""
+Print what a session has done: "> " is before what you said, "· " before what the engine told the
+model. -f prints on until it is done, or waits for you."""
 STOP = """\
 usage: treadle stop ID
 
@@ -65,23 +72,33 @@ def run_ps(arguments: list[str]) -> int:
         for one in library.list_summaries()
         if read_choices(library.root / one.key) is not None
     ]
-    width = max((len(state) for _, _, state, _ in rows), default=0)
+    columns = get_width(sys.stdout)
+    width = min(max((len(state) for _, _, state, _ in rows), default=0), 60, columns // 3)
+    ages = max((len(age) for _, age, _, _ in rows), default=0)
     for name, age, state, one in rows:
         title, folder = library.get_title(one), shorten_home(one.folder)
-        line = f"{name}  {age:>8}  {state:{min(width, 60)}}  {title}  ({folder})"
-        print_line(escape_invisible(strip_escapes(line)))
+        line = _show(f"{name}  {age:>{ages}}  {state:{width}}  {title}")
+        whole = f"{line}  ({_show(folder)})"
+        print_line(whole if len(whole) <= columns else line[:columns].rstrip())
     if not rows:
         print('no sessions in the background; treadle --bg "…" starts one')
     return SUCCESS
 
 
+def _show(text: str) -> str:
+    return escape_invisible(strip_escapes(text))
+
+
 def describe_work(library: Library, summary: SessionSummary) -> str:
     """What a session in the background does now."""
-    from treadle.sessions.detached.background import find_run
+    from treadle.sessions.detached.background import find_run, is_starting
     from treadle.sessions.summaries import STATE_LABELS
 
+    is_new = is_starting(library.root / summary.key)  # before: it becomes a run meanwhile
     if find_run(library.root / summary.key) is not None:
         return "running"
+    if is_new:
+        return "starting"
     wait = summary.suspended
     if wait is not None and wait.wake.on == "time":
         if wait.wake.at <= time.time():
@@ -131,7 +148,7 @@ def run_logs(arguments: list[str]) -> int:
         )
         for block in blocks:
             text = "\n".join(filter(None, (block.title, block.text.strip())))
-            start = {"user": "> ", "assistant": ""}.get(block.role, "    ")
+            start = {"user": "> ", "assistant": "", "engine": "· "}.get(block.role, "    ")
             print_line(indent(text, start), end="\n\n")
         sys.stdout.flush()
         if is_last:

@@ -70,10 +70,9 @@ async def move_to_background(
             raise UsageError('the last turn is finished; write a message: treadle --bg "…"')
         await driver.log.flush()
         session_dir = get_session_dir(session.store)
-        background.save_choices(session_dir, choices)
     for warning in session.session_warnings:
         print_error(f"treadle: {redact_for_display(warning)}")
-    await asyncio.to_thread(start_run, session_dir, folder, os.environ)
+    await asyncio.to_thread(start_run, session_dir, folder, os.environ, choices)
     print_line(session_dir.name)
     print_error(f"treadle: {STARTED.format(session_dir.name)}")
     return SUCCESS
@@ -93,6 +92,7 @@ class BackgroundRun(HeadlessRun):
         self._is_asked_to_leave = is_leaving
 
     def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
+        background.end_start()
         super()._prepare_resume(view, driver)
         # Not while a task runs in the background: it would be lost.
         gate = SuspendOnRequest(

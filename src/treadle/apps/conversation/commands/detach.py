@@ -29,7 +29,7 @@ async def run_detach(session: HostedSession, arguments: str) -> CommandAnswer:
     if not conversation.questions.waiting:
         session.callbacks.show_message(AFTER_ROUND, "faint")
     session_id, folder = session.driver.session_id, session.folder
-    session_dir = await move_to_background(session)
-    await asyncio.to_thread(start_run, session_dir, folder, os.environ)
+    session_dir, choices = await move_to_background(session)
+    await asyncio.to_thread(start_run, session_dir, folder, os.environ, choices)
     note = f"it works in the background; treadle attach {session_id} brings it back"
     return CommandAnswer(screen=ScreenChange("quit", note=note))

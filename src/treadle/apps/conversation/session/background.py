@@ -7,10 +7,12 @@ from pathlib import Path
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.sessions.detached import background
 
+MovedSession = tuple[Path, background.BackgroundChoices]
 
-async def move_to_background(session: SessionLifecycle) -> Path:
+
+async def move_to_background(session: SessionLifecycle) -> MovedSession:
     """Close the session for another program, which continues its turn: as soon as no call of it
-    runs. What the user chose for it is stored there; the folder of its log."""
+    runs. The folder of its log, and what the user chose for it."""
     conversation = session.require_conversation()
     choices, earlier = session.choices, session.background
     conversation.is_pausing = True
@@ -27,9 +29,8 @@ async def move_to_background(session: SessionLifecycle) -> Path:
         choices.goal,
     )
     session_dir = await session.flush()
-    background.save_choices(session_dir, stored)
     await session.children.freeze()
     await session.driver.log.freeze()
     await conversation.aclose()
     await session.aclose()
-    return session_dir
+    return session_dir, stored
