@@ -56,9 +56,14 @@ def plan_undo(entries: Sequence[Entry], tools: Sequence[Tool]) -> list[UndoStep]
                 pass
     for intents in reversed(turns):
         steps = [
-            _make_step(intent, calls[intent.call_id], results.get(intent.call_id), known)
+            step
             for intent in reversed(intents)
             if _is_effect(intent.call_id, calls, results)
+            and (
+                step := _make_step(
+                    intent, calls[intent.call_id], results.get(intent.call_id), known
+                )
+            )
         ]
         if steps:
             return steps
@@ -77,7 +82,8 @@ def _is_effect(
 
 def _make_step(
     intent: Intent, call: ToolCall, result: ToolResultItem | None, known: dict[str, Tool]
-) -> UndoStep:
+) -> UndoStep | None:
+    """None: it had no effect."""
     tool = known.get(intent.tool)
     arguments = call.arguments if intent.raw is None else parse_arguments(intent.raw)
     if tool is None or not isinstance(arguments, dict):
@@ -89,6 +95,8 @@ def _make_step(
         answer = _ask_tool(tool, arguments, result)
     except Exception as error:  # noqa: BLE001 - the function is the program's
         return UndoStep(call, summary, reason=f"its `undo` failed: {error_text(error)}")
+    if answer == "":
+        return None
     if isinstance(answer, tuple):
         name, inverse = answer
         if name not in known:

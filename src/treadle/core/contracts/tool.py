@@ -203,7 +203,7 @@ class ToolContext(msgspec.Struct, Generic[ContextDepsT], frozen=True):
 
 
 # Of an optional method `undo(arguments, result)`: the call that takes a call back, as the name of a
-# tool and its arguments; why there is none; None: not known.
+# tool and its arguments; why there is none, "" if the call had no effect; None: not known.
 UndoAnswer = tuple[str, Arguments] | str | None
 
 

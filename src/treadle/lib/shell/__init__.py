@@ -4,6 +4,6 @@
     analysis/programs.py   the effects of each, which the parser adds
     ast.py                 the values
 
-Runs nothing and decides nothing. What it does not understand becomes a doubt. Used by permissions/
-and hooks/; uses tree-sitter-bash, which is loaded at the first command.
+Runs nothing and decides nothing. What it does not understand becomes a doubt. Used by permissions/,
+hooks/ and tools/; uses tree-sitter-bash, which is loaded at the first command.
 """

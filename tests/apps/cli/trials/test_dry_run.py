@@ -57,6 +57,8 @@ async def test_a_dry_run_changes_nothing_and_is_carried_out_in_order():
     assert Path("effects").read_text() == "three\n"
 
     assert Path("new.py").read_text() == "new\n"
+    costs = await run(None, "cost", "--by", "model")
+    assert "apply/" not in costs.out
     again = await run(None, "apply", "--only", "all")
     assert (again.code, "no recorded calls" in again.out) == (0, True)
     kinds = [type(one).__name__ for one in read_entries(Library().find(session))]
@@ -146,7 +148,7 @@ async def test_an_open_session_is_a_dry_run_and_applies_what_it_recorded():
         ran = await run(server, "--plain", "--dry-run", "--permission-mode", "auto", said=typed)
     assert ran.code == 0, ran
     assert "dry run: 4 calls recorded" in ran.out
-    assert "[bash: ls]: what the command did" in ran.out
+    assert "no turn had effects beyond files" in ran.out  # `ls` ran, and only read
     assert "[bash: cat a.py >> effects]: " not in ran.out  # it was only recorded
     assert "2 calls of 2 carried out." in ran.out
     assert Path("a.py").read_text() == "three\n"

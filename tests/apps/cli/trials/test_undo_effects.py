@@ -81,7 +81,8 @@ async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
     git("config", "user.email", "a@b")
     Path("a.txt").write_text("one\n")
     git("add", "a.txt")
-    calls = [bash("echo two > b.txt"), bash("git commit -m first")]
+    reading = bash("ls -la && git status | head -3")  # has no effect
+    calls = [bash("echo two > b.txt"), reading, bash("git commit -m first")]
     replies = [*calls, FakeReply("Done."), FakeReply("Taken back.")]
     async with ProviderServer(replies) as server:
         await run(server, "trust")
@@ -92,6 +93,7 @@ async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
     assert ran.out.count(still) == 2, ran  # after the files, and when there are none
     assert "removed b.txt" in ran.out
     assert ran.out.count("[bash: echo two > b.txt]") == 1, ran  # it cannot: only /effects says so
+    assert "[bash: ls -la" not in ran.out
     assert "/effects undo takes back what can be" in ran.out
     assert "make exactly these calls" in asked
     assert "git revert --no-edit" in asked

@@ -168,7 +168,12 @@ class BashTool(BuiltinTool[BashArguments]):
         return Preview("command", f"{note}{args.command}")
 
     def undo(self, arguments: Arguments, result: ToolResultItem) -> UndoAnswer:
-        command = None if result.is_error else find_inverse(str(arguments["command"]), result.text)
+        from treadle.lib.shell.syntax.parser import parse_command
+
+        text = str(arguments["command"])
+        if parse_command(text).only_reads:
+            return ""
+        command = None if result.is_error else find_inverse(text, result.text)
         if command is None:
             return "what the command did, and how to take it back, is not known"
         return self.name, {**arguments, "command": command}
