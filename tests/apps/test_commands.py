@@ -123,6 +123,12 @@ async def test_config_and_doctor_name_an_added_folder_that_does_not_exist():
     assert f"config.toml:1: there is no folder {missing}" in ran.out
 
 
+def test_config_names_a_missing_file_once_in_the_home_folder(monkeypatch, capsys):
+    monkeypatch.chdir(Path.home())
+    assert config.run([]) == 0
+    assert capsys.readouterr().out.count("config.toml does not exist") == 1
+
+
 async def test_config_shows_the_limit_of_memory_that_holds_without_a_setting():
     ran = await run(None, "config", "command_memory")
     assert ran.out.startswith(f"{get_default_memory() >> 20}")

@@ -88,7 +88,8 @@ def _print_table(settings: Settings, folder: Path) -> None:
         start = f"{name:{widths[0]}}  {value:{min(widths[1], 30)}}  {origin:{widths[2]}}"
         print_line(escape_invisible(f"{start}  {text}".rstrip()))
     print_line()
-    for file in (treadle_home() / "config.toml", project_config_file(folder)):
+    files = (treadle_home() / "config.toml", project_config_file(folder))
+    for file in dict.fromkeys(files):  # in the home folder they are one
         if not file.exists():
             print_line(f"{escape_invisible(str(file))} does not exist")
     for note in settings.notes:
