@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from treadle.apps.conversation.approval_text import (
     open_network,
 )
 from treadle.apps.conversation.choices import ChoiceOption
+from treadle.apps.conversation.conversation import Conversation
+from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.tui.plain_questions import parse_call_answer
 from treadle.apps.tui.render import diffs
 from treadle.apps.tui.render.palette import DARK, NONE
@@ -29,6 +32,8 @@ from treadle.core.contracts.policy import Risk
 from treadle.core.steps import PendingApproval
 from treadle.core.transcript.content import ToolCall
 from treadle.models.scripted import Say, ScriptElement
+from treadle.sessions.detached.background import NO_CHOICES, save_choices
+from treadle.sessions.library import Library
 
 LONG = "".join(f"line {number}\n" for number in range(1, 41))
 
@@ -339,9 +344,19 @@ async def test_ctrl_d_quits_at_an_open_approval_and_answers_nothing(monkeypatch)
         await on.until(lambda: on.app._exit, "the end")
         session_id = on.app.resume_hint.split()[-1]
     assert not exists("made")
+    states: list[str] = []
+    resume = Conversation.resume
+
+    def note_and_resume(conversation: Conversation) -> None:
+        blocks = conversation.view.blocks
+        states.extend(one.state for one in blocks if isinstance(one, ToolCallBlock))
+        resume(conversation)
+
+    monkeypatch.setattr(Conversation, "resume", note_and_resume)
+    os.close(save_choices(Library().find(session_id), NO_CHOICES))  # as /detach does
     async with running_app(monkeypatch, model, resume=session_id) as on:
-        await on.press("enter")
         await on.sees("Yes, this once")
+        assert states == ["waiting"]
         await on.press("y", "enter")
         await on.sees("Done.")
     assert exists("made")

@@ -22,6 +22,7 @@ from treadle.apps.conversation import undo
 from treadle.apps.conversation.conversation import Conversation
 from treadle.apps.conversation.crash_report import CrashReport
 from treadle.apps.conversation.session.callbacks import HostCallbacks
+from treadle.apps.conversation.state.from_transcript import finish_view
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.settings.command_files import CustomCommand
 from treadle.apps.settings.extensions import load_commands
@@ -379,6 +380,10 @@ def _continue_from_background(session: SessionLifecycle, conversation: Conversat
     background.forget_choices(session.session_dir)
     state = session.driver.state
     if session.callbacks.runs_turns and (state.turn is not None or state.queued):
+        # What the run had not begun is not interrupted: it begins here.
+        conversation.view = finish_view(
+            conversation.view, lambda call: "interrupted" if call in state.intents else "waiting"
+        )
         conversation.resume()
 
 
