@@ -164,7 +164,7 @@ async def _describe_change(folder: Path, revisions: str) -> str:
 
 
 async def _is_changed(folder: Path, environment: dict[str, str]) -> bool:
-    """Whether anything is not committed. No filter of the repository runs."""
+    """Whether anything is not committed. No filter runs: the user may not trust the repository."""
     from treadle.lib.git.run import run_git
 
     listed = await run_git(folder, "config", "--list", "--name-only", "-z", environment=environment)
