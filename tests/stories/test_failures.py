@@ -184,7 +184,8 @@ async def test_a_hook_that_changes_a_call_into_nonsense_is_an_error_result():
     record = RecordingTool(check=check)
     hook = Hooked("pre_tool_use", lambda moment: Change(arguments={}))
     result = await Agent(calling(("record", {"n": 1})), [record], hooks=[hook]).run("x")
-    assert answers(result.transcript)[0].startswith("error: KeyError")
+    failed = "error: record was not run: its `check` failed: a fault in its code (KeyError)"
+    assert answers(result.transcript)[0].startswith(failed)
     assert record.calls == []
 
 
