@@ -12,6 +12,7 @@ from typing import assert_type
 
 from treadle import Agent, ToolContext, tool
 from treadle.contracts import BaseSource, Tool, ToolSource
+from treadle.testing.provider import FakeCall
 from treadle.tools import StaticSource
 from treadle.tools.function import FunctionTool
 
@@ -160,3 +161,6 @@ with_other: ToolSource[int] = StaticSource([book])  # type: ignore[list-item]
 Agent("sonnet", [Rights(), add], deps_type=Shop)
 Agent("sonnet", [Rights()])  # type: ignore[list-item]
 Agent("sonnet", [Rights()], deps_type=int)  # type: ignore[misc]
+
+city: dict[str, str] = {"city": "Graz"}
+FakeCall("weather", city)

@@ -4,7 +4,7 @@ Plain data that can be read from JSON. Independent of HTTP and of the formats: `
 it, `server` uses it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -41,7 +41,7 @@ class FakeCall(msgspec.Struct, frozen=True, tag="call"):
     `is_free_text` they are the input of a tool with a grammar (Responses)."""
 
     name: str
-    arguments: dict[str, object] | str = msgspec.field(default_factory=dict)
+    arguments: Mapping[str, object] | str = msgspec.field(default_factory=dict)
     id: str | None = None
     is_free_text: bool = False
 
