@@ -87,6 +87,7 @@ class OnlyEvents:
         ({"tool_timeout": -1}, "tool_timeout is -1; expected a number above 0"),
         ({"tool_timeout": float("nan")}, "tool_timeout is nan; expected a number above 0"),
         ({"hooks": [3]}, r"hooks\[0\] is 3; expected an object with the method run\(\)"),
+        ({"hooks": [len]}, r"expected an object with the method run\(\) \(see @hook, which"),
         ({"hooks": RecordingTool()}, r"expected a list of objects with the method run\(\)"),
         ({"gates": [Asks()]}, r"expected an object with the methods admit\(\) and settle\(\)"),
         ({"gates": [OnlyAdmits()]}, r"gates\[0\] is .*; expected .* settle\(\).* \(see BaseGate\)"),

@@ -106,6 +106,8 @@ async def test_what_waits_for_a_person_is_found_by_its_state(store: Store):
     for state in ("suspended", "suspended (approval)"):
         assert [one.id for one in await agent.sessions.list(state=state)] == ["bill"]
     assert [one.id for one in await agent.sessions.list(state="done")] == ["done"]
+    with pytest.raises(ConfigError, match="state is 'suspnded'; expected one of running, "):
+        await agent.sessions.list(state="suspnded")
 
 
 @pytest.mark.parametrize("kind", ["as_tool", "as_handoff"])

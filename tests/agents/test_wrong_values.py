@@ -38,6 +38,10 @@ WRONG: Any = ("a",)
     [
         (lambda: ModelOptions(topp=1), "ModelOptions has no field 'topp'; did you mean top_p?"),  # type: ignore[call-arg]
         (lambda: Retry(attempt=1), "Retry has no field 'attempt'; did you mean attempts?"),  # type: ignore[call-arg]
+        (
+            lambda: AgentDefinition("a", "b", instructions="c"),  # type: ignore[call-arg]
+            "AgentDefinition has no field 'instructions'; did you mean prompt?",
+        ),
         (lambda: Retry(zeal=1), "Retry has no field 'zeal'; attempts, "),  # type: ignore[call-arg]
     ],
 )
@@ -57,6 +61,7 @@ def test_a_field_that_does_not_exist_is_an_error_with_the_name_that_is_meant(
         (AgentDefinition, ["a", "b", 5], {}, "AgentDefinition.prompt is 5; expected a text"),
         (AgentDefinition, ["a", "b", "c", "read"], {}, "tools is 'read'; expected a list"),
         (AgentDefinition, ["a", "b", "c"], {"max_turns": "x"}, "max_turns is 'x'; expected"),
+        (Retry, [0], {}, "Retry.attempts is 0; expected a whole number of 1 or more"),
         (ModelOptions, [], {"temperature": "hot"}, "temperature is 'hot'; expected a number"),
         (ModelOptions, [], {"max_tokens": "3"}, "max_tokens is '3'; expected a whole number"),
         (ModelOptions, [], {"thinking": 1.5}, "thinking is 1.5; expected a number of tokens, or"),

@@ -7,7 +7,7 @@ agent_files.py reads the files; task_tool.py offers the kinds to a model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -60,6 +60,10 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     use_small_model: bool = False
     output_type: object = str
     fork: bool = False
+
+    foreign_names: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("instructions", "system", "system_prompt"), "prompt"
+    )
 
     def __post_init__(self) -> None:
         check_fields(self, _EXPECTED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import msgspec
 
@@ -26,6 +26,7 @@ from treadle.core.argument_checks import (
     whole_number,
 )
 from treadle.core.errors import ConfigError
+from treadle.core.events import TerminalReason
 from treadle.core.steps import Doubt, PendingApproval, make_doubt
 from treadle.core.transcript.entries import Entry, Intent, ItemAdded
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
@@ -42,13 +43,21 @@ from treadle.sessions.open_store import (
     read_session,
 )
 from treadle.sessions.session_place import SessionPlace, SessionQuery
-from treadle.sessions.summaries import SessionSummary
+from treadle.sessions.summaries import UNREADABLE, SessionSummary
 
 if TYPE_CHECKING:
     from treadle.core.loop.driver import Driver
     from treadle.sessions.log.hash_chain import ChainReport
 
 _TIME = optional(number("a time in seconds, as time.time() gives it", math.isfinite))
+_STATES = (
+    *("running", "interrupted", "suspended", "done", "empty", UNREADABLE),
+    *(one for one in get_args(TerminalReason) if one != "end_turn"),
+)
+_STATE = Expected(
+    lambda value: isinstance(value, str) and value.partition(" (")[0] in _STATES,
+    f"one of {', '.join(_STATES)}",
+)
 _FORMATS = one_of("markdown", "json")
 
 
@@ -119,7 +128,7 @@ class AgentSessions:
         the time of their last entry, `state` one word of theirs, such as "suspended". `after`, the
         last session of a list, gives the next page."""
         check("prefix", prefix, TEXT)
-        check("state", state, optional(TEXT))
+        check("state", state, optional(_STATE))
         check("since", since, _TIME)
         check("limit", limit, whole_number(1))
         check("after", after, optional(_SESSION))

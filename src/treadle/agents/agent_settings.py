@@ -251,7 +251,10 @@ _EXPECTED: Mapping[str, Expected] = {
     "max_turns": whole_number(0),
     "policy": optional(has_methods("decide", "save_rules", base="BasePolicy")),
     "approve": optional(function_of("approval: PendingApproval")),
-    "hooks": list_of(has_methods("run"), "objects with the method run()"),
+    "hooks": list_of(
+        has_methods("run", base="@hook, which makes one of a function"),
+        "objects with the method run()",
+    ),
     "mutators": list_of(has_methods("mutate"), "objects with the method mutate()"),
     "gates": GATES_EXPECTED,
     "observers": list_of(

@@ -59,14 +59,15 @@ def check_fields(value: object, table: Mapping[str, Expected]) -> None:
 
 class SuggestingMeta(type(msgspec.Struct)):  # type: ignore[misc]
     """Of values that programs make: `ModelOptions(topp=1)` is a TypeError with the name that was
-    probably meant."""
+    probably meant. A class may have `foreign_names`: names elsewhere to its own."""
 
     if not TYPE_CHECKING:
 
         def __call__(cls, *values: object, **fields: object) -> object:
             if not fields.keys() <= set(cls.__struct_fields__):
                 unknown = next(one for one in fields if one not in cls.__struct_fields__)
-                meant = suggest(unknown, cls.__struct_fields__)
+                foreign: Mapping[str, str] = getattr(cls, "foreign_names", {})
+                meant = foreign.get(unknown) or suggest(unknown, cls.__struct_fields__)
                 hint = f"did you mean {meant}?" if meant else ", ".join(cls.__struct_fields__)
                 raise TypeError(f"{cls.__name__} has no field {unknown!r}; {hint}")
             return super().__call__(*values, **fields)

@@ -68,7 +68,7 @@ _RETRY: Mapping[str, Expected] = {
 }
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True, metaclass=SuggestingMeta):
+class Retry(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     """How often a failed model call is repeated; `Agent(retry=Retry(attempts=3, max_wait=20))`.
 
     attempts   of one call with one model, the first included: 1 repeats nothing. None, the default:

@@ -184,5 +184,13 @@ async def test_wrong_arguments_are_named():
         evaluate_sync(agent, [])
 
 
+@pytest.mark.parametrize("answer", [3, -0.5, float("nan"), [1]])
+async def test_a_check_that_returns_no_score_is_an_error(answer):
+    case = Case("a", "x", checks=[lambda result, case: answer])
+    report = await evaluate(make_agent(), [case])
+    assert not report.passed
+    assert "expected a bool, a score from 0 to 1" in report.cases[0].reason
+
+
 def test_a_program_without_an_event_loop_evaluates():
     assert evaluate_sync(make_agent(), [Case("a", "x", expected="x")], repeats=2).passed

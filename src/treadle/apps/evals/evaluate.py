@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import time
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -232,12 +231,12 @@ class _Runner:
     def _score(self, name: str, answer: object) -> EvalScore:
         if answer is None or isinstance(answer, str):
             return EvalScore(name, not answer, float(not answer), answer or "")
-        if isinstance(answer, (bool, int, float)) and math.isfinite(answer):
+        if isinstance(answer, (bool, int, float)) and 0 <= answer <= 1:
             score = float(answer)
             return EvalScore(name, score >= self._pass_score, score, "")
         raise TypeError(
-            f"the check {name} returned {answer!r:.80}; expected a bool, a score, or what is "
-            "wrong as a text"
+            f"the check {name} returned {answer!r:.80}; expected a bool, a score from 0 to 1, or "
+            "what is wrong as a text"
         )
 
 
