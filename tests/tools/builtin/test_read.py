@@ -224,3 +224,13 @@ async def test_listing_a_folder(folder: Path) -> None:
     assert plain(sub) == "sub is empty."
     assert "read it" in failed(file)
     assert "Did you mean sub?" in failed(missing)
+
+
+async def test_a_home_folder_that_nobody_has_is_an_error_for_the_model(folder: Path) -> None:
+    async with hands(folder) as agent:
+        read, ran = await agent.do(
+            ("read", {"file_path": "~nobody-here/x"}),
+            ("bash", {"command": "ls", "cwd": "~nobody-here"}),
+        )
+    assert "~nobody-here/x: no user has this home folder" in failed(read)
+    assert "~nobody-here: no user has this home folder" in failed(ran)

@@ -106,7 +106,7 @@ class CallSite:
 
     def join(self, path: str) -> Path:
         """The path from the working directory on, as it is written."""
-        return Path(self.cwd, Path(path).expanduser())
+        return join_path(self.cwd, path)
 
     def display_path(self, path: Path) -> str:
         """A path as the model would write it: relative to the working directory if inside."""
@@ -224,7 +224,7 @@ class ToolSessions:
 
     def resource_key(self, cwd: str, path: str) -> str:
         """The real path, so that two spellings of one file are one resource."""
-        absolute = str(Path(cwd, Path(path).expanduser()))
+        absolute = str(join_path(cwd, path))
         try:
             return str(self.workspace.resolve(absolute))
         except WorkspaceError:
@@ -236,6 +236,14 @@ class ToolSessions:
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return notes
+
+
+def join_path(cwd: str, path: str) -> Path:
+    """The path from a folder on; `~` is a home. ToolError if there is no such home."""
+    try:
+        return Path(cwd, Path(path).expanduser())
+    except RuntimeError as error:
+        raise ToolError(f"{path}: no user has this home folder") from error
 
 
 def _make_planned_content(data: bytes | None, limit: int | None) -> FileContent | None:

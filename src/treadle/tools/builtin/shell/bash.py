@@ -34,6 +34,7 @@ from treadle.tools.builtin.session_memory import (
     CallSite,
     StartedCommand,
     ToolSessions,
+    join_path,
     kill_shielded,
 )
 from treadle.tools.builtin.shell.inverse import find_inverse
@@ -152,7 +153,7 @@ class BashTool(BuiltinTool[BashArguments]):
     def describe_access(cls, arguments: Arguments, cwd: str) -> Access:
         args = cls.parse_arguments(arguments)
         if args.cwd:
-            cwd = str(Path(cwd, Path(args.cwd).expanduser()))
+            cwd = str(join_path(cwd, args.cwd))
         # No files: what a command touches is not known here, so it runs alone.
         domains = args.domains if args.sandbox == "network" else ()
         return Access(command=args.command, cwd=cwd, sandbox=args.sandbox, domains=domains)
