@@ -54,6 +54,17 @@ async def test_a_checker_that_finds_nothing_or_is_for_other_files_says_nothing(
     assert not any("reports" in text for text in (*good, *other, *none))
 
 
+@pytest.mark.parametrize("pattern", ["src/*.py", "src/**/*.py", "**/a.py", "{}/src/*"])
+async def test_a_pattern_of_a_path_fits_however_the_model_writes_the_path(
+    tmp_path: Path, pattern: str
+) -> None:
+    checkers = {pattern.format(tmp_path): ["echo seen {files}; false"]}
+    texts = await write_files(
+        tmp_path, checkers, "src/a.py", "./src/deep/a.py", f"{tmp_path}/src/far/a.py", "b.py"
+    )
+    assert ["\nseen " in text for text in texts] == [True, True, True, False]
+
+
 async def test_a_checker_that_is_not_installed_is_named_once(tmp_path: Path) -> None:
     first, second = await write_files(tmp_path, {"*.py": ["no-such-checker"]}, "a.py", "b.py")
     assert "[no-such-checker: not installed; it is not tried again]" in first

@@ -11,6 +11,7 @@ need no configuration; what they find late is told at the end of the turn. It bl
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -74,7 +75,7 @@ class Checkers:
             return None
         reports = [
             await self._check(command, files, access.cwd)
-            for command, files in self._choose(changed)
+            for command, files in self._choose(changed, access.cwd)
         ]
         if self._diagnostics is not None:
             paths = self._resolve(changed, access.cwd)
@@ -90,11 +91,13 @@ class Checkers:
                 paths.append(self._workspace.resolve(str(Path(cwd, Path(path).expanduser()))))
         return paths
 
-    def _choose(self, changed: Sequence[str]) -> list[tuple[str, list[str]]]:
+    def _choose(self, changed: Sequence[str], cwd: str) -> list[tuple[str, list[str]]]:
         """The commands to run, each once, with the files that they are for."""
+        root = self._workspace.root
+        full = {p: os.path.normpath(Path(root, cwd, Path(p).expanduser())) for p in changed}
         chosen: dict[str, list[str]] = {}
         for pattern, commands in self._checkers.items():
-            files = [path for path in changed if _fits(path, pattern)]
+            files = [path for path in changed if _fits(full[path], pattern, root)]
             for command in commands if files else ():
                 chosen.setdefault(command, []).extend(files)
         return [
@@ -113,8 +116,11 @@ class Checkers:
         return _format_report(command, done)
 
 
-def _fits(path: str, pattern: str) -> bool:
-    return fnmatchcase(PurePath(path).name, pattern) or fnmatchcase(path, pattern)
+def _fits(path: str, pattern: str, root: Path) -> bool:
+    shown = path if PurePath(pattern).is_absolute() else path.removeprefix(f"{root}{os.sep}")
+    names = (PurePath(path).name, shown)
+    patterns = (pattern, pattern.replace("**/", ""))  # `**/` is also no folder at all
+    return any(fnmatchcase(name, one) for name in names for one in patterns)
 
 
 def _format_report(command: str, done: CommandResult) -> str:

@@ -159,7 +159,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keys: Annotated[dict[str, Any], Setting("keys of the terminal UI, by action")] = {}
     aliases: Annotated[dict[str, Any], Setting("your own names for models")] = {}
     checkers: Annotated[dict[str, Any], Setting(
-        "commands that check changed files, by file name")] = {}
+        "commands that check changed files, by name or path")] = {}
     language_servers: Annotated[bool, Setting(
         "show the model what its edits make worse, by language servers that are installed",
         "off")] = True
