@@ -1,8 +1,9 @@
 """The contract of a policy: may this call happen?
 
 The loop asks about every well-formed call before its effect. It asks again about the same call if
-its arguments changed, if it may start early, or after a restart. Rules and permission modes are
-defined in permissions/. Used by core/loop/calls/prepare.py.
+its arguments changed, if it may start early, after the user has answered about another call of the
+reply, or after a restart. Rules and permission modes are defined in permissions/. Used by
+core/loop/calls/prepare.py.
 """
 
 from __future__ import annotations
