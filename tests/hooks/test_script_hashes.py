@@ -126,6 +126,12 @@ def test_what_a_server_runs_is_found(folder: Path, server: dict[str, Any], files
     assert scripts.is_complete
 
 
+def test_what_a_slash_command_only_writes_does_not_count(folder: Path):
+    command = {"run": ["./x.sh > Makefile", "make lint | tee conf.mk"], "allow": []}
+    assert set(hash_scripts(command, folder).files) == {"x.sh"}
+    assert not hash_scripts({"run": ["$(./x.sh)"], "allow": []}, folder).is_complete
+
+
 def test_a_file_that_appears_where_a_word_points_changes_the_binding(folder: Path):
     server = {"command": "npx", "args": ["some-server"]}
     before = hash_scripts(server, folder)

@@ -105,11 +105,12 @@ def hash_scripts(definition: Mapping[str, Any], folder: Path) -> ScriptHashes:
 
 def _parse_definition(definition: Mapping[str, Any]) -> tuple[list[SimpleCommand], bool]:
     """The commands of the line, and whether the line shows everything that they run."""
-    command = definition.get("command")
+    runs = definition.get("run")  # the lines of a slash command
+    command = "\n".join(runs) if runs else definition.get("command")
     if not isinstance(command, str):
         return [], True
     line = command
-    if "event" not in definition:  # a server: no shell reads its words
+    if not runs and "event" not in definition:  # a server: no shell reads its words
         words = (command, *(definition.get("args") or ()))
         line = shlex.join(_expand_environment(str(word)) for word in words)
     if len(line) > _MAX_CHARS:
