@@ -44,7 +44,7 @@ class Footer:
     # --- drawing -------------------------------------------------------------------------
 
     def draw(self, view: ViewState) -> None:
-        width, is_scrolled = self._app.size.width, not self._app.transcript.viewport.is_following
+        width, is_scrolled = self._app.size.width, self._app.transcript.viewport.is_scrolled
         self._status_area.is_dialog_open = self.dialog is not None
         activity, status = self._status_area.render(
             view, self._app.palette, self._app.size, is_scrolled

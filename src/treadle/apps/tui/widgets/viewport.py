@@ -144,6 +144,12 @@ class Viewport:
                 self._top = self._visible_rows[0]
         return self._visible_rows
 
+    @property
+    def is_scrolled(self) -> bool:
+        """Whether the end is below the visible rows."""
+        self.list_rows()  # finds the end
+        return not self.is_following
+
     def _rows_from_end(self) -> list[tuple[int, int]]:
         height, index = self._find_size().height, len(self.view.blocks) - 1
         rows: list[tuple[int, int]] = []
