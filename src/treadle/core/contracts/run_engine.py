@@ -45,8 +45,8 @@ class RunEngine(Protocol):
     - Each job is delivered at least once to a worker that is alive, the oldest first, and to no
       second worker before `abandon` or `stop` of the first.
     - A job ends when `deliver` returns. If it raises, the job is delivered again, anywhere.
-    - A worker has at most `concurrency` jobs. An engine may have one number for all workers: then
-      the one that starts last decides.
+    - A worker is given at most `concurrency` jobs at once. An engine may have one number for all
+      workers, that of the last start: then jobs above its own number wait in a worker.
     - A database or cluster that is gone for a while is waited for; what was submitted is not lost.
     An engine has no record of steps or results, and does not decide which worker is dead: the
     caller knows that, and calls `abandon`.

@@ -54,7 +54,8 @@ class DbosEngine:
         self._worker = ""
         self._deliver: Deliver | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._jobs: dict[str, asyncio.Task[Any]] = {}  # delivered here, and not ended
+        self._room = asyncio.Semaphore(0)  # DBOS has one number for all workers, the last one's
+        self._jobs: dict[str, asyncio.Task[Any]] = {}  # taken here, and not ended
 
     async def submit(self, jobs: Sequence[RunJob]) -> None:
         def enqueue(client: DBOSClient, sql: sqlalchemy.Engine) -> None:
@@ -76,11 +77,15 @@ class DbosEngine:
             )
         _started = self
         self._worker, self._deliver = worker, deliver
+        self._room = asyncio.Semaphore(concurrency)
         self._loop = asyncio.get_running_loop()
         # DBOS may drop a job that it takes up while it stops; `abandon` delivers it again.
         warnings.filterwarnings("ignore", "coroutine 'execute_dequeued_workflow", RuntimeWarning)
 
-        def launch(_: object, sql: sqlalchemy.Engine) -> None:
+        def launch(client: DBOSClient, sql: sqlalchemy.Engine) -> None:
+            client.register_queue(  # before the launch: DBOS takes jobs from then on
+                QUEUE, worker_concurrency=concurrency, polling_interval_sec=poll
+            )
             DBOS(
                 config={
                     "name": APPLICATION,
@@ -94,12 +99,6 @@ class DbosEngine:
             )
             DBOS.listen_queues([QUEUE])
             DBOS.launch()
-            DBOS.register_queue(
-                QUEUE,
-                worker_concurrency=concurrency,
-                polling_interval_sec=poll,
-                on_conflict="always_update",
-            )
 
         try:
             await self._use(launch)
@@ -181,13 +180,13 @@ class DbosEngine:
         assert task is not None, "this is one"
         self._jobs[job_id] = task
         while True:
-            deliver = self._deliver
             try:
-                if deliver is not None:  # else the worker stops: others get the job from `stop`
-                    await deliver(job_id)
-                    if self._jobs[job_id] is task:
-                        del self._jobs[job_id]
-                    return
+                async with self._room:
+                    if self._deliver is not None:  # else it stops: others get the job from `stop`
+                        await self._deliver(job_id)
+                        if self._jobs[job_id] is task:
+                            del self._jobs[job_id]
+                        return
             except Exception as error:  # noqa: BLE001 - whatever it was, the job is not done
                 logger.debug("the job %s is delivered again: %s", job_id, error)
             await asyncio.sleep(AGAIN_SECONDS)
