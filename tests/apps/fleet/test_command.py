@@ -170,6 +170,15 @@ async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tm
         assert (tmp_path / "result/answer.txt").exists()
 
 
+async def test_a_run_that_is_retried_with_a_higher_limit_continues(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        for limit, code in ((0.0001, 5), (0.0001, 5), (1.0, 0)):
+            ran = await cli("run", cli.write_tasks({**GOOD, "max_cost": limit}), *FLAGS)
+            assert ran.code == code, ran
+            assert bool(cli.server.generation_requests) == (code == 0)
+            await cli("retry", "good")
+
+
 async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
     async with open_cli(tmp_path) as cli:
         tasks = cli.write_tasks(GOOD, {**GOOD, "id": "other"})

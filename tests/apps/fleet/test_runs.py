@@ -279,6 +279,16 @@ async def test_an_upgrade_that_was_interrupted_is_completed(store: str) -> None:
         await (await open_database(store)).aclose()
 
 
+async def test_a_limit_that_is_given_later_takes_the_place_of_the_earlier_one(store: str) -> None:
+    database = await open_database(store)
+    await database.submit([FleetTask(id="r", prompt="look", max_cost=0.1, timeout=60.0, batch=True)])
+    later = FleetTask(id="r", prompt="look", max_cost=1.0, memory=4.0, permission_mode="auto")
+    (run,) = await database.submit([later])
+    await database.aclose()
+    assert (run.task.max_cost, run.task.memory, run.task.permission_mode) == (1.0, 4.0, "auto")
+    assert (run.task.timeout, run.task.batch) == (60.0, True), "what is not given stays"
+
+
 async def test_old_runs_are_deleted_with_all_that_belongs_to_them(store: str) -> None:
     database = await open_database(store)
     assert isinstance(database, SqlDatabase)

@@ -39,7 +39,7 @@ class FleetDatabase(Protocol):
     fleet_id: str  # of this database, for all machines; it names the folder of the runs' folders
 
     async def submit(self, tasks: Iterable[FleetTask]) -> list[FleetRun]:
-        """Queue tasks; the runs, in order. A task that has a run already changes nothing.
+        """Queue tasks; the runs, in order. A task that has a run already changes only its limits.
         ConfigError if another task has this id (task.py): then none of the tasks is queued."""
 
     async def runs(

@@ -92,8 +92,10 @@ def parse_task(fields: object) -> FleetTask:
         raise cause or ConfigError(f"task {fields.get('id', '')!r}: {error}") from error
 
 
-# Two tasks with one id are the same task if these fields are equal. Limits and labels may differ.
+# Two tasks with one id are the same task if these fields are equal.
 _IDENTITY = ("prompt", "folder", "repository", "archive", "commit", "model", "check", "container")
+# Of the same task given again, these count from the next time that a worker takes its run.
+_CHANGEABLE = ("max_cost", "max_turns", "timeout", "permission_mode", "cpus", "memory", "gpu")
 _NAMED_CONFLICTS = 5
 
 
@@ -112,6 +114,13 @@ def reject_conflicts(pairs: Iterable[tuple[FleetTask, FleetTask]]) -> None:
         "other tasks have these ids: "
         f"{', '.join(named[:_NAMED_CONFLICTS])}{more}; nothing was queued. Use other ids"
     )
+
+
+def update_limits(known: FleetTask, later: FleetTask) -> FleetTask:
+    """The known task with the limits, the mode and the needs that a later one of its id gives."""
+    given = {name: getattr(later, name) for name in _CHANGEABLE}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(known, **changes)
 
 
 def _hash_content(task: FleetTask) -> str:

@@ -35,7 +35,7 @@ from treadle.apps.fleet.sql.run_rows import (
 from treadle.apps.fleet.sql.sql_connection import SqlConnection, Statement, make_placeholders
 from treadle.apps.fleet.sql.sql_schedules import SqlSchedules
 from treadle.apps.fleet.store_address import hide_password
-from treadle.apps.fleet.task import FleetTask, reject_conflicts
+from treadle.apps.fleet.task import FleetTask, reject_conflicts, update_limits
 from treadle.core.contracts.run_engine import RunEngine, RunJob
 from treadle.core.errors import ConfigError, StoreError
 from treadle.core.transcript.entries import Entry
@@ -132,9 +132,14 @@ class SqlDatabase(SqlSchedules):
 
     async def submit(self, tasks: Iterable[FleetTask]) -> list[FleetRun]:
         tasks = [*tasks]
-        await self._find_runs_of(tasks)
+        runs = await self._find_runs_of(tasks)
         now = time.time()
-        statements: list[Statement] = []
+        statements: list[Statement] = [
+            ("UPDATE fleet_runs SET task = ? WHERE id = ?", [write_json(changed), task.id])
+            for task in reversed(tasks)  # the first task of an id counts
+            if task.id in runs
+            and (changed := update_limits(runs[task.id].task, task)) != runs[task.id].task
+        ]
         for start in range(0, len(tasks), BATCH):
             batch = tasks[start : start + BATCH]
             rows = ", ".join(["(?, ?, 'queued', ?, ?)"] * len(batch))
