@@ -177,6 +177,8 @@ async def test_a_run_that_is_retried_with_a_higher_limit_continues(tmp_path):
             assert ran.code == code, ran
             assert bool(cli.server.generation_requests) == (code == 0)
             await cli("retry", "good")
+        messages = cli.server.generation_requests[0].json["messages"]
+        assert "The check" not in json.dumps(messages), "there was no reply to check"
 
 
 async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):

@@ -238,12 +238,14 @@ class _Attempt:
             self._continue_ended(run.result)
 
     def _continue_ended(self, earlier: FleetResult) -> None:
+        if self._session.driver.retry():  # its last turn is unfinished
+            return
         if earlier.check is not None and not earlier.check.passed:
             self._session.submit(
                 f"The check `{self._run.task.check}` failed with exit code "
                 f"{earlier.check.exit_code}. Fix it. The end of its output:\n{earlier.check.output}"
             )
-        elif not self._session.driver.retry():
+        else:
             self._session.submit("Continue; the task is not done yet.")
 
     # --- the steps -------------------------------------------------------------------------
