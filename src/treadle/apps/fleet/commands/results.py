@@ -26,6 +26,7 @@ from treadle.apps.fleet.reports.report_text import format_report, format_summary
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.store_address import hide_password
 from treadle.core.errors import SessionNotFound
+from treadle.lib.files.private_files import write_private_file
 from treadle.lib.text.text import plural
 from treadle.sessions.library import Library
 
@@ -46,7 +47,7 @@ async def _print_report(database: FleetDatabase, options: argparse.Namespace) ->
     elif options.html is not None:
         links = await _write_sessions(database, runs, options.html) if options.sessions else {}
         page = render_page(report, store=hide_password(options.store), links=links)
-        options.html.write_text(page, encoding="utf-8", errors="backslashreplace")
+        write_private_file(options.html, page.encode("utf-8", "backslashreplace"))
         print_line(f"{options.html}: {format_summary(report)[0]}")
     else:
         print_report_text(report)
@@ -69,7 +70,6 @@ async def _write_sessions(
 ) -> dict[str, str]:
     """A page for each session; the links from the report to them."""
     folder = page.with_name(f"{page.stem}_sessions")
-    folder.mkdir(exist_ok=True)
     links: dict[str, str] = {}
     for run in runs:
         try:
@@ -77,7 +77,7 @@ async def _write_sessions(
         except SessionNotFound:
             continue
         name = f"{run.id}.html"
-        (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_private_file(folder / name, text.encode("utf-8", "backslashreplace"))
         links[run.id] = f"{folder.name}/{name}"
     print_line(f"{folder}: {plural(len(links), 'session')}")
     return links

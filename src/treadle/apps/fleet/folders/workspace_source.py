@@ -23,6 +23,7 @@ from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.tasks.exercises import SOLUTION_FOLDER, is_exercise
 from treadle.core.errors import WorkspaceError
 from treadle.lib.files.flock import wait_for_lock
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.git.run import GitError, run_git
 from treadle.workspace.environment import build_environment
 
@@ -56,7 +57,7 @@ async def _clone(repository: str, commit: str, task: FleetTask, target: Path, mi
     if commit and not _COMMIT.fullmatch(commit):
         raise WorkspaceError(f"{commit!r} cannot be a commit; give its hash, a tag or a branch")
     mirror = mirrors / _mirror_name(repository)
-    await asyncio.to_thread(mirrors.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(make_private_folder, mirrors)
     async with wait_for_lock(mirror.with_suffix(".lock")):  # one at a time makes or updates it
         found = await _update_mirror(repository, commit, mirror)
         await _fetch_from(mirror, target, found, has_later=not task.commit)

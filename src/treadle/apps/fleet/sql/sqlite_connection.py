@@ -25,6 +25,7 @@ from treadle.apps.fleet.sql.sql_connection import (
 )
 from treadle.core.contracts.store import Store
 from treadle.core.transcript.entries import Entry
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.files.sqlite import SqliteFile
 from treadle.sessions.queued_store import SessionFence
 from treadle.sessions.sqlite_store import (
@@ -85,7 +86,7 @@ class SqliteConnection:
     def _open(self, *, create: bool) -> bool:
         if not create and not (self._path.exists() and _has_tables(self._path)):
             return False
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._path.parent)
         database = open_database(self._path)
         database.create_function("fleet_now", 0, time.time)
         try:

@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.lib.files.locks import is_file_locked
-from treadle.lib.files.private_files import write_private_file
+from treadle.lib.files.private_files import make_private_folder, write_private_file
 
 MAX_DRAFT_CHARS = 1_000_000
 MAX_DRAFT_BYTES = 8 * MAX_DRAFT_CHARS  # of a file
@@ -118,7 +118,7 @@ class Drafts:
 
     def _hold_lock(self, place: Path) -> None:
         if self._lock is None:
-            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(place)
             for file in self._list_left("")[MAX_DRAFTS:]:
                 file.unlink(missing_ok=True)
             _remove_old_locks(place)

@@ -16,7 +16,7 @@ import msgspec
 
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.lib.files.flock import hold_lock
-from treadle.lib.files.private_files import locked_update
+from treadle.lib.files.private_files import locked_update, make_private_folder
 
 MAX_LINES = 500
 MAX_ENTRY_CHARS = 100_000  # in the file
@@ -79,7 +79,7 @@ class PromptHistory:
         if self._file is None:
             return
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._file.parent)
             with hold_lock(self._file.parent):  # another program may shorten the file
                 _append_line(self._file, _encode_line(text))
             self._file.chmod(0o600)
