@@ -125,9 +125,10 @@ async def test_a_finished_run_can_be_read_reported_opened_replayed_and_forked(tm
         assert "good: passed" in logs.out
         assert "·  ·" not in logs.out
         for command in ("cancel", "retry"):
-            refused = await cli(command, "good")
-            assert refused.code == 1, refused
-            assert "good is done: " in refused.err
+            for words in (("good",), ("--label", "kind=a"), ("--state", "done")):
+                refused = await cli(command, *words)
+                assert refused.code == 1, refused
+                assert "good is done: " in refused.err
         page = await cli("report", "--html", "report.html", "--sessions")
         assert page.code == 0, page
         assert 'href="report_sessions/good.html"' in (tmp_path / "report.html").read_text()

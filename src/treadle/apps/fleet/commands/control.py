@@ -21,9 +21,11 @@ def cancel_runs(options: argparse.Namespace) -> int:
 
     async def work(database: FleetDatabase) -> int:
         runs = await _select_runs(database, options)
+        if options.all:
+            runs = [run for run in runs if not run.has_ended]
         changed = await database.cancel([run.id for run in runs])
         print_line(f"{plural(len(changed), 'run')} cancelled")
-        return _explain_others(runs, changed, options, "a run that has ended cannot be cancelled")
+        return _explain_others(runs, changed, "a run that has ended cannot be cancelled")
 
     return use_database(options, work)
 
@@ -38,7 +40,7 @@ def retry_runs(options: argparse.Namespace) -> int:
         changed = await database.retry([run.id for run in runs])
         print_line(f"{plural(len(changed), 'run')} queued again")
         rule = "only a run that failed, was cancelled or set aside can be retried"
-        return _explain_others(runs, changed, options, rule)
+        return _explain_others(runs, changed, rule)
 
     return use_database(options, work)
 
@@ -50,11 +52,9 @@ async def _select_runs(database: FleetDatabase, options: argparse.Namespace) -> 
         raise UsageError(f"nothing was changed: {error}") from error
 
 
-def _explain_others(
-    runs: Sequence[FleetRun], changed: Sequence[str], options: argparse.Namespace, rule: str
-) -> int:
-    """Say why runs that were named stay as they are; an error if that is all that came of it."""
-    others = [run for run in runs if run.id not in changed and run.id in options.runs]
+def _explain_others(runs: Sequence[FleetRun], changed: Sequence[str], rule: str) -> int:
+    """Say why runs that were chosen stay as they are; an error if that is all that came of it."""
+    others = [run for run in runs if run.id not in {*changed}]
     for run in others:
         print_error(f"{run.id} is {STATE_WORDS[run.state]}: {rule}")
     return ERROR if others and not changed else SUCCESS
