@@ -41,7 +41,8 @@ class WorkerRegistry:
         # One by one: a worker that is stopped in between holds no row that others need.
         beat = (
             "INSERT INTO fleet_workers VALUES (?, ?, ?, ?, {now}, 1) ON CONFLICT (id) "
-            "DO UPDATE SET heartbeat = {now}, beats = fleet_workers.beats + 1"
+            "DO UPDATE SET host = excluded.host, pid = excluded.pid, version = excluded.version, "
+            "heartbeat = {now}, beats = fleet_workers.beats + 1"
         )
         await execute(beat, [me.id, me.host, me.pid, me.version])
         for statement, parameters in _make_work_statements(me.id, [*(worked or {}).items()]):
