@@ -131,6 +131,14 @@ def test_a_long_example_of_a_failure_keeps_its_begin_and_its_end():
     assert len(line) < 220
 
 
+def test_the_report_says_which_runs_of_a_group_said_what():
+    errors = {"a": "no such folder", "b": "no such model", "c": "no such folder"}
+    runs = [make_run(name, state="set_aside", error=text) for name, text in errors.items()]
+    lines = format_report(make_report(runs, 0.0), 80)
+    at = lines.index("  set_aside: 3 runs (a, b, c)")
+    assert lines[at + 1 : at + 3] == ["    a, c: no such folder", "    b: no such model"]
+
+
 def test_the_report_for_a_terminal_says_the_same_and_fits_its_width():
     lines = format_report(make_report(RUNS, now=2000.0), 80, plain=True)
     text = "\n".join(lines)

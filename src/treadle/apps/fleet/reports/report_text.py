@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from treadle.apps.fleet.reports.report import (
@@ -68,8 +68,9 @@ def format_report(report: FleetReport, width: int, *, plain: bool = False) -> li
             lines += render_bars(bars, width, ascii_only=plain)
     if report.failures:
         lines += ["", "failures by cause"]
+        errors = {run.id: run.error for run in report.runs}
         for group in report.failures:
-            lines += _format_failure(group)
+            lines += _format_failure(group, errors)
     return [escape_invisible(line.rstrip()) for line in lines]
 
 
@@ -136,10 +137,16 @@ def _make_label_bar(group: LabelGroup) -> ChartBar:
     return ChartBar(strip_escapes(group.value) or "(none)", rate.rate, f"{text}  {figures}")
 
 
-def _format_failure(group: FailureGroup) -> list[str]:
-    named = ", ".join(group.runs[:NAMED_RUNS])
+def _format_failure(group: FailureGroup, errors: Mapping[str, str]) -> list[str]:
+    """The runs that are named, and what each of them says; once what several say."""
+    named = group.runs[:NAMED_RUNS]
     more = f", and {len(group.runs) - NAMED_RUNS} more" if len(group.runs) > NAMED_RUNS else ""
-    lines = [f"  {group.cause}: {plural(len(group.runs), 'run')} ({named}{more})"]
-    if example := shorten_middle(strip_escapes(group.example), EXAMPLE_CHARS):
-        lines.append(f"    {example}")
+    lines = [f"  {group.cause}: {plural(len(group.runs), 'run')} ({', '.join(named)}{more})"]
+    texts: dict[str, list[str]] = {}
+    for run in named:
+        text = shorten_middle(strip_escapes(errors[run]), EXAMPLE_CHARS)
+        texts.setdefault(text, []).append(run)
+    for text, runs in texts.items():
+        if text:
+            lines.append(f"    {', '.join(runs)}: {text}" if len(texts) > 1 else f"    {text}")
     return lines
