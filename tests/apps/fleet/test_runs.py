@@ -281,7 +281,8 @@ async def test_an_upgrade_that_was_interrupted_is_completed(store: str) -> None:
 
 async def test_a_limit_that_is_given_later_takes_the_place_of_the_earlier_one(store: str) -> None:
     database = await open_database(store)
-    await database.submit([FleetTask(id="r", prompt="look", max_cost=0.1, timeout=60.0, batch=True)])
+    first = FleetTask(id="r", prompt="look", max_cost=0.1, timeout=60.0, batch=True)
+    await database.submit([first])
     later = FleetTask(id="r", prompt="look", max_cost=1.0, memory=4.0, permission_mode="auto")
     (run,) = await database.submit([later])
     await database.aclose()
