@@ -36,6 +36,7 @@ async def test_a_worker_keeps_its_number_from_the_first_job_on(
     engine = DbosEngine(postgres_url)
     await engine.submit([RunJob(one) for one in ids])
     await engine.start("two", 2, got, poll=POLL)
+    await got.until(2)
     states = [one.state for one in await find(engine, ids)]
     got.release()
     await until_ended(engine, ids)
@@ -60,6 +61,7 @@ async def test_a_worker_keeps_its_number_when_one_with_a_larger_number_starts(
     await engine.submit([RunJob(one) for one in ids])
     while {one.state for one in await find(engine, ids)} != {"delivered"}:  # noqa: ASYNC110 - DBOS does it
         await asyncio.sleep(POLL)
+    await got.until(2)
     got.release()
     await until_ended(engine, ids)
     await engine.aclose()
