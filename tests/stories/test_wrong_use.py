@@ -105,7 +105,7 @@ async def test_an_image_whose_data_is_text_is_refused_with_the_type_that_it_need
         (
             {"colour": True},
             "colour: not known, expected only description, prompt, subagent_type, "
-            "run_in_background, name, continue_agent",
+            "run_in_background, name, continue_agent, max_cost",
         ),
         ({"description": [5]}, "description: expected text, got [5]"),
     ],

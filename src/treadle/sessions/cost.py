@@ -98,16 +98,10 @@ def read_costs(
                 buckets += [
                     CostBucket(row.start, row.model, name, at, row.calls, row.usage, row.purpose)
                     for row in (*costs.rows, *new)
-                    if _is_counted(row.usage)
-                    and (since is None or row.start + BUCKET_SECONDS > since)
+                    if since is None or row.start + BUCKET_SECONDS > since
                 ]
     cache.save(current)
     return buckets
-
-
-def _is_counted(usage: Usage) -> bool:
-    """False for calls that no model answered, such as those of `treadle apply`."""
-    return usage.total > 0 or usage.cost != 0
 
 
 def group_costs(costs: Iterable[CostBucket], by: GroupBy) -> list[CostTotal]:

@@ -38,8 +38,8 @@ from treadle.tools.function import summarize_call
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
 
-Use it for work that would fill this conversation with detail, or that can be done in parallel: \
-several calls in one reply run side by side. The agent sees nothing of this conversation: put all \
+Use it for work that would fill this conversation with detail, or in parallel: several calls in one \
+reply. The agent sees nothing of this conversation: put all \
 it needs into the prompt. With run_in_background the report comes later.
 
 {kinds}"""
@@ -48,7 +48,7 @@ WORKTREE_DESCRIPTION = (
     "to edit beside others: a git worktree, merged at the end; of the last commit (head) or with "
     "uncommitted changes"
 )
-CONTINUE_DESCRIPTION = "an earlier agent gets the prompt; without `name` it is KIND-1, …"
+CONTINUE_DESCRIPTION = "an earlier agent; without `name`: KIND-1, …"
 
 # Other names that models use for the arguments.
 _NAMES = NameTable(
@@ -106,7 +106,7 @@ class TaskTool(ChildTool):
             "run_in_background": {"type": "boolean"},
             "name": {"type": "string", "description": "to continue it by"},
             "continue_agent": {"type": "string", "description": CONTINUE_DESCRIPTION},
-            "max_cost": {"type": "number", "description": "USD in all"},
+            "max_cost": {"type": "number", "description": "USD"},
         }
         if has_worktrees:
             values = ["head", "changes"]
