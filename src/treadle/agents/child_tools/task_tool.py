@@ -38,9 +38,9 @@ from treadle.tools.function import summarize_call
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
 
-Use it for work that would fill this conversation with detail, or in parallel: several calls in one \
-reply. The agent sees nothing of this conversation: put all \
-it needs into the prompt. With run_in_background the report comes later.
+Use it for work that would fill this conversation with detail, or in parallel: several calls in \
+one reply. The agent sees nothing of this conversation: put all it needs into the prompt. With \
+run_in_background the report comes later.
 
 {kinds}"""
 
