@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.text import Text
 from textual import events, on
 from textual.widget import Widget
+from textual.worker import Worker
 
 from treadle.apps.conversation import completion
 from treadle.apps.conversation.choices import ChoiceOption
@@ -47,6 +48,7 @@ class PromptScreen(FullScreen):
     def on_load(self) -> None:
         self.panel = PromptPanel(self)
         self._draft = PromptDraft(self)
+        self._forecast: Worker[None] | None = None
 
     async def on_mount(self) -> None:
         # Textual calls the handler of the base class, too.
@@ -73,8 +75,15 @@ class PromptScreen(FullScreen):
         self._draft.forget()
         self.schedule_frame()
 
-    async def _update_forecast(self) -> None:
-        if self.screen_stack and await self.session.forecast.update(self.prompt.find_draft()):
+    def _update_forecast(self) -> None:
+        """In a worker: keys do not wait for the thread that reads the sessions."""
+        draft = self.prompt.find_draft() if self.screen_stack else ""
+        is_idle = self._forecast is None or self._forecast.is_finished
+        if is_idle and (draft or self.session.forecast.text):
+            self._forecast = self.run_worker(self._show_forecast(draft), group="forecast")
+
+    async def _show_forecast(self, draft: str) -> None:
+        if await self.session.forecast.update(draft):
             self.schedule_frame()
 
     @on(PromptWidget.CompletionsChanged)
