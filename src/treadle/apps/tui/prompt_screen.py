@@ -79,12 +79,13 @@ class PromptScreen(FullScreen):
         """In a worker: keys do not wait for the thread that reads the sessions."""
         draft = self.prompt.find_draft() if self.screen_stack else ""
         is_idle = self._forecast is None or self._forecast.is_finished
-        if is_idle and (draft or self.session.forecast.text):
-            self._forecast = self.run_worker(self._show_forecast(draft), group="forecast")
 
-    async def _show_forecast(self, draft: str) -> None:
-        if await self.session.forecast.update(draft):
-            self.schedule_frame()
+        async def show() -> None:
+            if await self.session.forecast.update(draft):
+                self.schedule_frame()
+
+        if is_idle and (draft or self.session.forecast.text):
+            self._forecast = self.run_worker(show(), group="forecast")
 
     @on(PromptWidget.CompletionsChanged)
     def _on_completions_changed(self) -> None:
