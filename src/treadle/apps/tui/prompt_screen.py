@@ -48,7 +48,7 @@ class PromptScreen(FullScreen):
     def on_load(self) -> None:
         self.panel = PromptPanel(self)
         self._draft = PromptDraft(self)
-        self._forecast: Worker[None] | None = None
+        self._forecast_worker: Worker[None] | None = None
 
     async def on_mount(self) -> None:
         # Textual calls the handler of the base class, too.
@@ -78,14 +78,15 @@ class PromptScreen(FullScreen):
     def _update_forecast(self) -> None:
         """In a worker: keys do not wait for the thread that reads the sessions."""
         draft = self.prompt.find_draft() if self.screen_stack else ""
-        is_idle = self._forecast is None or self._forecast.is_finished
+        worker = self._forecast_worker
+        is_idle = worker is None or worker.is_finished
 
         async def show() -> None:
             if await self.session.forecast.update(draft):
                 self.schedule_frame()
 
         if is_idle and (draft or self.session.forecast.text):
-            self._forecast = self.run_worker(show(), group="forecast")
+            self._forecast_worker = self.run_worker(show(), group="forecast")
 
     @on(PromptWidget.CompletionsChanged)
     def _on_completions_changed(self) -> None:
