@@ -197,7 +197,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def serve_forks(listener: socket.socket, path: Path) -> str | None:
-    """Fork for each request; returns the code in a fork, and None when nobody is connected."""
+    """Fork for each request; returns the code in a fork, and None when the last client has left."""
     started: dict[int, int] = {}  # pid -> descriptor for its exit code
 
     def report_ended(_number: int = 0, _frame: FrameType | None = None) -> None:

@@ -229,8 +229,8 @@ async def test_listing_a_folder(folder: Path) -> None:
 async def test_a_home_folder_that_nobody_has_is_an_error_for_the_model(folder: Path) -> None:
     async with hands(folder) as agent:
         read, ran = await agent.do(
-            ("read", {"file_path": "~nobody-here/x"}),
-            ("bash", {"command": "ls", "cwd": "~nobody-here"}),
+            ("read", {"file_path": "~no-such-user/x"}),
+            ("bash", {"command": "ls", "cwd": "~no-such-user"}),
         )
-    assert "~nobody-here/x: no user has this home folder" in failed(read)
-    assert "~nobody-here: no user has this home folder" in failed(ran)
+    assert "~no-such-user/x: no user has this home folder" in failed(read)
+    assert "~no-such-user: no user has this home folder" in failed(ran)
