@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.lib.child_process import start_child
 from treadle.lib.files.ripgrep import find_ripgrep
 from treadle.sessions.children import CHILDREN_DIR
 
@@ -72,7 +73,7 @@ def _newest_first_key(line: tuple[str, str]) -> float:
 async def _search_with_ripgrep(program: str, root: Path, text: str) -> list[tuple[str, str]]:
     exactly = _REGEX_SPECIAL.sub(r"\\\1", text)
     around = f".{{0,{CONTEXT_CHARS}}}{exactly}.{{0,{CONTEXT_CHARS}}}"
-    process = await asyncio.create_subprocess_exec(
+    starting = start_child(
         program,
         *("--no-config", "--no-ignore", "--hidden", "--ignore-case", "--only-matching", "--null"),
         *("--no-line-number", "--with-filename", "--max-count", str(MAX_HITS_PER_FILE), "--text"),
@@ -84,7 +85,8 @@ async def _search_with_ripgrep(program: str, root: Path, text: str) -> list[tupl
         cwd="/",
         env={"LANG": "C.UTF-8"},  # not our variables: they hold API keys
     )
-    out, _ = await process.communicate()
+    async with starting as process:
+        out, _ = await process.communicate()
     pairs = [line.partition("\0") for line in out.decode(errors="replace").split("\n") if line]
     return [(path, match) for path, _, match in pairs]
 

@@ -18,7 +18,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +34,7 @@ from treadle.core.contracts.workspace import (
 )
 from treadle.core.contracts.wrapped import WrappedCommand, WrappedWorkspace
 from treadle.core.errors import ConfigError, WorkspaceError
+from treadle.lib.child_process import start_child
 from treadle.workspace.command_limits import FileDenials
 from treadle.workspace.container_mounts import ContainerMounts
 from treadle.workspace.environment import FIXED_VARIABLES
@@ -314,16 +315,15 @@ class _Container:
         """End what still runs in it. Without an error if it is gone, as usual."""
         self._is_killed = True
         words = ("rm", "--force", *(("--time", "0") if "podman" in self._program else ()))
-        process = await asyncio.create_subprocess_exec(
+        starting = start_child(
             *(self._program, *words, self.name),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        try:
-            await asyncio.wait_for(process.wait(), REMOVE_SECONDS)
-        except TimeoutError:
-            process.kill()
+        async with starting as process:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), REMOVE_SECONDS)
 
     async def remove(self) -> None:
         try:

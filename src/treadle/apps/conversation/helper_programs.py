@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from treadle.lib.child_process import start_child
 from treadle.lib.files.search_path import split_search_path
 
 TIMEOUT_SECONDS = 10.0
@@ -34,31 +35,27 @@ async def run_program(
     """
     env = {name: os.environ[name] for name in (*PASSED_VARIABLES, *variables) if name in os.environ}
     env["PATH"] = split_search_path(os.environ.get("PATH", ""), (Path.cwd().resolve(),))[0]
+    starting = start_child(
+        *("/bin/sh", "-c", _LIMIT_SCRIPT, "sh", *argv),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd or "/",
+        env=env,
+    )
+    seconds = TIMEOUT_SECONDS if timeout is None else timeout
     try:
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", _LIMIT_SCRIPT, "sh", *argv),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=cwd or "/",
-            env=env,
-        )
-    except OSError as error:
-        return 127, b"", str(error)
-    out, err = process.stdout, process.stderr
-    assert out is not None
-    assert err is not None
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS if timeout is None else timeout):
+        async with starting as process, asyncio.timeout(seconds):
+            out, err = process.stdout, process.stderr
+            assert out is not None
+            assert err is not None
             reading = _read_up_to(out, max_bytes), _read_up_to(err, 10_000)
             stdout, stderr = await asyncio.gather(*reading)
             code = 0 if len(stdout) > max_bytes else await process.wait()
     except TimeoutError:
         return 124, b"", "timed out"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    except OSError as error:
+        return 127, b"", str(error)
     return code, stdout[:max_bytes], stderr.decode(errors="replace")
 
 

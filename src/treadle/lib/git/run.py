@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import tempfile
 from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from treadle.lib.child_process import start_child
 from treadle.lib.files.search_path import DEFAULT_PATH, find_program
 
 GIT_TIMEOUT = 300.0
@@ -43,7 +43,7 @@ async def run_git(
     timeout: float = GIT_TIMEOUT,
 ) -> str:
     """The output of git. `settings` are those of the call, beside the safe ones."""
-    process = await asyncio.create_subprocess_exec(
+    starting = start_child(
         find_git(folder, environment),
         *(word for setting in (*SAFE_SETTINGS, *settings) for word in ("-c", setting)),
         *arguments,
@@ -54,15 +54,11 @@ async def run_git(
         env={**environment, "LC_ALL": "C.UTF-8"},
         start_new_session=True,
     )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
-    except TimeoutError:
-        raise GitError(f"git {arguments[0]} did not end in {timeout:g} s") from None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.communicate()
+    async with starting as process:
+        try:
+            out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
+        except TimeoutError:
+            raise GitError(f"git {arguments[0]} did not end in {timeout:g} s") from None
     if process.returncode != 0:
         said = err.decode(errors="replace").strip()
         reason = said[:500] or f"exit code {process.returncode}"

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.errors import AccessDenied, ConfigError, Unreachable
+from treadle.lib.child_process import start_child
 from treadle.lib.http.client import Client, HTTPExchange, get_shared_client
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.http.transport import TransportError
@@ -109,22 +110,19 @@ def read_token(answer: Mapping[str, Any], name: str = "access_token") -> AccessT
 async def run_command(command: str | Sequence[str], *, provider: str, remedy: str) -> str:
     """What a program prints; a text is a line of the shell. AccessDenied if it fails."""
     shown = command if isinstance(command, str) else " ".join(command)
+    argv = ("/bin/sh", "-c", command) if isinstance(command, str) else command
     pipe = asyncio.subprocess.PIPE
     try:
-        if isinstance(command, str):
-            process = await asyncio.create_subprocess_shell(command, stdout=pipe, stderr=pipe)
-        else:
-            process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
-    except OSError as error:
-        raise _command_failed(shown, str(error), provider, remedy) from None
-    try:
-        async with asyncio.timeout(COMMAND_SECONDS):
+        async with (
+            start_child(*argv, stdout=pipe, stderr=pipe) as process,
+            asyncio.timeout(COMMAND_SECONDS),
+        ):
             out, err = await process.communicate()
     except TimeoutError:
-        process.kill()
-        await process.wait()
         problem = f"it was not over after {COMMAND_SECONDS:g} s"
         raise _command_failed(shown, problem, provider, remedy) from None
+    except OSError as error:
+        raise _command_failed(shown, str(error), provider, remedy) from None
     if process.returncode != 0:
         problem = " ".join(err.decode("utf-8", "replace").split())[-_MAX_QUOTE_CHARS:]
         raise _command_failed(shown, problem or f"exit {process.returncode}", provider, remedy)

@@ -20,6 +20,7 @@ from treadle.apps.conversation.plans import find_accepted_plan
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.state.blocks import strip_brackets
 from treadle.core.errors import ConfigError
+from treadle.lib.child_process import start_child
 from treadle.lib.text.text import format_cost, format_count, format_dollars
 
 if TYPE_CHECKING:
@@ -134,14 +135,15 @@ async def run_mcp(session: HostedSession, arguments: str) -> CommandAnswer:
 
 async def run_doctor(session: HostedSession, arguments: str) -> CommandAnswer:
     # The checks are part of apps/cli, which hosts must not import; so it runs as a program.
-    process = await asyncio.create_subprocess_exec(
+    starting = start_child(
         *(sys.executable, "-I", "-m", "treadle", "doctor"),
         cwd=session.folder,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    output, _ = await process.communicate()
+    async with starting as process:
+        output, _ = await process.communicate()
     lines = output.decode(errors="replace").rstrip().splitlines()
     # Its finding about the terminal is about our pipe.
     shown = [line for line in lines if line.split()[1:2] != ["terminal"]]
