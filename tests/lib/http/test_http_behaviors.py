@@ -88,6 +88,7 @@ async def test_the_client_has_the_outcome_of_each_behavior_and_the_next_request_
             with pytest.raises(ERRORS[behavior.outcome]) as caught:
                 await send(client, url, behavior.request_bytes, timeouts)
             assert "secret-key" not in str(caught.value)
+        server.answer_all()
         assert await send(client, url, 2, Timeouts()) == (200, NEXT_BODY)
         if behavior.outcome == "whole" and behavior.is_reused is not None:
             assert server.connections == (1 if behavior.is_reused else 2)

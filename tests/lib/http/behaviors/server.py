@@ -42,6 +42,10 @@ class BehaviorServer:
         """With the role of a proxy it is the URL of the proxy."""
         return f"http://127.0.0.1:{self.port}"
 
+    def answer_all(self) -> None:
+        """Plays nothing any more: a client with a short limit may go before its request arrives."""
+        self._is_played = True
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
