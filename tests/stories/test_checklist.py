@@ -45,7 +45,7 @@ from treadle.models import Anthropic, Pause, Say, Scripted
 from treadle.testing.observers import RecordingObserver
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 from treadle.testing.tools import RecordingTool
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 
 @tool(effect="pure")

@@ -30,8 +30,7 @@ from treadle.agents.agent_settings import (
     resolve_model,
     sign_settings,
 )
-from treadle.agents.run import DecideApprovals, RunSettings, RunSuspended
-from treadle.agents.stream import NO_APPROVER
+from treadle.agents.run import NO_APPROVER, DecideApprovals, RunSettings, RunSuspended
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Tool

@@ -22,7 +22,6 @@ from treadle.agents.run import (
     SessionRunOptions,
     reject_unknown_argument,
 )
-from treadle.agents.stream import Stream
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
 from treadle.core.contracts.store import Store
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from treadle.agents.run import UntypedOutput
+    from treadle.agents.stream import Stream
     from treadle.agents.sync_session import SyncStream
 
 _T = TypeVar("_T")
@@ -290,6 +290,8 @@ class AgentRuns(AgentBase[DepsT, OutputT]):
         `suspend`, which needs a `session`, the events end there: `events.waiting` are the calls,
         and the process that opens the session next answers and continues.
         """
+        from treadle.agents.stream import Stream
+
         reject_unknown_argument("agent.stream", STREAM_ARGUMENTS, unknown)
         if suspend and session is None:
             raise ConfigError("suspend: the run waits in its session; give session=...")

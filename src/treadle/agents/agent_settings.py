@@ -60,7 +60,6 @@ from treadle.core.steps import Approval, Denial, PendingApproval
 from treadle.core.type_variables import DepsT, OutputT
 from treadle.lib.clock import RealClock
 from treadle.tools.federation import StaticSource
-from treadle.tools.function import FunctionTool
 
 if TYPE_CHECKING:
     from treadle.agents.structured_output import StructuredOutput
@@ -390,6 +389,8 @@ def collect_sources(tools: Iterable[ToolLike[Any]]) -> list[ToolSource]:
         elif hasattr(tool, "spec") and hasattr(tool, "call"):
             group.append(cast(Tool, tool))
         elif callable(tool):
+            from treadle.tools.function import FunctionTool
+
             group.append(FunctionTool(tool))
         else:
             raise ConfigError(f"{tool!r} is not a tool, a function or a source of tools")

@@ -74,6 +74,7 @@ CheckOutput = Callable[[_AnswerT, RunContext[_DepsT]], str | Awaitable[str | Non
 
 OUTPUT_RETRIES = 2
 HANDOFF_KEY = "handoff"  # in the data of the result of a hand-off: the name of its tool
+NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
 OUTPUT_CALL = "output"  # the id of the call of an output function
 BACKGROUND_WAIT = 30.0  # seconds that a run without a session waits for calls in the background
 

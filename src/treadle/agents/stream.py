@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, cast
 
-from treadle.agents.run import Result, Run, RunAnswer, RunSuspended
+from treadle.agents.run import NO_APPROVER, Result, Run, RunAnswer, RunSuspended
 from treadle.core.contracts.observer import BaseObserver
 from treadle.core.errors import LoopError, error_message
 from treadle.core.events import (
@@ -47,7 +47,6 @@ from treadle.lib.text.text import plural
 if TYPE_CHECKING:
     from typing import Self
 
-NO_APPROVER = "this call needs the user's approval, and the user cannot be asked"
 _NOT_ANSWERED = (
     "the call of %s is denied: the reader of the events did not answer ApprovalRequired; give the "
     "agent approve=, or call events.approve, events.deny or events.answer_later"

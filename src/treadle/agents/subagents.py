@@ -5,7 +5,6 @@ budget. Its last answer, up to a limit, is the result of the call; a child that 
 result. Its events are relayed to the parent's observers; interrupting the parent stops it. A child
 continues with a new message, and a call that a crash interrupted continues the child that it had
 started: which message belongs to which call is in the metadata of the message.
-
 The model starts children with task_tool.py; what a child may do is in child_settings.py.
 """
 
@@ -45,7 +44,6 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import Usage
 from treadle.lib.shielded import complete
 from treadle.lib.text.text import plural
-from treadle.sessions.open_store import load_state
 
 MAX_ANSWER_CHARS = 20_000
 MAX_DEPTH = 2
@@ -82,10 +80,9 @@ class ChildStart(msgspec.Struct, frozen=True):
     """A child that is about to work. `id` is unique and stays the same when it is continued.
 
     `model`, `source` and `policy` are the parent's, the model that of its run, the source without
-    what children do not get.
-    `parent_id` is the parent's session, `earlier_usage` what the child used before. `is_done`: it
-    has finished, and only its end is missing. `gates` are the limits of the parent and its run,
-    `options` those of the run.
+    what children do not get. `parent_id` is the parent's session, `earlier_usage` what the child
+    used before. `is_done`: it has finished, and only its end is missing. `gates` are the limits of
+    the parent and its run, `options` those of the run.
     """
 
     task: ChildTask
@@ -195,6 +192,8 @@ class SubagentRunner:
         store = await self._open_store_of(task, context)
         if store is None:
             return None
+        from treadle.sessions.open_store import load_state
+
         try:
             return None if store.is_empty else await load_state(store)
         finally:
@@ -284,6 +283,8 @@ class SubagentRunner:
         if store is None:
             kept = siblings.get_kept(task.call_id)
             return None if kept is None else kept.state
+        from treadle.sessions.open_store import load_state
+
         state = await load_state(store)
         return state if len(state.transcript) or state.queued else None
 

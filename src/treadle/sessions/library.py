@@ -28,7 +28,6 @@ from treadle.lib.text.text import plural
 from treadle.sessions.log.lock import SENDING_FILE, acquire_lock, is_locked
 from treadle.sessions.log.reader import FIRST_SEGMENT
 from treadle.sessions.log.records import ForkPoint
-from treadle.sessions.log_cache import forget_sessions
 
 if TYPE_CHECKING:
     from treadle.sessions.children import ChildSession
@@ -231,6 +230,8 @@ class Library:
         forks = self.list_forks(session_dir.name)
         if forks and not with_forks:
             raise make_forked_error(session_dir.name, [fork.id for fork in forks], " (--forks)")
+        from treadle.sessions.log_cache import forget_sessions
+
         freed = 0
         for fork in forks:
             freed += self.remove(self.root / fork.key, with_forks=True)
@@ -269,6 +270,8 @@ class Library:
             freed += sizes[summary.key]
             removed.append(summary)
         if not dry_run:
+            from treadle.sessions.log_cache import forget_sessions
+
             forget_sessions(self.root, [summary.id for summary in removed])
         return PruneResult(tuple(removed), freed, total - freed)
 

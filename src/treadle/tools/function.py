@@ -43,7 +43,7 @@ from treadle.core.errors import ConfigError, ToolError
 from treadle.core.transcript.content import Arguments, Document, Image, Text
 from treadle.core.transcript.items import ToolResultItem
 from treadle.core.type_variables import PartDepsT
-from treadle.lib.text.text import shorten_middle
+from treadle.tools.call_summary import describe_call
 from treadle.tools.tool_options import check_effect, check_name, check_options
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ else:
 Q = ParamSpec("Q")
 
 # What a one-line summary shows, in this order of preference.
-SUMMARY_KEYS = ("command", "path", "file_path", "pattern", "url", "query", "question")
-SUMMARY_CHARS = 80
-VALUE_CHARS = 60  # of one argument of several
 PARTS = (Text, Image, Document)
 
 
@@ -359,25 +356,6 @@ def tool(function: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
         return FunctionTool(function, **options)
     check_options(options)
     return lambda decorated: FunctionTool(decorated, **options)
-
-
-def summarize_call(name: str, arguments: Arguments) -> str:
-    """Such as `[bash: ls -la]`: the most informative argument, on one line."""
-    key = next(filter(arguments.__contains__, SUMMARY_KEYS), None)
-    value = arguments.get(key) if key is not None else next(iter(arguments.values()), None)
-    if value is None:
-        return f"[{name}]"
-    text = " ".join(str(value).split())
-    return f"[{name}: {text[:SUMMARY_CHARS]}{'…' if len(text) > SUMMARY_CHARS else ''}]"
-
-
-def describe_call(name: str, arguments: Arguments) -> str:
-    """Such as `[wire: amount=1, to=Ada]`: every argument, a long one shortened in the middle. The
-    user decides by it, and does not know which of them matters."""
-    if len(arguments) < 2:
-        return summarize_call(name, arguments)
-    texts = [f"{key}={shorten_middle(str(value), VALUE_CHARS)}" for key, value in arguments.items()]
-    return f"[{name}: {', '.join(texts)}]"
 
 
 def as_output(value: object) -> ToolOutput:

@@ -30,9 +30,8 @@ from treadle.lib.text.frontmatter import FrontmatterError, parse_frontmatter
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.text import plural
 from treadle.tools.federation import StaticSource
+from treadle.tools.folder_names import PROJECT_SKILL_FOLDERS, SKILL_FOLDERS
 
-HOME_DIRS = (".treadle/skills", ".claude/skills")
-PROJECT_DIRS = (*HOME_DIRS, ".agents/skills", ".codex/skills", ".cursor/skills")
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 256 * 1024
 MAX_SKILLS = 200
@@ -64,9 +63,9 @@ def find_skills(folder: Path | None, home: Path, *, trusted: bool) -> tuple[list
     """
     found: dict[str, tuple[Skill, str]] = {}
     notes: list[str] = []
-    parents: list[tuple[Path, Path | None]] = [(home / name, None) for name in HOME_DIRS]
+    parents: list[tuple[Path, Path | None]] = [(home / name, None) for name in SKILL_FOLDERS]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
-        in_project = [(folder / name, folder) for name in PROJECT_DIRS]
+        in_project = [(folder / name, folder) for name in PROJECT_SKILL_FOLDERS]
         unused = 0 if trusted else sum(len(list(_list_folders(parent))) for parent, _ in in_project)
         if unused:
             skills = plural(unused, "skill")

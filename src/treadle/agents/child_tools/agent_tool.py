@@ -28,7 +28,7 @@ from treadle.core.contracts.tool import (
 from treadle.core.errors import ConfigError
 from treadle.core.loop.config import DriverConfig
 from treadle.core.transcript.content import Arguments
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 from treadle.tools.tool_options import check_name
 
 MAX_TOOL_DEPTH = 8  # agents in agents: the program put them together

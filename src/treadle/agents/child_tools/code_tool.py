@@ -31,7 +31,7 @@ from treadle.core.steps import ApprovalRequest
 from treadle.core.transcript.content import Arguments
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.state import SessionState
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 CODE_TOOL = "run_code"
 MAX_CALLS = 500  # rounds of calls of one program

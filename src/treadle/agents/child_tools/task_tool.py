@@ -34,7 +34,7 @@ from treadle.core.transcript.content import Arguments, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, NoticeItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.json.schema import find_mismatch
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 DESCRIPTION = """Give a self-contained piece of work to another agent and get its report.
 

@@ -27,7 +27,7 @@ from treadle.core.contracts import tool as contract
 from treadle.core.contracts.tool import Access, Preview
 from treadle.core.transcript.content import Arguments, Image
 from treadle.core.transcript.items import ToolResultItem
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 MAX_SHOWN_CHARS = 20_000

@@ -32,10 +32,13 @@ from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_text
 from treadle.lib.text import frontmatter
 from treadle.lib.text.lazy_regex import compile_lazily
-from treadle.tools.skills import HOME_DIRS, PROJECT_DIRS
+from treadle.tools.folder_names import (
+    COMMAND_FOLDERS,
+    PROJECT_COMMAND_FOLDERS,
+    PROJECT_SKILL_FOLDERS,
+    SKILL_FOLDERS,
+)
 
-COMMAND_FOLDERS = (".treadle/commands", ".claude/commands")
-PROJECT_COMMAND_FOLDERS = (*COMMAND_FOLDERS, ".cursor/commands")
 CODEX_PROMPTS = ".codex/prompts"
 MAX_BYTES = 256 * 1024
 _PLACEHOLDER = compile_lazily(r"\$(?:ARGUMENTS\[(\d)\]|(ARGUMENTS)\b|(\d)(?!\d))")
@@ -121,8 +124,8 @@ def _list_files(
     folder: Path, within: Path | None, problems: list[str]
 ) -> Iterator[tuple[Path, Path, str]]:
     """The files with commands below a folder: their base folder, the file, the command's name."""
-    in_home = (*COMMAND_FOLDERS, *HOME_DIRS)
-    in_project = (*PROJECT_COMMAND_FOLDERS, *PROJECT_DIRS)
+    in_home = (*COMMAND_FOLDERS, *SKILL_FOLDERS)
+    in_project = (*PROJECT_COMMAND_FOLDERS, *PROJECT_SKILL_FOLDERS)
     for base in (folder / name for name in (in_home if within is None else in_project)):
         if within is not None and not _is_inside(base, within):
             problems.append(f"{base}: skipped, it is a symlink that leaves {within}")

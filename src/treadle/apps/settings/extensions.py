@@ -23,11 +23,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
-from treadle.apps.settings.command_files import (
-    PROJECT_COMMAND_FOLDERS,
-    CustomCommand,
-    find_custom_commands,
-)
 from treadle.apps.settings.folder_rules import list_rules_files, open_trust_store
 from treadle.apps.settings.foreign_servers import CODEX_FILE, CURSOR_FILE, read_foreign_servers
 from treadle.apps.settings.load import project_config_file, read_config_file, symlink_boundary
@@ -36,10 +31,15 @@ from treadle.apps.settings.plugins import is_plugin_unchanged, read_plugins
 from treadle.apps.settings.settings import Settings, treadle_home
 from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json, read_text
-from treadle.tools.skills import HOME_DIRS, PROJECT_DIRS
+from treadle.tools.folder_names import (
+    PROJECT_COMMAND_FOLDERS,
+    PROJECT_SKILL_FOLDERS,
+    SKILL_FOLDERS,
+)
 
 if TYPE_CHECKING:
     from treadle.agents.agent_definition import AgentDefinition
+    from treadle.apps.settings.command_files import CustomCommand
     from treadle.hooks.approval import UnapprovedExtension
     from treadle.hooks.hook_config import HookConfig
     from treadle.permissions.trust import TrustStore
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 EXTENSION_FILES = (
     *("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md"),
     *(".claude/rules", ".mcp.json", ".treadle/config.toml", ".treadle/settings.json"),
-    *(".claude/settings.json", ".claude/settings.local.json", ".treadle/commands"),
-    *(".claude/commands", ".treadle/agents", ".claude/agents", ".treadle/skills"),
-    *(".treadle/output-styles", ".claude/output-styles"),
-    *(".claude/skills", ".agents/skills", ".codex/skills", ".cursor/skills"),
-    *(".cursor/commands", CURSOR_FILE, CODEX_FILE, ".cursor/rules", ".cursorrules", "GEMINI.md"),
+    *(".claude/settings.json", ".claude/settings.local.json"),
+    *(".treadle/agents", ".claude/agents", ".treadle/output-styles", ".claude/output-styles"),
+    *PROJECT_COMMAND_FOLDERS,
+    *PROJECT_SKILL_FOLDERS,
+    *(CURSOR_FILE, CODEX_FILE, ".cursor/rules", ".cursorrules", "GEMINI.md"),
 )
 # Files of other programs that mean nothing here.
 PLUGIN_FILES = ".claude-plugin"
@@ -316,9 +316,11 @@ def _read_project_settings(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _read_project_commands(folder: Path) -> dict[str, dict[str, Any]]:
     """What the custom commands of the project run and allow, by name."""
-    places = (*PROJECT_COMMAND_FOLDERS, *PROJECT_DIRS)
+    places = (*PROJECT_COMMAND_FOLDERS, *PROJECT_SKILL_FOLDERS)
     if symlink_boundary(folder) is None or not _has_any(folder, places):
         return {}
+    from treadle.apps.settings.command_files import find_custom_commands
+
     commands, _ = find_custom_commands([folder])
     return {f"/{one.name}": one.definition for one in commands if one.definition}
 
@@ -386,12 +388,12 @@ def _find_files_with_key(folder: Path, key: str, *more: Path, from_user: bool) -
 
 def list_user_skill_folders() -> list[Path]:
     """The folders with the user's own skills."""
-    return [treadle_home() / "skills", *(Path.home() / name for name in HOME_DIRS[1:])]
+    return [treadle_home() / "skills", *(Path.home() / name for name in SKILL_FOLDERS[1:])]
 
 
 def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]:
     """The skills in use, and notes on those that are not."""
-    folders = [*list_user_skill_folders(), *(folder / name for name in PROJECT_DIRS)]
+    folders = [*list_user_skill_folders(), *(folder / name for name in PROJECT_SKILL_FOLDERS)]
     of_plugins = read_plugins(("skills",)).skills
     if not any(path.is_dir() for path in folders):
         return of_plugins, []
@@ -403,6 +405,8 @@ def load_skills(folder: Path, *, trusted: bool) -> tuple[list[Skill], list[str]]
 
 def load_commands(folder: Path, *, trusted: bool) -> tuple[list[CustomCommand], list[str]]:
     """The custom commands in use, and a line for each file that was skipped."""
+    from treadle.apps.settings.command_files import find_custom_commands
+
     home, folders = Path.home(), [folder] if trusted else []
     found, notes = find_custom_commands([*folders, home], home=home)
     return [*found, *read_plugins(("commands",)).commands], notes

@@ -7,7 +7,6 @@ any case, at any depth. Knows no rules and reads no files.
 
 from __future__ import annotations
 
-import unicodedata
 from pathlib import PurePosixPath
 
 from treadle.lib.text.word_set import word_set
@@ -113,6 +112,8 @@ def fold_case(text: str) -> str:
     """The text as a file system that ignores case and Unicode forms compares it."""
     if text.isascii():
         return text.lower()
+    import unicodedata
+
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in plain if unicodedata.category(c) != "Cf")
 

@@ -17,7 +17,6 @@ import msgspec
 from treadle.lib.files.file_view import LOCAL_FILES, FileView
 from treadle.lib.files.protected_paths import GIT_FOLDER
 from treadle.lib.git.config import ConfigEntries, get_hash_size, read_config
-from treadle.lib.git.index import list_submodules, read_indexes
 
 _MAX_POINTER_BYTES = 8192
 _HEAD = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}")
@@ -45,6 +44,8 @@ class GitRepository(msgspec.Struct, frozen=True):
     def list_submodule_folders(self, files: FileView, config: ConfigEntries) -> Iterator[str]:
         """The folders of the submodules, whether they are there or not; "" if an index cannot be
         read."""
+        from treadle.lib.git.index import list_submodules, read_indexes
+
         for content in read_indexes(files, self.git_folder):
             paths = None if content is None else list_submodules(content, get_hash_size(config))
             yield from [""] if paths is None else [f"{self.worktree}/{path}" for path in paths]

@@ -8,7 +8,6 @@ import asyncio
 import ipaddress
 import re
 import socket
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -75,6 +74,8 @@ def normalize_host(host: str) -> str:
     """The host in lower case and punycode, without a final dot; ValueError if it is not one."""
     host = host.rstrip(".").lower()
     if not host.isascii():
+        import unicodedata
+
         if any(unicodedata.category(c) == "Cf" for c in host):
             raise ValueError(f"{host!a} contains an invisible character")
         host = host.encode("idna").decode("ascii")

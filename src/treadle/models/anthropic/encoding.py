@@ -28,7 +28,6 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.output_schema import is_closed_schema
 from treadle.models.profiles import DISABLED, resolve_thinking
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
@@ -188,6 +187,12 @@ def encode_cache_mark(cache: CacheRequest) -> bytes:
     return b',"cache_control":{"type":"ephemeral"}'
 
 
+def _is_closed(schema: object) -> bool:
+    from treadle.models.output_schema import is_closed_schema  # few tools are strict
+
+    return is_closed_schema(schema)
+
+
 def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     """The declarations. A deferred one cannot have the mark of the cache, so these come last."""
     encoded: list[bytes] = []
@@ -196,7 +201,7 @@ def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
         name = make_provider_tool_name(tool.name)
         names = (encode_json_string(name), encode_json_string(tool.description))
         schema = adapt_tool_schema(tool.schema)
-        strict = b',"strict":true' if tool.strict and is_closed_schema(schema) else b""
+        strict = b',"strict":true' if tool.strict and _is_closed(schema) else b""
         values = (*names, encode_json(schema), strict)
         fields = b'{"name":%b,"description":%b,"input_schema":%b%b' % values
         if tool.deferred:

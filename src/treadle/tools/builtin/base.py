@@ -33,7 +33,7 @@ from treadle.core.transcript.entries import EffectClass
 from treadle.lib.json.schema import list_arguments
 from treadle.lib.text import sanitize
 from treadle.tools.builtin.session_memory import CallSite, ToolSessions
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 

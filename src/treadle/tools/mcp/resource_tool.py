@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, ToolOutput, ToolSpec
 from treadle.core.transcript import Arguments, NoticeItem, Transcript
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 from treadle.tools.mcp.catalog import McpCatalog
 from treadle.tools.mcp.tool import check_arguments, sanitize_server_name
 

@@ -22,7 +22,7 @@ from treadle.core.contracts.tool import (
 )
 from treadle.core.transcript.content import Arguments
 from treadle.lib.json.schema import find_mismatch
-from treadle.tools.function import describe_call
+from treadle.tools.call_summary import describe_call
 
 MAX_NAME_CHARS = 64  # the limit of the providers
 MAX_DESCRIPTION_CHARS = 4_000

@@ -31,9 +31,7 @@ from treadle.tools.builtin.files.file_changes import (
     read_editable_text,
     run_in_thread_if_long,
 )
-from treadle.tools.builtin.files.near_match import explain_no_match, strip_line_numbers
 from treadle.tools.builtin.files.read import read_range
-from treadle.tools.builtin.files.whitespace_match import find_whitespace_match
 from treadle.tools.builtin.session_memory import CallSite
 
 WHITESPACE_NOTE = " (old_string differed in white space; the file's indentation is kept)"
@@ -171,6 +169,9 @@ def _apply_edit(
         raise ToolError("old_string is empty; name the text to replace")
     found = find_occurrences(text, edit.old_string, default_line_ending)
     if not found:
+        from treadle.tools.builtin.files.near_match import explain_no_match
+        from treadle.tools.builtin.files.whitespace_match import find_whitespace_match
+
         plain = _leave_out_numbers(text, edit, default_line_ending)
         if plain is not None:
             return EditedText(plain, NUMBERS_NOTE)
@@ -191,6 +192,8 @@ def _apply_edit(
 
 def _leave_out_numbers(text: str, edit: Replacement, default_line_ending: str) -> str | None:
     """The text after an edit whose old text is there once without its line numbers."""
+    from treadle.tools.builtin.files.near_match import strip_line_numbers
+
     old = strip_line_numbers(edit.old_string)
     found = find_occurrences(text, old, default_line_ending) if old else []
     if len(found) != 1:

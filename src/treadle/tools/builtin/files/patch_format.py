@@ -23,7 +23,6 @@ import msgspec
 from treadle.core.errors import ToolError
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.file_text import TYPOGRAPHY, format_numbered_lines
-from treadle.tools.builtin.files.near_match import find_nearest_lines
 
 # For models whose provider holds them to it (Lark). It is stricter than the parser.
 PATCH_GRAMMAR = r"""
@@ -242,6 +241,8 @@ _NORMALIZERS: tuple[Normalizer, ...] = (str, str.rstrip, _normalize_typography) 
 
 
 def _describe_mismatch(lines: Sequence[str], chunk: Chunk, number: int, patch: FilePatch) -> str:
+    from treadle.tools.builtin.files.near_match import find_nearest_lines
+
     count = len(patch.chunks)
     which = f"chunk {number} of {count}" if count > 1 else "the chunk"
     problem = f"{which} for {patch.path} does not fit; nothing was changed."

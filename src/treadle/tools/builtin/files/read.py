@@ -19,7 +19,6 @@ from treadle.lib.files.media_types import detect_media_type
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import FILE_ALIASES, BuiltinTool, describe
 from treadle.tools.builtin.file_text import decode_text, format_numbered_line, split_lines
-from treadle.tools.builtin.files.notebook import render_notebook
 from treadle.tools.builtin.session_memory import CallSite, SeenFile, ToolSessions
 
 MAX_IN_MEMORY_BYTES = 8 << 20
@@ -118,6 +117,8 @@ class ReadTool(BuiltinTool[ReadArguments]):
         if kind:
             return await _make_image_output(content, kind, site, path)
         if path.suffix == ".ipynb" and not content.is_truncated:
+            from treadle.tools.builtin.files.notebook import render_notebook
+
             cells = await asyncio.to_thread(render_notebook, content.data, MAX_CHARS)
             if cells is not None:
                 seen = SeenFile(content.digest, is_complete=cells.is_complete)

@@ -38,7 +38,7 @@ from treadle.tools.builtin.session_memory import (
     kill_shielded,
 )
 from treadle.tools.builtin.shell.inverse import find_inverse
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0

@@ -17,7 +17,7 @@ from treadle.core.transcript.content import Arguments
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.session_memory import CallSite
 from treadle.tools.builtin.shell.task_output import MAX_CHARS, TASK_ID_ALIASES, find_task
-from treadle.tools.function import summarize_call
+from treadle.tools.call_summary import summarize_call
 
 DEFAULT_WAIT = 1.0
 MAX_WAIT = 60.0

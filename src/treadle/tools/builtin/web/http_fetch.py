@@ -16,7 +16,6 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.core.errors import ToolError
-from treadle.lib.http.hosts import is_public, resolve_host
 
 if TYPE_CHECKING:
     from treadle.lib.http.client import Client
@@ -60,7 +59,7 @@ class HttpFetcher:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._private_hosts = private_hosts
-        self._resolve = resolve or resolve_host
+        self._resolve = resolve
         self._environ = environ
         self._client: Client | None = None  # made at first use, as its modules are loaded then
 
@@ -93,8 +92,10 @@ class HttpFetcher:
         return FetchedPage(url, response.status, headers, body[:MAX_BODY_BYTES], is_truncated)
 
     async def _resolve_public(self, host: str, port: int) -> list[str]:
+        from treadle.lib.http.hosts import is_public, resolve_host
+
         try:
-            addresses = await self._resolve(host, port)
+            addresses = await (self._resolve or resolve_host)(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolError(f"the host name {host} cannot be resolved: {error}") from error
         if not self._is_allowed(host):
