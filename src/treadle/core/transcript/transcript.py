@@ -27,11 +27,11 @@ class _SharedItems:
         self.cache: dict[Any, Any] = {}
         self.call_ids: set[str] = set()
         for item in items:
-            self.index_calls(item)
+            if type(item) is AssistantItem:
+                self.index_calls(item)
 
-    def index_calls(self, item: Item) -> None:
-        if type(item) is AssistantItem:
-            self.call_ids.update([call.id for call in item.calls])
+    def index_calls(self, item: AssistantItem) -> None:
+        self.call_ids.update([call.id for call in item.calls])
 
 
 class Transcript(Sequence[Item]):
@@ -66,7 +66,8 @@ class Transcript(Sequence[Item]):
             # Another transcript has appended to this list already: copy the common part.
             shared = _SharedItems(shared.items[: self._length])
         shared.items.append(item)
-        shared.index_calls(item)
+        if type(item) is AssistantItem:
+            shared.index_calls(item)
         longer._shared = shared
         longer._length = self._length + 1
         return longer

@@ -73,27 +73,28 @@ class JournalReader:
         for session_dir, last_seq in list_lineage(self.session_dir):
             limits = [seq for seq in (self._last_seq, last_seq) if seq is not None]
             limit = min(limits) if limits else None
-            for record in self._session_records(session_dir, limit):
-                yield record, session_dir
+            yield from self._session_records(session_dir, limit)
 
     def own_records(self) -> Iterator[Record]:
         """Every valid line of this session alone."""
         parent = self.header.parent if self.header is not None else None
         self.seq = parent.seq if parent is not None else 0
-        return self._session_records(self.session_dir, self._last_seq)
+        return (line for line, _ in self._session_records(self.session_dir, self._last_seq))
 
     def read_to_end(self) -> None:
         """Complete the attributes; the lines are not needed."""
         for _ in self.records():
             pass
 
-    def _session_records(self, session_dir: Path, limit: int | None) -> Iterator[Record]:
+    def _session_records(
+        self, session_dir: Path, limit: int | None
+    ) -> Iterator[tuple[Record, Path]]:
         self.epoch = self._opened_seq = self._highest_held_seq = 0
         for line, path in self._records_in_order(session_dir):
             if limit is not None and line.seq > limit:
                 return
             if self._accept(line, path):
-                yield line
+                yield line, session_dir
 
     def _records_in_order(self, session_dir: Path) -> Iterator[tuple[Record, Path]]:
         """The lines by their number: one that comes too early is held back for a few lines."""
@@ -101,7 +102,10 @@ class JournalReader:
         count = 0
         for number, path in enumerate(list_segments(session_dir), start=1):
             for line in self._file_records(path, number):
-                if line.kind == "opened" or (not held and line.seq <= self.seq + 1):
+                if not held and line.seq <= self.seq + 1:
+                    yield line, path
+                    continue
+                if line.kind == "opened":
                     while held:
                         yield heappop(held)[2:]
                     yield line, path
@@ -115,6 +119,10 @@ class JournalReader:
             yield heappop(held)[2:]
 
     def _accept(self, line: Record, path: Path) -> bool:
+        if line.seq == self.seq + 1 and line.epoch == self.epoch and line.kind != "opened":
+            self.seq += 1
+            self.head = find_hash(line.raw) or self.head
+            return True
         is_early_opening = self.seq < line.seq <= self._opened_seq  # its line came too early
         if line.epoch < self.epoch and not is_early_opening:
             problem = f"entry {line.seq} is from a writer that was replaced"
@@ -133,15 +141,13 @@ class JournalReader:
         return True
 
     def _file_records(self, path: Path, segment: int) -> Iterator[Record]:
-        end, start, number, torn = 0, 0, 0, 0
-        lacks_newline = has_header = False
+        end, start, number, torn, raw = 0, 0, 0, 0, b"\n"
+        has_header = False
         first_torn = 0
         with open_segment(path) as file:
-            for raw in file:
-                number += 1
+            for number, raw in enumerate(file, start=1):
                 size = len(raw)
                 start += size
-                lacks_newline = raw[-1:] != b"\n"
                 line = parse_record(raw)
                 if line is None and decode_header(raw) is not None:
                     has_header, end = True, start
@@ -158,6 +164,7 @@ class JournalReader:
                     torn = 0
                 end = start
                 yield line
+        lacks_newline = raw[-1:] != b"\n"
         self.tail = JournalTail(path, segment, end, torn, lacks_newline and not torn, has_header)
         if torn:
             self.add_damage(path, first_torn, torn, "skipped: the last line is incomplete")
@@ -224,6 +231,12 @@ def read_header(session_dir: Path) -> JournalHeader | None:
             if header is not None:
                 return header
     return None
+
+
+def measure_log(session_dir: Path) -> int:
+    """The bytes of the files of a session and of those that it was forked from."""
+    folders = [folder for folder, _ in list_lineage(session_dir)]
+    return sum(path.stat().st_size for folder in folders for path in list_segments(folder))
 
 
 def list_lineage(session_dir: Path) -> list[tuple[Path, int | None]]:

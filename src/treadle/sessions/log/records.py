@@ -138,7 +138,7 @@ def parse_record(raw: bytes) -> Record | None:
         return None
     crc, seq, epoch, time, blob, size, kind = head.groups()
     end = -1 if raw[-1] == _NEWLINE else None
-    if int(crc, 16) != zlib.crc32(memoryview(raw)[_CHECKSUMMED_FROM:end]):
+    if int(crc, 16) != zlib.crc32(raw[_CHECKSUMMED_FROM:end]):
         return None
     if blob is None:
         return Record(int(seq), int(epoch), float(time), _KINDS.get(kind) or kind.decode(), raw)

@@ -1,9 +1,10 @@
 """Loads the view that a driver continues from, without holding the whole log in memory.
 
-The fold of the core gets placeholders for the items; a line is decoded only if its item is still
-in the view at the end of the log. A compacted session of a gigabyte needs as much memory as its
-view. In a view of more than MAX_VIEW_BYTES, which is too large for any model, only the newest items
-are whole; older ones are truncated. The log keeps all of them.
+Of a log of more than MAX_VIEW_BYTES, and where the content is in a blob, the fold of the core gets
+placeholders for the items: such a line is decoded only if its item is still in the view at the end
+of the log. A compacted session of a gigabyte needs as much memory as its view. In a view of more
+than MAX_VIEW_BYTES, which is too large for any model, only the newest items are whole; older ones
+are truncated. The log keeps all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import Entry, InputQueued, ItemAdded, ViewRewritten
-from treadle.core.transcript.entry_json import decode_entry, find_unknown_kind
+from treadle.core.transcript.entry_json import decode_entry, find_unknown_kind, make_decoder
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.recover import recover
 from treadle.core.transcript.state import SessionState, fold_entries
@@ -27,7 +28,7 @@ from treadle.lib.files.blobs import Blobs
 from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.garbage import paused_collector
 from treadle.sessions.log.hash_chain import MAX_SEAL_BYTES, SEAL_PATTERN
-from treadle.sessions.log.reader import JournalReader, list_segments, open_segment
+from treadle.sessions.log.reader import JournalReader, list_segments, measure_log, open_segment
 from treadle.sessions.log.records import (
     Record,
     decode_content,
@@ -72,6 +73,8 @@ class StateLoader:
     def __init__(self, reader: JournalReader, max_bytes: int = MAX_VIEW_BYTES) -> None:
         self._reader = reader
         self._max_bytes = max_bytes
+        self._is_long = False
+        self._has_placeholders = False
         self._recent: deque[_DeferredItem] = deque()
         self._recent_bytes = 0
         self._has_nameless_messages = False  # queued by an earlier version
@@ -102,7 +105,10 @@ class StateLoader:
         return fold_entries(entries, state), entries
 
     def _load(self) -> SessionState:
+        self._is_long = measure_log(self._reader.session_dir) > self._max_bytes
         folded = fold_entries(self._read_entries(self._reader.records()))
+        if not self._has_placeholders:
+            return folded
         self._recent.clear()
         transcripts = [folded.transcript, folded.history]
         for start in reversed(folded.turn_starts):
@@ -138,18 +144,28 @@ class StateLoader:
     # --- while the log is read ---------------------------------------------------------------
 
     def _read_entries(self, lines: Iterable[tuple[Record, Path]]) -> Iterator[Entry]:
+        decode = make_decoder(Entry).decode
         for line, session_dir in lines:
-            if line.kind == "item" and _REPLY_PATTERN.match(line.raw) is not None:
-                self.last_reply_seq = line.seq
-            if line.kind == "item" and (len(line.raw) > _MIN_DEFERRED_BYTES or line.blob):
+            is_long = self._is_long and len(line.raw) > _MIN_DEFERRED_BYTES
+            if line.kind == "item" and (is_long or line.blob):
                 entry = self._make_placeholder(line, session_dir)
-            else:
+            elif line.blob:
                 entry = self._decode_entry(line, session_dir)
-            if entry is not None:
-                self._has_nameless_messages |= type(entry) is InputQueued and not entry.message_id
-                if type(entry) is ViewRewritten and entry.is_repair:
-                    self._last_repair_seq = line.seq
-                yield entry
+            else:
+                try:
+                    entry = decode(line.raw)
+                except msgspec.DecodeError:
+                    entry = self._decode_entry(line, session_dir)
+            if entry is None:
+                continue
+            if type(entry) is ItemAdded:
+                if type(entry.item) is AssistantItem:
+                    self.last_reply_seq = line.seq
+            elif type(entry) is InputQueued:
+                self._has_nameless_messages |= not entry.message_id
+            elif type(entry) is ViewRewritten and entry.is_repair:
+                self._last_repair_seq = line.seq
+            yield entry
 
     def _make_placeholder(self, line: Record, session_dir: Path) -> Entry | None:
         """An entry that the fold treats like the real one."""
@@ -170,6 +186,7 @@ class StateLoader:
             item = UserItem(())
         deferred = _DeferredItem(line, session_dir)
         vars(item)["deferred"] = deferred
+        self._has_placeholders = True
         self._recent.append(deferred)
         self._recent_bytes += len(line.raw)
         while self._recent_bytes > self._max_bytes:
