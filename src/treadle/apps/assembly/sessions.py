@@ -148,12 +148,17 @@ def _make_file_name(call_id: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in call_id)[:80]
 
 
+def may_take_checkpoints(folder: Path) -> bool:
+    """Whether a folder gets checkpoints: not the home folder or one above it, too much to copy."""
+    return not Path.home().resolve().is_relative_to(folder)
+
+
 class LazyCheckpoints:
-    """Takes checkpoints of a folder, unless it is the home folder or above it: too much to copy."""
+    """Takes checkpoints of a folder, if it may have any."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.is_possible = not Path.home().resolve().is_relative_to(folder)
+        self.is_possible = may_take_checkpoints(folder)
         self._checkpoints = Lazy(self._make)
 
     async def take(self) -> FileSnapshot:

@@ -118,9 +118,16 @@ def test_a_verdict_is_that_of_the_mode_in_the_settings(place, capsys):
     home, folder = place
     (home / ".treadle/config.toml").write_text('permission_mode = "plan"\n')
     assert explain(folder, capsys, "rm x", "--sandbox", "off")["verdict"] == "deny"
-    line = ["rm x", "--permission-mode", "auto", "--sandbox"]
+    line = ["make x", "--permission-mode", "auto", "--sandbox"]
     assert explain(folder, capsys, *line, "required")["verdict"] == "allow"
     assert explain(folder, capsys, *line, "off")["verdict"] == "ask"
+
+
+def test_a_removal_is_explained_with_the_checkpoints_that_a_run_here_takes(place, capsys):
+    home, folder = place
+    line = ["rm x", "--permission-mode", "accept-edits", "--sandbox", "off"]
+    assert explain(folder, capsys, *line)["verdict"] == "allow"
+    assert explain(home, capsys, *line)["verdict"] == "ask"  # a home gets no checkpoints
 
 
 def test_cases_are_evaluated_with_or_without_the_sandbox(place, capsys, tmp_path):

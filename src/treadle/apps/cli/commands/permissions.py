@@ -151,8 +151,10 @@ def _list(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     import msgspec
 
+    from treadle.apps.assembly.sessions import may_take_checkpoints
     from treadle.apps.console.permission_history import describe_coverage
     from treadle.apps.settings.folder_rules import load_rules
+    from treadle.apps.settings.managed_policy import read_policy
     from treadle.permissions.findings import PolicyCall
     from treadle.permissions.policy import RulePolicy, build_policy_context
     from treadle.permissions.ruleset.rules_file import parse_rules
@@ -171,8 +173,10 @@ def _explain(options: argparse.Namespace) -> int:
         build_policy_context(
             options.folder, rules + extra, _list_added_folders(settings, options.folder)
         ),
+        has_checkpoints=may_take_checkpoints(Path(root)),
         tools_skip_denied=True,
         sandbox_hides_denied=is_sandboxed,
+        accepts_rules=not read_policy().managed_rules_only,
     )
     key = {"bash": "command", "webfetch": "url", "web_fetch": "url"}.get(options.tool, "path")
     access = describe_access(options.tool, {key: options.line}, context.root)
