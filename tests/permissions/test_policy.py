@@ -179,6 +179,7 @@ async def test_an_error_inside_is_never_an_allow():
         ("git push origin main", ("Bash(git push origin main)",)),
         ("git commit -m x", ("Bash(git commit:*)",)),
         ("npm publish", ("Bash(npm publish)",)),
+        ("npm ci", ("Bash(npm ci)",)),
         ("npm run build", ("Bash(npm run build:*)",)),
         ("python3 x.py", ("Bash(python3 x.py)",)),
         ("python3 -c 'print(1)'", ("Bash(python3 -c 'print(1)')",)),

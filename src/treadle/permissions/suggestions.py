@@ -24,7 +24,7 @@ from treadle.permissions.verdict import PermissionEvaluator
 # delete or install are suggested exactly as they were approved.
 _ROUTINE_GIT_SUBCOMMANDS = word_set("add commit fetch switch mv")
 _ROUTINE_SUBCOMMANDS = word_set(
-    "test build check lint fmt format vet clippy doc bench ci ls list ps images logs info show "
+    "test build check lint fmt format vet clippy doc bench ls list ps images logs info show "
     "tree outdated status get describe dev compile verify"
 )
 _MAX_COMMANDS = 40
