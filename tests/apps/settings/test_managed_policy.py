@@ -308,7 +308,7 @@ def test_the_file_of_claude_code_narrows_as_well(policy: Write, own_place: Path)
         "availableModels": ["sonnet"],
         "allowedMcpServers": [{"serverName": "db"}, {"serverCommand": ["npx", "*"]}],
         "allowManagedHooksOnly": True,
-        "sandbox": {"enabled": True, "failIfUnavailable": True},
+        "sandbox": {"enabled": True, "failIfUnavailable": True, "network": {}},
         "cleanupPeriodDays": 3,
     }
     file.write_text(json.dumps(settings, indent=1))
@@ -323,7 +323,8 @@ def test_the_file_of_claude_code_narrows_as_well(policy: Write, own_place: Path)
     assert found.find_server_objection("other", ("npx", "x"), "")
     assert not found.find_server_objection("other", ("npx", "*"), "")
     assert found.no_hooks
-    assert "not used here: cleanupPeriodDays, permissions.allow" in found.notes[0]
+    unused = "cleanupPeriodDays, permissions.allow, sandbox.network"
+    assert f"not used here: {unused}" in found.notes[0]
     rules = load_rules(own_place).get_rules()
     texts = [rule.text for rule in rules.deny]
     assert texts == ["Read(.env)", "Bash(curl:*)", "Sandbox(off)"]

@@ -52,6 +52,8 @@ _CLAUDE_KEYS = word_set(
     "$schema permissions availableModels allowedMcpServers deniedMcpServers disableAllHooks "
     "allowManagedHooksOnly allowManagedPermissionRulesOnly disableAutoMode sandbox"
 )
+_CLAUDE_PERMISSIONS = word_set("deny ask disableBypassPermissionsMode disableAutoMode")
+_CLAUDE_SANDBOX = word_set("enabled failIfUnavailable allowUnsandboxedCommands")
 
 
 class ServerPattern(msgspec.Struct, frozen=True):
@@ -363,7 +365,8 @@ def _read_claude_file(file: Path) -> ManagedPolicy:
             where = locate(name)
             lists[ours] = (LimitedValue(tuple(read(settings[name], where)), where),)
     unused = sorted(set(settings) - _CLAUDE_KEYS)
-    unused += [f"permissions.{name}" for name in ("allow", "defaultMode") if name in permissions]
+    unused += [f"permissions.{name}" for name in sorted(set(permissions) - _CLAUDE_PERMISSIONS)]
+    unused += [f"sandbox.{name}" for name in sorted(set(sandbox) - _CLAUDE_SANDBOX)]
     return ManagedPolicy(
         limits,
         tuple(rules),
