@@ -1,7 +1,7 @@
 """A hook of the settings as a Hook. A command gets JSON on its standard input, and its exit code
 is the answer:
 
-    0       yes; JSON on stdout may add details, plain stdout is context at two points
+    0       yes; JSON on stdout may add details, plain stdout is context at three points
     2       no, with stderr as the reason
     other   failure: `pre_tool_use` denies the call, other points warn the user
             (also a timeout, too much output, or invalid JSON)
