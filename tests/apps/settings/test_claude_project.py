@@ -22,6 +22,7 @@ from treadle.apps.settings.folder_rules import load_rules
 from treadle.apps.settings.load import load_settings
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.transcript.items import ToolResultItem
+from treadle.hooks.hook_config import read_hooks_file
 from treadle.models import Say, Scripted
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
@@ -228,6 +229,14 @@ def test_what_is_not_known_is_named_once_and_is_no_error(project: Path):
         "'agent'",
     ):
         assert sum(words in note for note in notes) == 1, words
+
+
+def test_the_switch_of_all_hooks_is_used_and_not_named_as_unused(project: Path):
+    file = project / ".claude/settings.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "disableAllHooks": True}))
+    settings = load_settings(project, environ={}, is_trusted=lambda: True)
+    assert not any("disableAllHooks" in note for note in settings.notes)
+    assert read_hooks_file(file, project, [], []) == []
 
 
 def test_agents_and_skills_are_found_without_a_problem(project: Path):

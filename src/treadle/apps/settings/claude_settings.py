@@ -23,6 +23,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.untrusted_files import read_json
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.lib.text.redaction import is_secret
+from treadle.lib.text.word_set import word_set
 
 # Their names of modes, and the mode of ours that allows no more.
 PERMISSION_MODES = {
@@ -34,8 +35,8 @@ PERMISSION_MODES = {
     "auto": "auto",
 }
 BYPASS_OF_CLAUDE_CODE = "bypassPermissions"  # not translated: bypass is written as it is
-_USED_KEYS = frozenset(
-    {"$schema", "permissions", "hooks", "env", "model", "mcpServers", "statusLine", "outputStyle"}
+_USED_KEYS = word_set(
+    "$schema permissions hooks disableAllHooks env model mcpServers statusLine outputStyle"
 )
 _USED_PERMISSIONS = frozenset({"allow", "ask", "deny", "defaultMode", "additionalDirectories"})
 _MODEL = compile_lazily(r"(opus|sonnet|haiku|claude-[\w.-]+)(\[\w+\])?")
