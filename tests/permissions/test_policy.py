@@ -278,6 +278,7 @@ def test_a_rule_is_offered_where_the_words_say_what_runs(command):
         ("read", {"path": "/etc/hosts"}, "Read(//etc/hosts)"),
         ("read", {"path": "~/notes"}, "Read(~/notes)"),
         ("web_fetch", {"url": "https://A.example./x"}, "WebFetch(domain:a.example)"),
+        ("web_fetch", {"url": "http://a.example:8443"}, "WebFetch(domain:a.example:8443)"),
         ("mcp__x__y", {}, "mcp__x__y"),
     ],
 )
@@ -285,6 +286,14 @@ def test_always_allow_for_other_tools(tool, given, proposed):
     evaluator = PermissionEvaluator(PolicyContext("/r", "/h"))
     call = PolicyCall(tool, describe_access(tool, given))
     assert suggest_rules(call, evaluator) == (proposed,)
+
+
+def test_a_rule_with_a_port_counts_beside_one_without():
+    urls = ("https://x.org", "https://x.org:8443", "https://x.org:9000")
+    allowed = rules(allow=["WebFetch(domain:x.org)", "WebFetch(domain:x.org:8443)"])
+    evaluator = PermissionEvaluator(PolicyContext("/r", "/h", allowed))
+    calls = [PolicyCall("web_fetch", Access(url=url)) for url in urls]
+    assert [evaluator.evaluate(call).outcome for call in calls] == ["allow", "allow", "ask"]
 
 
 def test_more_names_than_can_be_looked_at_are_asked_about(tmp_path):

@@ -54,8 +54,10 @@ def suggest_rules(
     if key == "bash":
         return _suggest_for_line(call, evaluator, ruling or evaluator.evaluate(call, view), view)
     if key == "webfetch":
-        host = parse_url_target(call.access.url or "").host
-        return (f"WebFetch(domain:{host})",) if host else ()
+        target = parse_url_target(call.access.url or "")
+        port = f":{target.port}" if target.port else ""
+        is_named = bool(target.host) and not (port and ":" in target.host)  # no port of an address
+        return (f"WebFetch(domain:{target.host}{port})",) if is_named else ()
     if not call.access.files:
         return (call.tool,)
     rules, files = [], evaluator.open_files(view)

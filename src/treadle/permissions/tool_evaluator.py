@@ -122,20 +122,21 @@ def evaluate_url(url: str, rules: RuleSet) -> PolicyFinding:
     if target.ambiguity:
         return PolicyFinding(url, "ask", target.ambiguity)
     allowing = [r for r in rules.allow if r.tool == "webfetch"]
-    named = next((r for r in allowing if _names(r, target.host)), None)
-    blanket = next((r for r in allowing if _is_blanket(r)), None)
-    covering = named or blanket
-    if covering is None:
+    named = [r for r in allowing if _names(r, target.host)]
+    blanket = [r for r in allowing if _is_blanket(r)]
+    if not named and not blanket:
         return PolicyFinding(url, "ask", f"no rule allows fetching from {target.host}")
-    if target.is_private and named is None:
+    if target.is_private and not named:
         return PolicyFinding(url, "ask", f"{target.host} is this machine or a private network")
-    if target.port and not _names_port(covering, target.port):
-        reason = f"the rule {covering.text} covers the usual ports, not {target.port}"
+    about = named if target.is_private else [*named, *blanket]
+    covering = [r for r in about if not target.port or _names_port(r, target.port)]
+    if not covering:
+        reason = f"the rule {about[0].text} covers the usual ports, not {target.port}"
         return PolicyFinding(url, "ask", reason)
     for host in target.embedded_hosts:
-        if blanket is None and not any(_names(r, host) for r in allowing):
+        if not blanket and not any(_names(r, host) for r in allowing):
             return PolicyFinding(url, "ask", f"it may redirect to {host}")
-    return PolicyFinding.from_rule(url, "allow", covering, is_read_only=True)
+    return PolicyFinding.from_rule(url, "allow", covering[0], is_read_only=True)
 
 
 def _forbids(rule: Rule, target: UrlTarget) -> bool:
