@@ -14,7 +14,7 @@ _NO_KEYS = "treadle login keeps a key, or the variables of the environment have 
 _NO_ACCOUNT = "there is no account, and nothing is sent"
 _TWO_DECISIONS = "two decisions; deny rules still hold"
 _CD_FIRST = "cd first: the folder decides about trust"
-_VARIABLES = "variables TREADLE_NAME set anything for one run"
+_VARIABLES = "variables TREADLE_NAME change settings for one run"
 
 
 class Equivalent(NamedTuple):
