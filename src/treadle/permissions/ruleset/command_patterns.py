@@ -31,12 +31,16 @@ _CONTAINER_NAMES = {
     **{f"container {name}": name for name in _CONTAINER_COMMANDS},
     **{f"image {name}": name for name in _IMAGE_COMMANDS},
     **dict.fromkeys(("container ls", "container list", "container ps"), "ps"),
+    "container remove": "rm",
     **dict.fromkeys(("image ls", "image list"), "images"),
     **dict.fromkeys(("image rm", "image remove"), "rmi"),
     "builder build": "build",
     "buildx build": "build",
 }
+# npm takes any beginning of a subcommand that is of no other one: from so many letters on.
+_NPM_BEGINNINGS = {"publish": 2, "unpublish": 3, "install": 2, "uninstall": 3}
 _NPM_NAMES = {
+    **{name[:end]: name for name, at in _NPM_BEGINNINGS.items() for end in range(at, len(name))},
     "i": "install", "add": "install", "t": "test", "tst": "test", "run-script": "run", "rum": "run",
     "un": "uninstall", "rm": "uninstall", "remove": "uninstall", "r": "uninstall", "x": "exec",
     "up": "update", "upgrade": "update", "list": "ls", "la": "ls", "ll": "ls", "view": "info",
