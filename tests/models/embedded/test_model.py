@@ -149,6 +149,9 @@ async def test_a_baked_prefix_is_read_from_disk_in_a_new_process_and_closing_lea
         assert host is not None
         assert host.returncode is not None
         assert not is_there(socket.parent)
+    folder = serving.get_prefix_dir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
 
 
 def test_the_host_ends_when_its_parent_is_killed(weights: Path) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.core.errors import ModelError, Unreachable
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.http.client import Client
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.http.transport import TransportError
@@ -82,7 +83,7 @@ def _download(weights: Weights, report: ProgressCallback) -> Path:
         report(DownloadProgress("done", weights.size, weights.size))
         return path
     folder = get_weights_dir()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     partial = folder / f"{weights.file}.partial"
     with _lock_partial(partial):
         _require_disk_space(weights, partial)

@@ -31,6 +31,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.core.errors import BadRequest, ContextTooLong, Overloaded, StreamBroken, UnknownModel
+from treadle.lib.files.private_files import make_private_folder
 from treadle.lib.http.client import Client
 from treadle.lib.http.sse import SSEReader
 from treadle.lib.http.timeouts import Timeouts
@@ -114,7 +115,7 @@ class LlamaServer:
             self._socket = self._loaded_prefix = ""
             socket = Path(tempfile.mkdtemp(prefix="treadle-")) / "model.sock"
             slots = get_prefix_dir()
-            slots.mkdir(parents=True, exist_ok=True)
+            make_private_folder(slots)
             settings = {
                 "model": str(self.model.resolve()),
                 "socket": str(socket),
@@ -131,6 +132,7 @@ class LlamaServer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # only the parent handles an interrupt in the terminal
+                umask=0o077,  # the prefixes that it saves have the user's instructions
                 cwd="/",
             )
             self._process = process
