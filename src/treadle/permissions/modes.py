@@ -9,13 +9,14 @@
 A deny stays a deny in every mode.
 """
 
-from typing import Literal, cast
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import replace
 
-from treadle.permissions.findings import PolicyCall, PolicyRuling
-from treadle.permissions.ruleset.rules import normalize_tool_name
-from treadle.permissions.verdict import stays_sandboxed
+if TYPE_CHECKING:
+    from treadle.permissions.findings import PolicyCall, PolicyRuling
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "bypass"]
 EDIT_MODES: frozenset[str] = frozenset({"accept-edits", "auto"})
@@ -37,6 +38,10 @@ def apply_mode(
     ruling: PolicyRuling, call: PolicyCall, mode: PermissionMode, *, has_command_rules: bool = False
 ) -> PolicyRuling:
     """The ruling in a mode. `has_command_rules`: there are deny or ask rules about commands."""
+    # Every host knows the modes; what judges calls is loaded for the first one.
+    from treadle.permissions.ruleset.rules import normalize_tool_name
+    from treadle.permissions.verdict import stays_sandboxed
+
     tool = normalize_tool_name(call.tool)
     if ruling.outcome == "deny":
         return ruling

@@ -5,12 +5,14 @@ nothing in it runs or adds permissions: its settings may only remove some. A ser
 approved by the hash of its definition, so a changed one needs a new approval.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,7 +22,9 @@ from treadle.core.untrusted_files import read_text
 from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.flock import hold_lock
 from treadle.lib.files.private_files import locked_update, make_private_folder
-from treadle.permissions.ruleset.rules import Rule, RuleSet
+
+if TYPE_CHECKING:
+    from treadle.permissions.ruleset.rules import Rule, RuleSet
 
 # The permissions of a project that apply without trust: those that only restrict the agent.
 _NARROWING_LISTS = frozenset({"deny", "ask"})
@@ -166,6 +170,8 @@ def hash_definition(definition: Mapping[str, Any]) -> str:
 def filter_project_rules(rules: RuleSet, store: TrustStore, folder: str | Path) -> RuleSet:
     """The rules of a project that apply: ask and deny rules, and the allow rules that the user
     accepted, all of them together or each in an approval."""
+    from treadle.permissions.ruleset.rules import RuleSet  # trust is known before there are rules
+
     are_accepted = store.has_accepted_rules(folder, rules)
     accepted = (
         rule

@@ -100,8 +100,12 @@ class LazyWorkspace:
     def preload(self) -> None:
         """Start to make the workspace and its sandbox in the background."""
         if self._preload_task is None and not self._is_closed:
-            self._preload_task = asyncio.get_running_loop().create_task(self.open())
+            self._preload_task = asyncio.get_running_loop().create_task(self._preload())
             self._preload_task.add_done_callback(_consume_exception)
+
+    async def _preload(self) -> LocalWorkspace:
+        await asyncio.to_thread(_import_workspace)
+        return await self.open()
 
     def _make_local(self) -> LocalWorkspace:
         from treadle.workspace.local import LocalWorkspace
@@ -165,6 +169,13 @@ class LazyWorkspace:
         """Close it for good."""
         self._is_closed = True
         await self.release()
+
+
+def _import_workspace() -> None:
+    """The modules that the first call needs. In a thread: keys and frames do not wait for them."""
+    import treadle.permissions.policy
+    import treadle.workspace.local
+    import treadle.workspace.sandbox.bubblewrap  # noqa: F401
 
 
 def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
