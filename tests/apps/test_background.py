@@ -299,12 +299,25 @@ async def test_a_run_has_the_environment_of_its_caller():
     assert Path("found").read_text() == "/venvs/one\n/venvs/two\n"
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_a_session_works_in_the_background_in_a_worktree_which_stays():
+    await make_repository()
+    async with ProviderServer((bash("echo done > one.txt"), FakeReply("Done."))) as server:
+        session_dir = await begin(server, "change one", "--worktree", "fix", *FREELY)
+        await ends(session_dir)
+    assert "done" in await ps(session_dir)
+    folder = Path(Library().get_summary(session_dir).folder)
+    assert (folder.name, (folder / "one.txt").read_text()) == ("fix", "done\n")
+    assert Path("one.txt").read_text() == "one\n"
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--bg",), "no prompt: write it after --bg,"),
         (("--bg", "go", "--output-format", "json"), "--output-format does not work with --bg"),
         (("--bg", "go", "--dry-run"), "--dry-run does not work with --bg"),
+        (("--bg", "/files:ask me"), "there is no command /files:ask"),
         (("--bg", "go", "--model", "unknown/model"), "unknown"),
     ],
 )

@@ -44,7 +44,7 @@ from treadle.sessions.log.lock import BACKGROUND_PROGRAM
 
 POLL_SECONDS = 0.2
 NOT_WITH_BG = (
-    *("print", "output_format", "output_schema", "plain", "inline", "worktree"),
+    *("print", "output_format", "output_schema", "plain", "inline"),
     "dry_run",  # the run would not be one
 )
 STARTED = "it works in the background: `treadle ps` lists it, `treadle attach {}` brings it here"
@@ -65,6 +65,8 @@ async def move_to_background(
         origin="", resume=resume, allow=choices.allow, deny=choices.deny, suspend=True
     )
     session = await build_agent(settings, folder, options)
+    if (line.prompt or "").startswith("/"):
+        prompt = await _expand(session, settings, tuple(prompt))
     async with session.open_driver(tuple(prompt) or None) as driver:
         if not driver.can_continue:
             raise UsageError('the last turn is finished; write a message: treadle --bg "…"')
@@ -76,6 +78,18 @@ async def move_to_background(
     print_line(session_dir.name)
     print_error(f"treadle: {STARTED.format(session_dir.name)}")
     return SUCCESS
+
+
+async def _expand(
+    session: AgentSession, settings: Settings, prompt: tuple[UserContent, ...]
+) -> tuple[UserContent, ...]:
+    from treadle.apps.cli.custom_command import expand_server_prompt
+
+    try:
+        return await expand_server_prompt(session, settings, prompt)
+    except BaseException:
+        await session.abandon()
+        raise
 
 
 class BackgroundRun(HeadlessRun):
