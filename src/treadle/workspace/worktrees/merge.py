@@ -33,7 +33,7 @@ class WorktreeEnd(msgspec.Struct, frozen=True):
     kept       they are in `branch`        left    the worktree is still at `path`
     `base` is the commit that the branch is compared with, `refused` are the paths that kept the
     changes from being merged, `top` is the way to the top of the repository if that is not the
-    folder.
+    folder. `root` is the first commit of a branch that has nothing of the folder's history.
     """
 
     status: Literal["unchanged", "merged", "kept", "left"]
@@ -43,6 +43,7 @@ class WorktreeEnd(msgspec.Struct, frozen=True):
     top: str = ""
     refused: tuple[str, ...] = ()
     path: str = ""
+    root: str = ""
 
 
 def describe_end(end: WorktreeEnd) -> str:

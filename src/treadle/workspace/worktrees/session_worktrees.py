@@ -109,7 +109,21 @@ class SessionWorktrees(Worktrees):
             return WorktreeEnd("unchanged")
         branch = (await worktree.run_git("rev-parse", "--abbrev-ref", "HEAD")).strip()
         files = tuple(line[3:] for line in listed)
-        return WorktreeEnd("left", files, branch, worktree.record.base, path=str(worktree.root))
+        root = await self._find_own_root(worktree, head)
+        path = str(worktree.root)
+        return WorktreeEnd("left", files, branch, worktree.record.base, path=path, root=root)
+
+    async def _find_own_root(self, worktree: Worktree, commit: str) -> str:
+        """The first commit of a history that has no commit of the folder's, as that of a variant
+        (`treadle whatif`): git refuses to merge it."""
+        base = worktree.record.base
+        if not await worktree.run_git("rev-list", "--max-count=1", base, f"^{commit}"):
+            return ""  # it continues the base, as nearly always
+        roots, ours = [
+            (await worktree.run_git("rev-list", "--max-parents=0", one)).split()
+            for one in (commit, base)
+        ]
+        return roots[-1] if set(roots).isdisjoint(ours) else ""
 
     async def _is_elsewhere(self, worktree: Worktree, commit: str) -> bool:
         """Whether a commit is one that the worktree began with, or that the folder has by now."""
@@ -140,8 +154,10 @@ def describe_session_end(name: str, end: WorktreeEnd) -> str:
     path = shlex.quote(end.path)
     path = shorten_home(path) if path == end.path else path  # a quoted ~ is no home
     first = "commit there first, then " if end.files else ""
+    branch = f"{BRANCH_FOLDER}/{name}"
+    take = f"cherry-pick {end.root[:12]}..{branch}" if end.root else f"merge {branch}"
     return (
         f"the worktree {name} stays, with {has}, {where}: {path}\n"
-        f"`treadle --worktree {name} --continue` continues; {first}`git merge "
-        f"{BRANCH_FOLDER}/{name}` takes its commits over; `git worktree remove {path}` deletes it"
+        f"`treadle --worktree {name} --continue` continues; {first}`git {take}` "
+        f"takes its commits over; `git worktree remove {path}` deletes it"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from treadle.testing.provider import (
 
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 LAST = FakeReply("That is all.")
+COMMIT = "git add --all && git -c user.name=a -c user.email=a@b commit -qm own"
 
 
 def git(*words: str) -> str:
@@ -80,6 +82,14 @@ async def test_models_run_a_turn_again_side_by_side_and_the_best_is_kept():
     assert names == ["base", "done/x", "first", "notes"]
     assert git("worktree", "list").count("\n") == 2
     assert f"git cherry-pick {branch}`" in tried.err
+    name = branch.removeprefix("treadle/")
+    async with ProviderServer([bash(f"echo x > more && {COMMIT}"), LAST]) as on:
+        continued = await run(on, "-p", "more", "--worktree", name, "--continue", *FREELY)
+    assert "git merge" not in continued.err
+    advised = re.search(r"`git (cherry-pick \w+\.\.\S+)` takes its commits", continued.err)
+    assert advised is not None, continued
+    git(*advised[1].split())
+    assert (Path("done/x").read_text(), Path("more").read_text()) == ("x\n", "x\n")
 
 
 async def test_a_kept_variant_takes_back_nothing_that_the_user_did_since():
@@ -102,8 +112,7 @@ async def test_a_kept_variant_takes_back_nothing_that_the_user_did_since():
     git("commit", "-qm", "later")
     Path("busy").write_text("not committed\n")
     Path("untracked").write_text("not added\n")
-    committed = "git add --all && git -c user.name=a -c user.email=a@b commit -qm own"
-    replies = [bash(f"echo variant >> notes && {committed} && echo x > new"), LAST]
+    replies = [bash(f"echo variant >> notes && {COMMIT} && echo x > new"), LAST]
     async with ProviderServer(replies) as server:
         tried = await run(server, "whatif", session, "--prompts", "again", *FREELY)
     assert "+2 −0 in 2 files" in tried.out, tried
