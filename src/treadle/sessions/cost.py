@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from treadle.core.errors import StoreError
-from treadle.core.transcript.usage import Usage
+from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.sessions.children import list_descendants
 from treadle.sessions.library import Library
 from treadle.sessions.log.reader import list_segments, open_segment, read_header
@@ -247,6 +247,8 @@ def _add_record(raw: bytes, last_seqs: dict[int, int], rows: _Rows) -> None:
     last_seqs[line.e] = line.n
     if line.kind == "child_usage" and not line.session_id:
         return  # a sum, in a copy of a session: the original has the calls
+    if line.usage == NO_USAGE:
+        return  # calls that a dry run recorded are carried out without a model
     start, is_unpriced = int(line.t) // BUCKET_SECONDS * BUCKET_SECONDS, line.usage.cost is None
     key = (line.session_id, start, line.model, line.purpose, is_unpriced)
     before = rows.get(key, _CacheRow(start, line.model, 0, Usage()))

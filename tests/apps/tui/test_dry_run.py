@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from tests.apps.tui.harness import exists, read_file, running_app, scripted, write_file
@@ -52,6 +53,24 @@ async def test_recorded_calls_are_edited_chosen_and_carried_out(monkeypatch):
         await on.sees("no dry run: what the agent does is done")
         await on.send("/apply all")
         await on.sees("/dry-run on continues it")
+
+
+async def test_a_side_question_is_for_the_model_while_calls_are_carried_out(monkeypatch):
+    waiting = ("bash", {"command": "mkfifo gate; cat gate"})
+    model = scripted([Say(calls=[waiting]), "Done.", "It waits at a gate."])
+    async with running_app(monkeypatch, model, size=(110, 45)) as on:
+        await on.send("/dry-run on")
+        await on.sees("ask, dry run")
+        await on.send("go")
+        await on.sees("1 call recorded")
+        await on.idle()
+        await on.send("/apply all")
+        await on.until(lambda: exists("gate"))
+        await on.send("/btw What does it do?")
+        await on.sees("It waits at a gate.")
+        await asyncio.to_thread(write_file, "gate", "opened\n")
+        await on.sees("1 call of 1 carried out.")
+        await on.idle()
 
 
 async def test_a_file_that_changed_since_ends_it(monkeypatch):

@@ -61,6 +61,9 @@ async def test_a_dry_run_changes_nothing_and_is_carried_out_in_order():
     assert (again.code, "no recorded calls" in again.out) == (0, True)
     kinds = [type(one).__name__ for one in read_entries(Library().find(session))]
     assert kinds.count("Checkpoint") >= 2  # it can be undone
+    cost = await run(None, "cost", "--by", "model")
+    assert f", {len(CALLS) + 1} model calls," in cost.out
+    assert "apply/" not in cost.out
     undone = await run(None, "undo", "--yes")
     assert undone.code == 0, undone
     assert Path("a.py").read_text() == "one\n"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -39,8 +39,10 @@ from treadle.core.contracts.wrapped import (
 )
 from treadle.core.events import Event, RunFailed, TurnFinished
 from treadle.core.transcript.content import Arguments
-from treadle.core.transcript.items import AssistantItem
 from treadle.tools.undo import DRY_RUN_KEY
+
+if TYPE_CHECKING:
+    from treadle.models.scripted import ScriptElement
 
 RECORDED = (
     "Dry run: recorded, not carried out. The user decides about it after this run. Go on as if it "
@@ -73,7 +75,7 @@ class ModelStandIn(Protocol):
 
     def has(self, call_id: str) -> bool: ...
 
-    def reply(self, request: ModelRequest) -> AssistantItem: ...
+    def reply(self, request: ModelRequest) -> ScriptElement: ...
 
 
 class DryRun(BaseObserver):
@@ -130,7 +132,7 @@ class DryRunModel(WrappedModel):
         from treadle.models.scripted import Scripted
 
         player = self._dry_run.player
-        if player is None:
+        if player is None or request.purpose not in ("turn", "closing"):
             return super().stream(request)
         return Scripted(player.reply, name=self.name, card=self.card).stream(request)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,9 +19,13 @@ from treadle.core.errors import ConfigError
 from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.core.transcript.usage import NO_USAGE
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 from treadle.tools.undo import DRY_RUN_KEY
+
+if TYPE_CHECKING:
+    from treadle.models.scripted import ScriptElement
 
 CALL_PREFIX = "apply-"  # before the id of the recorded call
 
@@ -118,8 +123,13 @@ class CallPlayer:
         is_known = self.has(approval.call.id)
         return (is_known and approval.kind == "approval") or Denial("this call was not approved")
 
-    def reply(self, request: ModelRequest) -> AssistantItem:
-        """The next call, or a report."""
+    def reply(self, request: ModelRequest) -> ScriptElement:
+        """The next call, or a report. It is no request of a model, so it counts as none."""
+        from treadle.models.scripted import Say
+
+        return self._find_reply(request), Say(usage=NO_USAGE)
+
+    def _find_reply(self, request: ModelRequest) -> AssistantItem:
         items = request.transcript
         results = {one.call_id: one for one in items if isinstance(one, ToolResultItem)}
         self.done, problem = 0, ""
