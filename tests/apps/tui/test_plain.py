@@ -554,6 +554,22 @@ async def test_ctrl_c_after_an_interruption_asks_for_another_one():
         os.close(on.master)
 
 
+@pytest.mark.parametrize("keys", ["/quit\n", "\x04"])
+async def test_no_prompt_comes_after_the_user_quits(keys: str):
+    on = PlainTerminal()
+    async with ProviderServer([FakeReply("Hello.")], strict=False) as server:
+        await on.start(server, "hi", preexec_fn=_own_terminal)
+        await on.sees("1 to 4: ")
+        on.type("2")
+        await on.sees("Hello.\n[ask] > ")
+        on.type_keys(keys)
+        await on.sees("to continue this session: treadle --resume ")
+        typed = keys if keys.startswith("/") else "\n"
+        assert f"Hello.\n[ask] > {typed}to continue" in on.shown
+        assert await on.process.wait() == 0
+        os.close(on.master)
+
+
 async def test_ctrl_c_discards_a_line_and_the_second_quits_and_names_the_session():
     on = PlainTerminal()
     async with ProviderServer([FakeReply("Hello.")], strict=False) as server:

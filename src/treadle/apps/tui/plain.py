@@ -182,7 +182,7 @@ class PlainFrontend(Frontend):
     # --- input ---------------------------------------------------------------------------
 
     def _on_line(self, line: str | None) -> None:
-        self._has_prompt = False
+        self._has_prompt = self._has_prompt and line is None  # the end of input ends no line
         self._unread_lines.append(line)
         self._process_lines()
 
@@ -247,9 +247,12 @@ class PlainFrontend(Frontend):
             return 0
 
     def _print_prompt_if_idle(self) -> None:
-        """Print the prompt, unless it is there, or the agent works, or a question is open."""
+        """Print the prompt, unless it is there, or the agent works, a question is open, or the user
+        quits."""
         conversation = self._conversation
         if conversation is None or not self._is_started or not self._out.isatty():
+            return
+        if self._closing.is_set():
             return
         is_complete = self._transcript.is_complete(conversation.view)
         is_working = conversation.view.is_busy or not conversation.is_idle or self._tasks
