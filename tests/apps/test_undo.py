@@ -796,7 +796,7 @@ async def test_an_undo_that_leaves_all_files_alone_is_named_once_and_the_next_on
     ran = await run(None, "undo")
     assert (ran.code, ran.out) == (
         exit_codes.ERROR,
-        "undid the file changes of turn 2 (Turn 2): no files changed\n",
+        "Undo the file changes of turn 2 (Turn 2): nothing is changed\n",
     )
     assert "not restored: g (you changed it since)" in ran.err
     ran = await run(None, "undo")

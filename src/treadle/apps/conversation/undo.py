@@ -373,6 +373,13 @@ def _name_turn(turn: TurnInfo) -> str:
     return f"turn {turn.number}{text}"
 
 
+def describe_result(planned: PlannedRestore, restored: RestoreResult) -> str:
+    """`undid the file changes of turn 3 (Add a test): removed c.txt`."""
+    if restored.written or restored.removed:
+        return f"{describe_action(planned)}: {list_restored(restored)}"
+    return f"{describe_plan_title(planned)}: nothing is changed"
+
+
 def list_restored(restored: RestoreResult) -> str:
     """`restored a.txt, b.txt; removed c.txt`."""
     parts = [f"restored {join_paths(restored.written)}"] if restored.written else []

@@ -113,7 +113,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         _check_included(options, planned)
         include = _agree_on_doubtful(options, planned)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
-        summary = f"{undo.describe_action(planned)}: {undo.list_restored(restored)}"
+        summary = undo.describe_result(planned, restored)
         if restored.written or restored.removed:
             _append_notice(resumed, summary)
         print_line(escape_invisible(summary))

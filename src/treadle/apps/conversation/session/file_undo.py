@@ -21,6 +21,7 @@ from treadle.sessions import history
 if TYPE_CHECKING:
     from treadle.apps.conversation.undo import PlannedRestore
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
+    from treadle.workspace.checkpoints.restore import RestoreResult
 
 RestoreAction = Literal["undo", "redo"]
 
@@ -48,7 +49,8 @@ class FileUndo:
         restored = await self._restore(planned, include)
         session_id = self._session.driver.session_id
         notes = undo.describe_notes(planned, include, session_id, f"/{action} PATH")
-        return "; ".join([f"{undo.describe_action(planned)}: {restored}", *filter(None, [notes])])
+        parts = [undo.describe_result(planned, restored), *undo.list_skipped(restored)[:3], notes]
+        return "; ".join(filter(None, parts))
 
     async def preview_rewind(self, turn_id: str) -> list[FileChange]:
         """What a rewind to before this turn would do to files."""
@@ -58,18 +60,20 @@ class FileUndo:
     async def rewind(self, turn_id: str, include: Collection[str] | None) -> str:
         """Rewind the session to before this turn; a message about the files that were restored,
         none without `include`."""
-        restored = ""
+        message = ""
 
         async def edit() -> None:
-            nonlocal restored
+            nonlocal message
             planned = await self._plan_rewind(turn_id) if include is not None else None
             if planned is not None:
                 restored = await self._restore(planned, include or ())
+                parts = [undo.list_restored(restored), *undo.list_skipped(restored)[:3]]
+                message = "; ".join(parts)
             self._session.agent_session.store.append(Rewound(turn_id))
 
         history.find_turn(await self._session.flush(), turn_id)  # raises if there is none
         await self._session.reconfigure(edit, keeps_view=False)
-        return restored
+        return message
 
     async def list_changed_files(self) -> dict[str, str]:
         """The files that the agent added, removed or changed, without what is undone."""
@@ -89,11 +93,9 @@ class FileUndo:
         turn = history.find_turn(session_dir, turn_id)
         return await undo.plan_rewind(self._open_checkpoints(), session_dir, turn)
 
-    async def _restore(self, planned: PlannedRestore, include: Collection[str]) -> str:
-        """Restore the files; which ones, and why others are not."""
+    async def _restore(self, planned: PlannedRestore, include: Collection[str]) -> RestoreResult:
         store = self._session.agent_session.store
-        restored = await undo.run_restore(self._open_checkpoints(), store, planned, include)
-        return "; ".join([undo.list_restored(restored), *undo.list_skipped(restored)[:3]])
+        return await undo.run_restore(self._open_checkpoints(), store, planned, include)
 
     def _open_checkpoints(self) -> Checkpoints:
         from treadle.workspace.checkpoints.checkpoints import Checkpoints
