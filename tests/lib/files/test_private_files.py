@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from treadle.lib.files.private_files import locked_update, write_private_file
+from treadle.lib.files.private_files import (
+    locked_update,
+    write_private_file,
+    write_private_output,
+)
 
 
 def test_a_private_file_is_for_its_owner_alone_and_no_draft_is_left(tmp_path: Path):
@@ -16,6 +20,21 @@ def test_a_private_file_is_for_its_owner_alone_and_no_draft_is_left(tmp_path: Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert [one.name for one in file.parent.iterdir()] == [file.name]
+
+
+def test_a_file_that_the_user_names_is_private_and_a_link_or_a_pipe_stays(tmp_path: Path):
+    file, link = tmp_path / "page.html", tmp_path / "link.html"
+    file.write_text("before")
+    file.chmod(0o644)
+    link.symlink_to(file)
+    write_private_output(link, b"page")
+    assert (link.is_symlink(), file.read_bytes()) == (True, b"page")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    write_private_output(Path("/dev/null"), b"page")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    with pytest.raises(FileNotFoundError):
+        write_private_output(tmp_path / "no/such/folder", b"page")
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path):

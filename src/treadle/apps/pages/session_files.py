@@ -8,6 +8,7 @@ from typing import Literal
 from treadle.apps.conversation.commands.answers import CommandAnswer
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError
+from treadle.lib.files.private_files import write_private_output
 from treadle.sessions.export import read_blocks, render_json, render_markdown
 from treadle.sessions.library import Library
 
@@ -49,5 +50,5 @@ def write_session(session_dir: Path, folder: Path, name: str) -> Path:
     target = folder / (name or f"session-{session_dir.name}.md")
     if name and target.exists():
         raise ConfigError(f"{name} exists; choose another name, or remove it first")
-    target.write_bytes(encode_session(FORMATS[suffix], session_dir))
+    write_private_output(target, encode_session(FORMATS[suffix], session_dir))
     return target

@@ -2,11 +2,13 @@
 
 make_private_folder   with mode 0700
 write_private_file    replaced atomically, with mode 0600
+write_private_output  the same for a file that the user names: also a pipe or a device
 locked_update         read, change and write while no other program does so
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +50,17 @@ def write_private_file(file: Path, content: bytes, mode: int = 0o600) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_private_output(file: Path, content: bytes) -> None:
+    """Write a file that the user names. Only its owner can read it, also if it was there; the
+    folder has to be there."""
+    if file.exists() and not file.is_file():  # /dev/stdout or a pipe cannot be replaced
+        file.write_bytes(content)
+    elif not file.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    else:
+        write_private_file(file.resolve(), content)
 
 
 def locked_update(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,6 +120,7 @@ def test_export_writes_markdown_a_page_and_json(made: str, told: Told) -> None:
     assert run(["sessions", "export", made, "--output", "page.html"]) == 1
     assert "page.html exists; choose another name" in told()[1]
     assert Path("page.html").read_text() == page
+    assert stat.S_IMODE(Path("page.html").stat().st_mode) == 0o600
     assert run(["sessions", "export", made, "--format", "json"]) == 0
     document = json.loads(told()[0])
     assert document["session"]["id"] == made

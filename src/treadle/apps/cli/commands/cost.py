@@ -20,6 +20,7 @@ from treadle.apps.cli.options import parse_flags
 from treadle.apps.console.console import UsageError, command, get_current_folder, print_line
 from treadle.apps.console.exit_codes import SUCCESS
 from treadle.apps.conversation import costs
+from treadle.lib.files.private_files import write_private_output
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_dollars, plural
 
@@ -91,7 +92,7 @@ def _print_owners(by: str, since: float | None, *, is_json: bool) -> int:
 def _write_html(file: Path, report: costs.CostReport) -> int:
     from treadle.apps.pages.cost import render_cost_file
 
-    file.write_text(render_cost_file(report), encoding="utf-8", errors="backslashreplace")
+    write_private_output(file, render_cost_file(report).encode(errors="backslashreplace"))
     print_line(f"{file}: {costs.format_total(report.total, report.thinking_cost)}")
     return SUCCESS
 

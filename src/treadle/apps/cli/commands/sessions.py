@@ -25,6 +25,7 @@ from treadle.apps.cli.commands.session_list import (
 from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.core.errors import StoreError
+from treadle.lib.files.private_files import write_private_output
 from treadle.lib.text.sanitize import escape_invisible, escape_json, strip_escapes
 from treadle.lib.text.text import format_age, format_bytes, plural, shorten_home
 from treadle.sessions.library import DEFAULT_PRUNE_BYTES, DEFAULT_PRUNE_DAYS, Library
@@ -209,7 +210,7 @@ def _write_output(data: bytes, options: argparse.Namespace) -> None:
         return
     if options.output.exists():
         raise StoreError(f"{options.output} exists; choose another name, or remove it first")
-    options.output.write_bytes(data)
+    write_private_output(options.output, data)
     print_line(f"{options.output}: {format_bytes(len(data))}")
 
 

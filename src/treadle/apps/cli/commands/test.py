@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.lib.files.private_files import write_private_output
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.library import Library
 from treadle.sessions.log.reader import FIRST_SEGMENT
@@ -65,7 +66,8 @@ def _test(options: argparse.Namespace) -> int:
         if case.reason:
             print_line(f"{case.name}: {escape_invisible(case.reason)}")
     if options.html:
-        Path(options.html).write_text(render_report_page(report), "utf-8")
+        page = render_report_page(report).encode(errors="backslashreplace")
+        write_private_output(Path(options.html), page)
     return SUCCESS if report.passed else ERROR
 
 
