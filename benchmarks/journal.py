@@ -1,6 +1,7 @@
 """What the journal costs: microseconds and syncs a tool round, and the resume of a long session.
 
     python benchmarks/journal.py              a round with pure, and with irreversible calls
+    python benchmarks/journal.py --chain      CPU with and without the chain of hashes, by turns
     python benchmarks/journal.py --long       100,000 entries, 1 GiB: time and memory of a resume
     python benchmarks/journal.py --many       5,000 sessions: the first screen, and a search
 
@@ -11,17 +12,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import itertools
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.measure import Figures, parse_options, run_json, show_figures
+from benchmarks.measure import (
+    Figures,
+    find_ratio,
+    parse_options,
+    run_json,
+    show_figures,
+    take_turns,
+)
 from treadle.agents.agent import Agent
 from treadle.core.contracts.model import ModelRequest
 from treadle.core.contracts.store import Store
@@ -35,6 +47,7 @@ from treadle.sessions.log.records import FORMAT_VERSION, JournalHeader, encode_h
 from treadle.testing.tools import RecordingTool
 
 ROUNDS = 500
+PAIRS = 40
 MIB = 1 << 20
 
 
@@ -46,6 +59,11 @@ class Counting(WrappedStore):
     async def flush(self) -> None:
         self.waits += 1
         await super().flush()
+
+
+class Unchained(Journal):
+    def _seal(self, batch: Sequence[object]) -> None:
+        pass
 
 
 async def rounds(effect: EffectClass, store: Store | None) -> float:
@@ -74,6 +92,31 @@ async def short(folder: Path) -> None:
             f"waited {store.waits / ROUNDS:.2f} times a round, "
             f"{journal.sync_count / ROUNDS:.2f} syncs a round"
         )
+
+
+def chain(folder: Path) -> None:
+    """On one processor: the caches of two cost more than what is measured."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    numbers = itertools.count()
+
+    async def spend(kind: type[Journal], effect: EffectClass) -> float:
+        """Seconds of CPU, also of the thread that writes."""
+        journal = kind.create(folder / str(next(numbers)))
+        gc.collect()
+        began = time.process_time()
+        await rounds(effect, journal)
+        await journal.flush()
+        spent = time.process_time() - began
+        await journal.aclose()
+        return spent
+
+    def run(kind: type[Journal], effect: EffectClass) -> float:
+        return asyncio.run(spend(kind, effect))
+
+    effects: tuple[EffectClass, ...] = ("pure", "irreversible")
+    for effect in effects:
+        pairs = take_turns(partial(run, Journal, effect), partial(run, Unchained, effect), PAIRS)
+        print(f"{effect:13} CPU with the chain of hashes, of that without: {find_ratio(pairs)}")
 
 
 def write_long(place: Path, entries: int, size: int, compacts: bool) -> None:
@@ -150,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--chain", action="store_true")
     parser.add_argument("--sessions", type=int, default=5_000)
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=1024, help="MiB")
@@ -162,6 +206,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         if options.many:
             many(Path(name), options.sessions)
+        elif options.chain:
+            chain(Path(name))
         elif options.long:
             long(Path(name), options.entries, options.size * MIB, as_json=options.json)
         else:
