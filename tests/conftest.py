@@ -32,6 +32,7 @@ from tests.bytecode import compile_once
 from tests.law_check import LawCheck
 from tests.postgres import postgres_server, postgres_url, shared_postgres
 from tests.preloaded import connections, interpreters
+from tests.replay_check import ReplayCheck
 from treadle.lib import function_thread
 
 __all__ = ["postgres_server", "postgres_url", "shared_postgres"]  # fixtures
@@ -251,6 +252,26 @@ def live_equals_log(monkeypatch: pytest.MonkeyPatch, own_place: Path) -> Iterato
         check.install(patch)
         yield
     assert check.problems == []
+
+
+@pytest.fixture(autouse=True)
+def sessions_replay_equal(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, own_place: Path
+) -> Iterator[None]:
+    """Every session of every test of a fault: a replay comes to the same transcript."""
+    name, file = request.node.name, request.node.path
+    if not name.startswith("test_fault_") and file.parent.name != "faults":
+        yield
+        return
+    places = [own_place]
+    if "tmp_path" in request.fixturenames:
+        places.append(request.getfixturevalue("tmp_path"))
+    check = ReplayCheck()
+    with monkeypatch.context() as patch:
+        check.install(patch)
+        yield
+    check.add_folders(*places)
+    assert asyncio.run(check.find_problems()) == []
 
 
 # ------------------------------------------------------------------ async tests
