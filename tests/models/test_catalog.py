@@ -63,6 +63,21 @@ def test_a_version_that_is_not_listed_is_not_taken_for_an_older_one():
     assert "Not in the catalog" in card.note
 
 
+@pytest.mark.parametrize(
+    ("name", "searches"),
+    [
+        ("openai/gpt-6-sol", True),
+        ("anthropic/claude-opus-5", True),
+        ("openai-chat/gpt-6-sol", False),
+        ("azure/gpt-6-sol", False),
+        ("openrouter/openai/gpt-6-sol", False),
+        ("openrouter/anthropic/claude-opus-5", False),
+    ],
+)
+def test_only_the_makers_own_interface_finds_deferred_tools(name, searches):
+    assert ("tool_search" in card_for(name).abilities) is searches
+
+
 def test_an_unknown_model_works_with_cautious_defaults_and_no_price():
     card = card_for("someone/something")
     assert (card.window, card.max_output, card.input_price) == (128_000, 8_192, None)

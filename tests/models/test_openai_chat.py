@@ -863,3 +863,8 @@ def test_a_complaint_about_a_reply_names_its_part(place: str, part: int):
     request = ModelRequest(Transcript([to_user_item("go"), reply]))
     error = BadRequest("no", param=f"messages[1].{place}")
     assert codec("openai").locate_part(request, error) == (1, part)
+
+
+def test_deferred_tools_are_not_found_by_this_interface():
+    assert "tool_search" in card_for("openai/gpt-6-sol").abilities
+    assert "tool_search" not in OpenAIChat("gpt-6-sol", api_key="k").card.abilities

@@ -14,9 +14,9 @@ from treadle.testing.tools import RecordingTool
 
 
 async def run_session(store: MemoryStore) -> None:
-    script = [Say(calls=[("record", {"n": 1}), ("record", {"n": 2})]), "done"]
+    calls = Say(calls=[("record", {"n": 1}), ("record", {"n": 2})])
     tool = RecordingTool(answer=lambda given: str(given["n"]))
-    await Agent(Scripted(script), [tool]).run("go", session=store)
+    await Agent(Scripted([calls, "done"]), [tool]).run("go", session=store)
 
 
 def is_result(entry: Entry) -> bool:

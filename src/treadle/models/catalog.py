@@ -13,7 +13,8 @@ The abilities:
     schema     answers in a JSON schema       sampling   accepts a temperature
     cache      caches the start of a prompt   patch      writes the patches of apply_patch
     task_budget  plans with a budget in tokens for the whole task
-    tool_search  the provider finds deferred tools; only at the provider's own address
+    tool_search  the provider finds deferred tools; only at the provider's own address, and of
+               OpenAI only with the Responses interface
     bound_thinking  its thinking is valid only after the messages that it was made for
     all_turns  it uses the reasoning of all turns, if it is asked to
     free_text  tools with a grammar are called with plain text; only at the provider's own address
@@ -279,7 +280,7 @@ def _lookup_card(name: str) -> ModelCard:
     if seller == "openrouter" and model.startswith(("anthropic/", "openai/")):
         seller = model.partition("/")[0]  # OpenRouter has the prices of these two vendors
     abilities = row.abilities if exact else row.abilities - {"task_budget", "bound_thinking"}
-    if exact and seller in ("", row.vendor) and _SEARCHES_TOOLS.fullmatch(row.name):
+    if exact and provider in ("", row.vendor) and _SEARCHES_TOOLS.fullmatch(row.name):
         abilities |= {"tool_search"}
     has_vendor_prices = exact and seller in ("", row.vendor)
     price_in, price_out, read, write = row.prices if has_vendor_prices else (None,) * 4
