@@ -5,6 +5,7 @@
     script_hashes  the files that they run
     protocol       the JSON that a command reads and writes
     command_hook   a command as a Hook, asked about each file of a patch
+    background_hooks  commands that run beside the agent
     function_hook  a function as a Hook
     checkers       diagnostics after edits
 

@@ -35,8 +35,15 @@ from treadle.core.contracts.model import CallModel
 from treadle.core.contracts.tool import NO_ACCESS
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import TreadleError
+from treadle.hooks.background_hooks import BackgroundHooks
 from treadle.hooks.hook_config import HookConfig
-from treadle.hooks.protocol import HookReply, encode_input, parse_output, truncate_context
+from treadle.hooks.protocol import (
+    HookReply,
+    encode_input,
+    parse_late_output,
+    parse_output,
+    truncate_context,
+)
 from treadle.lib.text.sanitize import strip_escapes
 
 MAX_OUTPUT_BYTES = 1 << 20
@@ -102,9 +109,11 @@ class CommandHookContext(msgspec.Struct, frozen=True):
 
 def make_command_hooks(commands: Sequence[HookConfig], context: CommandHookContext) -> list[Hook]:
     """The hooks of the settings as hooks for an agent, in their order."""
-    deferred = DeferredContext(commands)
-    hooks: list[Hook] = [CommandHook(command, context, deferred) for command in commands]
-    return [*hooks, deferred] if deferred.points else hooks
+    deferred = DeferredContext([one for one in commands if not one.is_background])
+    background = BackgroundHooks(context.notify)
+    hooks: list[Hook] = [CommandHook(one, context, deferred, background) for one in commands]
+    hooks += [deferred] if deferred.points else []
+    return [*hooks, background] if any(one.is_background for one in commands) else hooks
 
 
 class CommandHook:
@@ -113,12 +122,17 @@ class CommandHook:
     timeout: float | None = None  # the command has its own
 
     def __init__(
-        self, command: HookConfig, context: CommandHookContext, deferred: DeferredContext
+        self,
+        command: HookConfig,
+        context: CommandHookContext,
+        deferred: DeferredContext,
+        background: BackgroundHooks,
     ) -> None:
         self.command = command
         self.points = frozenset({command.point})
         self._context = context
         self._deferred = deferred
+        self._background = background
 
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self.command.matches_tool(hook_input):
@@ -137,6 +151,10 @@ class CommandHook:
         """Run the command for a call, or for one file of a patch."""
         if not self._context.is_approved(self.command):
             raise HookFailed(f"{self._label} changed since you approved it; approve it again")
+        if self.command.is_background:
+            work = self._run_in_background(hook_input)
+            self._background.start(hook_input.session_id, self._label, work)
+            return None
         try:
             reply = self._interpret(hook_input, await self._run(hook_input))
         except HookFailed as error:
@@ -159,6 +177,12 @@ class CommandHook:
             if hook_input.point in ("stop", "subagent_stop"):
                 self._count_blocked_stop(hook_input)
         return reply.answer
+
+    async def _run_in_background(self, hook_input: HookInput) -> HookReply:
+        executed = await self._run(hook_input)
+        if executed.exit_code == 2 and not executed.timed_out:
+            return HookReply(extra_context=_decode_output(executed.stderr)[:MAX_REASON_CHARS])
+        return self._read_output(executed, parse_late_output)
 
     async def _run(self, hook_input: HookInput) -> ProgramResult:
         context, command = self._context, self.command
@@ -195,20 +219,25 @@ class CommandHook:
         return _FOREIGN_MODES.get(mode, mode) if self.command.is_foreign else mode
 
     def _interpret(self, hook_input: HookInput, executed: ProgramResult) -> HookReply:
+        if executed.exit_code == 2 and not executed.timed_out:
+            reason = _decode_output(executed.stderr)[:MAX_REASON_CHARS]
+            return self._interpret_block(hook_input, reason)
+        folder = str(self._context.folder)
+        return self._read_output(executed, lambda text: parse_output(hook_input, text, folder))
+
+    def _read_output(self, executed: ProgramResult, parse: Callable[[str], HookReply]) -> HookReply:
+        """What a command says that did not fail."""
         if executed.timed_out:
             raise HookFailed(f"{self._label} did not finish within {self.command.timeout:g} s")
-        stderr = _decode_output(executed.stderr)[:MAX_REASON_CHARS]
-        if executed.exit_code == 2:
-            return self._interpret_block(hook_input, stderr)
         if executed.exit_code != 0:
+            stderr = _decode_output(executed.stderr)[:MAX_REASON_CHARS]
             code, signal = executed.exit_code, executed.signal
             how = f"exited with {code}" if code else f"was killed by {signal}"
             raise HookFailed(f"{self._label} {how}: {stderr or 'nothing on stderr'}")
         if executed.is_truncated:
             raise HookFailed(f"{self._label} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
         try:
-            folder = str(self._context.folder)
-            return parse_output(hook_input, _decode_output(executed.stdout), folder)
+            return parse(_decode_output(executed.stdout))
         except ValueError as error:
             raise HookFailed(f"{self._label}: {error}") from error
 

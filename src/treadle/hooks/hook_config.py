@@ -115,6 +115,7 @@ class HookConfig(msgspec.Struct, frozen=True):
     variables: tuple[str, ...] = ()
     model: str = ""
     plugin_root: str = ""  # the folder of the plugin that has it
+    is_background: bool = False  # `"async": true`: nobody waits for it, and it cannot answer
 
     @property
     def point(self) -> HookPoint:
@@ -141,6 +142,8 @@ class HookConfig(msgspec.Struct, frozen=True):
         if self.kind != "command":
             content |= {"headers": dict(self.headers), "variables": list(self.variables)}
             content["model"] = self.model
+        if self.is_background:
+            content["async"] = True
         return content
 
     def matches(self, hook_input: HookInput) -> bool:
@@ -346,6 +349,8 @@ def _parse_entry(event: str, matcher: str, entry: object, location: _SettingsTex
         headers=dict(entry.get("headers") or {}) if kind == "http" else {},
         variables=tuple(entry.get("allowedEnvVars") or ()) if kind == "http" else (),
         model=str(entry.get("model") or "") if kind == "prompt" else "",
+        # As in Claude Code, for commands only.
+        is_background=kind == "command" and True in (entry.get("async"), entry.get("asyncRewake")),
     )
 
 

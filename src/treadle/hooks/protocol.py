@@ -202,12 +202,11 @@ def parse_output(hook_input: HookInput, stdout: str, folder: str = "") -> HookRe
     comes too late for an answer: only its message and its context count.
     """
     text = stdout.strip()
-    late = _find_late_output(text)
-    if late is not None:
-        output = _decode(late) if late else HookOutput()
-        has_context = output.context and AddContext in ALLOWED_ANSWERS[hook_input.point]
-        context = AddContext(output.context) if has_context else None
-        return HookReply(context, user_message=(output.system_message or "").strip())
+    if _find_late_output(text) is not None:
+        late = parse_late_output(text)
+        has_context = late.extra_context and AddContext in ALLOWED_ANSWERS[hook_input.point]
+        context = AddContext(late.extra_context) if has_context else None
+        return HookReply(context, user_message=late.user_message)
     if not text.startswith("{"):
         is_context = hook_input.point in _TEXT_IS_CONTEXT and text
         return HookReply(AddContext(truncate_context(text)) if is_context else None)
@@ -217,6 +216,15 @@ def parse_output(hook_input: HookInput, stdout: str, folder: str = "") -> HookRe
         return _parse_halt(hook_input.point, output, message)
     answer, extra_context = _parse_answer(hook_input, output, folder)
     return HookReply(answer, extra_context, message)
+
+
+def parse_late_output(stdout: str) -> HookReply:
+    """What a command in the background wrote: its message and its context count."""
+    text = stdout.strip()
+    begun = _find_late_output(text)
+    late = _find_last_object(text) if begun is None else begun
+    output = _decode(late) if late else HookOutput()
+    return HookReply(None, output.context, (output.system_message or "").strip())
 
 
 def _decode(text: str) -> HookOutput:
@@ -235,7 +243,14 @@ def _find_late_output(text: str) -> str | None:
         return None
     if not begun.is_async:
         return None
-    lines = [line for line in rest.splitlines() if line.lstrip().startswith("{")]
+    return _find_last_object(rest)
+
+
+def _find_last_object(text: str) -> str:
+    """The whole text, if it is an object; else its last line that begins as one, or ""."""
+    if text.startswith("{") and "\n{" not in text:
+        return text
+    lines = [line for line in text.splitlines() if line.lstrip().startswith("{")]
     return lines[-1].strip() if lines else ""
 
 
