@@ -103,7 +103,7 @@ class Embedded:
         """Text alone, or text that follows a caller's schema."""
         async for event in self.announce_slow_prefix(prompt.build_prefix((), request.system)):
             yield event
-        prompt_text = await self._build_prompt(request, (), guided=False) + prompt.start_reply()
+        prompt_text = await self.build_prompt(request, (), guided=False) + prompt.start_reply()
         texts: list[str] = []
         last = CompletionChunk("")
         settings = {**_build_settings(request), **options, "stop": list(request.options.stop)}
@@ -147,7 +147,7 @@ class Embedded:
         """A call of one of the allowed tools, or an answer; its text as it arrives, then all."""
         async for event in self.announce_slow_prefix(prompt.build_prefix(tools, request.system)):
             yield event
-        prompt_text = await self._build_prompt(request, tools, guided=guided)
+        prompt_text = await self.build_prompt(request, tools, guided=guided)
         grammar = build_grammar(allowed, may_answer=may_answer) if allowed else build_grammar(())
         stream = self._stream_constrained(request, prompt_text, grammar)
         async with contextlib.aclosing(stream) as outputs:
@@ -186,7 +186,7 @@ class Embedded:
             what = "reads its instructions for the first time; later starts are fast."
             yield ModelNotified(f"{self.name} {what}")
 
-    async def _build_prompt(
+    async def build_prompt(
         self, request: ModelRequest, tools: Sequence[SmallTool], *, guided: bool
     ) -> str:
         """The prefix, whose state is loaded, and as much of the history as fits."""

@@ -39,6 +39,8 @@ class SmallTool(msgspec.Struct, frozen=True):
     fields: tuple[ArgumentField, ...]
     description: str
     command_template: str = ""
+    all_name: str = ""  # the argument of an edit that means every occurrence
+    fixed_arguments: Mapping[str, Any] = {}  # real ones that every call has
 
     def format_signature(self) -> str:
         fields = "".join(f',"{field.short_name}":…' for field in self.fields)
@@ -49,7 +51,8 @@ class SmallTool(msgspec.Struct, frozen=True):
         if self.command_template:
             target = str(short_arguments.get("path", ".")) or "."
             return {self.fields[0].real_name: self.command_template + shlex.quote(target)}
-        return {
+        every = {self.all_name: True} if self.all_name and short_arguments.get("all") else {}
+        return {**self.fixed_arguments, **every} | {
             field.real_name: short_arguments[field.short_name]
             for field in self.fields
             if field.short_name in short_arguments
@@ -155,7 +158,8 @@ def _match_known_tool(known: KnownTool, spec: ToolSpec) -> SmallTool | None:
     covered = {field.real_name for field in fields}
     if not covered.issuperset(spec.schema.get("required", ())):
         return None
-    return SmallTool(known.short_name, spec.name, tuple(fields), known.description)
+    every = "replace_all" if known.short_name == "edit" and "replace_all" in properties else ""
+    return SmallTool(known.short_name, spec.name, tuple(fields), known.description, all_name=every)
 
 
 def _build_ls_from_bash(small_tools: Sequence[SmallTool]) -> list[SmallTool]:

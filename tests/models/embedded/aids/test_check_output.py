@@ -68,3 +68,12 @@ def test_a_check_is_a_command_of_a_request_for_a_repair(text: str, command: str)
 )
 def test_a_file_is_read_with_or_without_line_numbers(shown: str) -> None:
     assert failure_parsing.strip_line_numbers(shown) == "a = 1\n\nb = 2\n"
+
+
+def test_of_a_report_of_pytest_the_assertion_and_the_first_error_are_enough() -> None:
+    output = (
+        "F      [100%]\n=== FAILURES ===\n___ test_add ___\ntest_add.py:4: in test_add\n"
+        "    assert add(2, 3) == 5\nE   assert -1 == 5\nE    +  where -1 = add(2, 3)\n"
+        "=== short test summary info ===\nFAILED test_add.py::test_add - assert -1 == 5\n"
+    )
+    assert failure_parsing.extract_failure(output) == "assert add(2, 3) == 5\nassert -1 == 5"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,15 @@ from treadle.agents.agent import Agent
 from treadle.core.contracts.hook import Block, HookInput, HookPoint
 from treadle.core.contracts.model import ModelRequest, Reply
 from treadle.core.errors import ToolError
-from treadle.core.transcript import AssistantItem, NoticeItem, Transcript, to_user_item
+from treadle.core.transcript import (
+    AssistantItem,
+    NoticeItem,
+    Text,
+    ToolCall,
+    ToolResultItem,
+    Transcript,
+    to_user_item,
+)
 from treadle.models.embedded import Assisted, Embedded
 from treadle.models.embedded.aids import repair
 from treadle.models.embedded.server import CompletionChunk
@@ -99,6 +108,10 @@ def tools() -> list[FunctionTool]:
 def project() -> None:
     write("maths.py", PROGRAM)
     write("test_maths.py", CHECK)
+
+
+def calls(transcript: Transcript) -> list[ToolCall]:
+    return [call for item in transcript if isinstance(item, AssistantItem) for call in item.calls]
 
 
 def tries(transcript: Transcript) -> list[str]:
@@ -232,3 +245,46 @@ async def test_the_first_step_needs_no_thinking() -> None:
     (call,) = last.item.calls
     assert call.name == "bash"
     assert "python3 -B test_maths.py" in call.raw
+
+
+async def test_without_a_named_check_the_tests_of_the_folder_are_it() -> None:
+    write("maths.py", PROGRAM)
+    write(
+        "test_maths.py", "from maths import half\n\n\ndef test_half():\n    assert half(8) == 4\n"
+    )
+    server = FakeServer(line("return number / 3", "return number / 2"))
+    agent = Agent(model(server), tools())
+    result = await agent.run("half returns the wrong number. Fix it.")
+    assert "number / 2" in content("maths.py")
+    assert "test_maths.py" in str([call.raw for call in calls(result.transcript)])
+    assert result.reason == "end_turn"
+    assert result.text.endswith("passes.")
+
+
+async def test_a_repair_that_found_nothing_says_so_with_its_reason() -> None:
+    project()
+    server = FakeServer(*[line("return number / 3", "return number / 3")] * 4, "")
+    agent = Agent(model(server), tools())
+    result = await agent.run(ASKED)
+    assert (result.reason, result.text[:30]) == ("refused", repair.GIVE_UP_TEXT[:30])
+    assert content("maths.py") == PROGRAM
+
+
+@pytest.mark.parametrize("output", ["[check passed]", "/usr/bin/python3: No module named pytest"])
+async def test_a_check_that_was_found_and_does_not_fail_leads_no_repair(output: str) -> None:
+    listing = ToolCall("c1", "Bash", '{"command":"ls -a ."}')
+    offers = select_small_tools(CODING)
+    begun = Transcript(
+        [
+            to_user_item("Fix the bug"),
+            AssistantItem((listing,), stop="tool_use"),
+            ToolResultItem("c1", "Bash", (Text("a.py\ntest_a.py\n"),)),
+        ]
+    )
+    state = repair.read_repair_state(begun, offers)
+    assert state is not None
+    assert state.check.endswith("no:cacheprovider")
+    check = ToolCall("c2", "Bash", json.dumps({"command": state.check}))
+    ran = begun.append(AssistantItem((check,), stop="tool_use"))
+    ran = ran.append(ToolResultItem("c2", "Bash", (Text(output),), is_error="No" in output))
+    assert repair.read_repair_state(ran, offers) is None

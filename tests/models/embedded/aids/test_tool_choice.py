@@ -165,4 +165,4 @@ def test_code_that_was_asked_for_and_not_written_is_noticed(
 ):
     made = tuple(ToolCall(f"c{at}", name, "{}") for at, name in enumerate(calls))
     results = tuple(ToolResultItem(call.id, call.name, (Text("ok"),)) for call in made)
-    assert tool_choice.lacks_code(tool_choice.CurrentTurn(said, made, results)) is expected
+    assert tool_choice.lacks_change(tool_choice.CurrentTurn(said, made, results)) is expected

@@ -7,6 +7,7 @@ for it, and marks what it chose or wrote: `by` of such a text or call is "engine
 
     assist            Assisted, the layer itself: a Model around the model
     tool_choice       which tools may come next: similar worked examples vote for the call
+      change_request    whether files have to change, which ones, and the tests of the folder
       argument_values   its arguments are chosen from the words of the request, not written
     answer_template   the results of the turn begin the answer, as fixed sentences
     repair            a failing program is repaired line by line, with a check after each try

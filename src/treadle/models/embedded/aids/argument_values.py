@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 
 import msgspec
 
@@ -18,6 +19,7 @@ from treadle.models.embedded.small_toolset import ArgumentField, SmallTool
 MAX_SPANS = 60
 MAX_COMMANDS = 2
 MAX_SPAN_WORDS = 4
+MAX_EDIT_LINES = 200
 
 _FILE = re.compile(r"(?<![\w/.-])[\w./-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]*)+")
@@ -37,6 +39,8 @@ _CONTENT = re.compile(
     r"\b(?:containing|contains|with|saying|says)\s+(?:the\s+)?(?:words?\s+|text\s+|content\s+)?(.+)$",
     re.IGNORECASE,
 )
+_RENAMING = re.compile(r"\b(?:rename|replace)\b", re.IGNORECASE)
+_WORD = re.compile(r"\w{3,}")
 _NOT_A_VALUE = STOP_WORDS | frozenset(
     re.split(
         " ",
@@ -78,6 +82,30 @@ def _constrain_field(field: ArgumentField, tool: str, user_text: str) -> Argumen
         case _:
             values = []
     return msgspec.structs.replace(field, choices=tuple(values)) if values else field
+
+
+def constrain_edit(tool: SmallTool, user_text: str, sources: Mapping[str, str]) -> SmallTool:
+    """The same tool; an edit is limited to the files that were read, and its old text to their
+    lines and the names of the request: a small model does not copy a text exactly."""
+    if tool.short_name != "edit" or not sources:
+        return tool
+    text = "\n".join(sources.values())
+    lines = list(dict.fromkeys(filter(None, map(str.strip, text.splitlines()))))
+    if len(lines) > MAX_EDIT_LINES:
+        return tool
+    is_renaming = _RENAMING.search(user_text) is not None
+    words = dict.fromkeys(_WORD.findall(user_text))
+    names = [
+        word
+        for word in words
+        if (is_renaming or _CODE_NAME.fullmatch(word)) and re.search(rf"\b{word}\b", text)
+    ]
+    choices = {"path": tuple(sources), "old": (*names, *lines)}
+    fields = tuple(
+        msgspec.structs.replace(field, choices=choices.get(field.short_name, field.choices))
+        for field in tool.fields
+    )
+    return msgspec.structs.replace(tool, fields=fields)
 
 
 def _strip_punctuation(user_text: str) -> str:

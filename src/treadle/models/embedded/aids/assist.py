@@ -32,6 +32,7 @@ from treadle.models.embedded.server import CompletionChunk
 from treadle.models.embedded.small_toolset import SmallTool
 
 MAX_SENTENCE_TOKENS = 60
+MAX_CONTENT_TOKENS = 800  # of a file
 NOT_DONE = (
     "This is not done. {note} With a key of a provider, which `treadle login` stores, a large "
     "model does it."
@@ -67,6 +68,8 @@ class Assisted(WrappedModel):
         is_capable = self._embedded.is_capable
         choose = tool_choice.narrow_tools if is_capable else tool_choice.choose_tools
         chosen = choose(request.transcript, tools)
+        if is_capable:
+            chosen = msgspec.structs.replace(chosen, tools=_without_contents(chosen.tools))
         if must_call:
             chosen = tool_choice.ToolChoice(tuple(tools), may_answer=False)
         if chosen.forced_call is not None:
@@ -89,16 +92,62 @@ class Assisted(WrappedModel):
                         yield output
             assert isinstance(output, ParsedCompletion)
             usage = usage + output.usage
+            if (unread := _find_unread_file(request, tools, output.parsed)) is not None:
+                for event in self._list_forced_events(*unread, usage):
+                    yield event
+                return
             is_new = must_call or not _is_repeated(request, chosen.tools, output.parsed)
-            if not output.parsed.tool or is_new:
-                for event in self._embedded.list_events(output.parsed, chosen.tools, usage):
+            if not output.parsed.tool:
+                for event in self._list_answer_events(request, output.parsed, usage):
+                    yield event
+                return
+            if is_new:
+                parsed = _fit_edit(request, output.parsed)
+                if parsed.tool == "write" and "content" not in parsed.arguments:
+                    parsed, more = await self._write_content(request, tools, parsed)
+                    usage = usage + more
+                for event in self._embedded.list_events(parsed, tools, usage):
                     yield event
                 return
             allowed = tool_choice.ToolChoice(())
 
-    def _list_forced_events(self, tool: SmallTool, arguments: dict[str, str]) -> list[ModelEvent]:
+    async def _write_content(
+        self, request: ModelRequest, tools: Sequence[SmallTool], parsed: ParsedReply
+    ) -> tuple[ParsedReply, Usage]:
+        """The call with the content of the file, which the model writes as plain text: in a string
+        of JSON it leaves out the line breaks."""
+        path = str(parsed.arguments.get("path", ""))
+        text = await self._embedded.build_prompt(request, tools, guided=False)
+        text += prompt.start_reply(f"The whole content of {path}:\n```\n")
+        last = await self._embedded.server.complete_text(
+            text, n_predict=MAX_CONTENT_TOKENS, temperature=0.0, stop=["\n```"]
+        )
+        usage = msgspec.structs.replace(to_usage(last), requests=0)
+        if last.is_cut or not last.text.strip():
+            return ParsedReply(is_cut=True), usage
+        content = last.text.strip("\n") + "\n"
+        arguments = {**parsed.arguments, "content": content}
+        return msgspec.structs.replace(parsed, arguments=arguments), usage
+
+    def _list_answer_events(
+        self, request: ModelRequest, parsed: ParsedReply, usage: Usage
+    ) -> list[ModelEvent]:
+        """The end of an answer. One instead of the change that was asked for says so."""
+        turn = tool_choice.read_current_turn(request.transcript)
+        is_denied = any(result.outcome == "denied" for result in turn.results)
+        if is_denied or not self._embedded.is_capable or not tool_choice.lacks_change(turn):
+            return self._embedded.list_events(parsed, (), usage)
+        note = NOT_DONE.format(note=self.card.note)
+        content: list[AssistantContent] = [Text(parsed.answer)] if parsed.answer else []
+        note = f"\n\n{note}" if content else note
+        content.append(Text(note, ENGINE))
+        return [ModelTextDelta(note, ENGINE), self._embedded.build_reply(content, "refusal", usage)]
+
+    def _list_forced_events(
+        self, tool: SmallTool, arguments: dict[str, str], usage: Usage | None = None
+    ) -> list[ModelEvent]:
         call = msgspec.structs.replace(build_call(tool, arguments), by=ENGINE)
-        usage = Usage(requests=1, cost=0.0)
+        usage = usage or Usage(requests=1, cost=0.0)
         return [*list_call_events(call), self._embedded.build_reply([call], "tool_use", usage)]
 
     async def _stream_conclusion(
@@ -107,7 +156,7 @@ class Assisted(WrappedModel):
         """A weak model's answer: the engine begins it with the results; the model adds a
         sentence."""
         turn = tool_choice.read_current_turn(request.transcript)
-        if not self._embedded.is_capable and tool_choice.lacks_code(turn):
+        if not self._embedded.is_capable and tool_choice.lacks_change(turn):
             text = NOT_DONE.format(note=self.card.note)
             yield ModelTextDelta(text, ENGINE)
             yield self._embedded.build_reply([Text(text, ENGINE)], "refusal", Usage(requests=1))
@@ -163,6 +212,8 @@ class Assisted(WrappedModel):
             for event in list_call_events(call):
                 yield event
         stop: StopReason = "tool_use" if output.calls else "end_turn"
+        if output.has_failed:
+            stop = "refusal"
         yield self._embedded.build_reply(content, stop, usage)
 
 
@@ -174,3 +225,38 @@ def _is_repeated(request: ModelRequest, tools: Sequence[SmallTool], parsed: Pars
     call = build_call(tool, parsed.arguments)
     earlier = tool_choice.list_calls_since_change(request.transcript)
     return any((one.name, one.arguments) == (call.name, call.arguments) for one in earlier)
+
+
+def _without_contents(tools: Sequence[SmallTool]) -> tuple[SmallTool, ...]:
+    """The tools, where a file is written by its path alone: its content comes afterwards."""
+    return tuple(
+        msgspec.structs.replace(tool, fields=tool.fields[:1])
+        if tool.short_name == "write"
+        else tool
+        for tool in tools
+    )
+
+
+def _find_unread_file(
+    request: ModelRequest, tools: Sequence[SmallTool], parsed: ParsedReply
+) -> tuple[SmallTool, dict[str, str]] | None:
+    """The call that reads the file of an edit: a model cannot know a text that it has not seen."""
+    path = str(parsed.arguments.get("path", ""))
+    readers = [tool for tool in tools if tool.short_name == "read"]
+    turn = tool_choice.read_current_turn(request.transcript)
+    if parsed.tool != "edit" or not readers or path in tool_choice.list_paths(turn, tools):
+        return None
+    return readers[0], {"path": path}
+
+
+def _fit_edit(request: ModelRequest, parsed: ParsedReply) -> ParsedReply:
+    """A text that the user named is replaced wherever it is: a name has a use, too. A line without
+    its indent is replaced by one without."""
+    old, new = (str(parsed.arguments.get(name, "")) for name in ("old", "new"))
+    if parsed.tool != "edit" or not old or "\n" in old:
+        return parsed
+    turn = tool_choice.read_current_turn(request.transcript)
+    arguments = {**parsed.arguments, "all": old in turn.user_text}
+    if old == old.strip():
+        arguments["new"] = new.strip() if "\n" not in new.strip() else new.lstrip(" \t")
+    return msgspec.structs.replace(parsed, arguments=arguments)

@@ -12,6 +12,11 @@ import sys
 
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)')
 _RAISED = re.compile(r"^\w[\w.]*(Error|Exception|Warning|Exit|Interrupt)\b")
+_PYTEST_FRAME = re.compile(r"^\S+\.py:\d+: in \w+")
+_PYTEST_ERROR = re.compile(r"^E\s+(.*\S)")
+_NO_CHECK = re.compile(
+    r"No module named pytest|no tests ran|command not found|: not found", re.IGNORECASE
+)
 _FAILED_TEST = re.compile(r"^(FAIL|ERROR): (\w+)")
 _FILE = re.compile(r"[\w./-]*\w\.(?:py|sh|js|ts|rb|go|rs|c|h|cpp|java|pl|lua|php)\b")
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
@@ -32,6 +37,11 @@ def has_failure(text: str) -> bool:
     return _FAILURE_WORD.search(text) is not None
 
 
+def cannot_run(output: str) -> bool:
+    """Whether the check itself is missing, so that its failure says nothing about the code."""
+    return _NO_CHECK.search(output) is not None
+
+
 def find_check_command(user_text: str) -> str:
     """The command that must pass: the first in backticks of a request for a repair."""
     if _REPAIR_REQUEST.search(user_text) is None:
@@ -49,8 +59,11 @@ def extract_failure(output: str) -> str:
     for index, line in enumerate(lines):
         if failed := _FAILED_TEST.match(line):
             excerpt.append(failed[0])
-        elif _FRAME.match(line) and index + 1 < len(lines):
-            excerpt.append(lines[index + 1].strip())
+        elif _FRAME.match(line) or _PYTEST_FRAME.match(line):
+            excerpt += [one.strip() for one in lines[index + 1 : index + 2]]
+        elif error := _PYTEST_ERROR.match(line):
+            excerpt.append(error[1])
+            break  # the lines after it lead a small model astray
         elif _RAISED.match(line):
             excerpt.append(line)
             break

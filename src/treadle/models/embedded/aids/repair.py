@@ -1,5 +1,6 @@
 """Repairs a program with a small model: code decides the steps, the model only writes one line.
 
+    no check is named                    list the folder, and take the tests that it has
     the check's output is not known      run the check
     its files have not been read         read them
     otherwise                            try N: undo the last try, change one line, check again
@@ -25,9 +26,14 @@ from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.aids import check_output as failure_parsing
 from treadle.models.embedded.aids import line_edits
+from treadle.models.embedded.aids.change_request import (
+    asks_for_repair,
+    find_names,
+    find_project_check,
+)
 from treadle.models.embedded.aids.line_edits import FileRewrite, SourceLine
 from treadle.models.embedded.server import CompletionChunk, LlamaServer
-from treadle.models.embedded.small_toolset import SmallTool
+from treadle.models.embedded.small_toolset import SmallTool, to_short_call
 
 INSTRUCTION = line_edits.INSTRUCTION
 ORIGIN = "embedded"  # of the Opaque part with the record
@@ -70,6 +76,7 @@ class RepairStep(msgspec.Struct, frozen=True):
     text: str = ""
     calls: tuple[PlannedCall, ...] = ()
     record: RepairRecord | None = None
+    has_failed: bool = False  # nothing is done, and no goal will say so
 
 
 class RepairState:
@@ -78,6 +85,10 @@ class RepairState:
     def __init__(self, transcript: Transcript, tools: dict[str, SmallTool]) -> None:
         self.tools = tools
         self.check = ""
+        self.is_check_named = True  # by the user or a goal; else it was found in the folder
+        self.needs_listing = False  # to find the check
+        self.has_goal = False
+        self.request = ""
         self.output = ""  # of the first failing check
         self.has_passed = False
         self.awaits_check = False  # the last change has not been checked
@@ -94,8 +105,12 @@ class RepairState:
         for item in transcript[max(0, prompt.find_last_input(transcript)) :]:
             match item:
                 case UserItem():
+                    self.request = item.text
                     self.check = failure_parsing.find_check_command(item.text)
+                    self.is_check_named = bool(self.check)
+                    self.needs_listing = not self.check and asks_for_repair(item.text)
                 case NoticeItem() if item.next_move == "ask":
+                    self.has_goal, self.needs_listing = True, False
                     self._record_failure(item.text)
                     self.check = self.check or str((item.data or {}).get("goal_command", ""))
                 case AssistantItem():
@@ -121,11 +136,19 @@ class RepairState:
                 self.ranked_lines += new
 
     def _record_result(self, call: ToolCall, result: ToolResultItem) -> None:
+        if to_short_call(call, self.tools.values()) == ("ls", {"path": "."}):
+            self._record_listing(result)
+            return
         readers = {"read": self._record_read, "edit": self._record_edit, "bash": self._record_check}
         for name, record in readers.items():
             tool = self.tools.get(name)
             if tool is not None and tool.real_name == call.name:
                 record(tool.to_short_arguments(call.arguments or {}) or {}, result)
+
+    def _record_listing(self, result: ToolResultItem) -> None:
+        if self.needs_listing and not result.is_error:
+            self.check = find_project_check(self.request, find_names(result.text))
+        self.needs_listing = False
 
     def _record_read(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
         path = str(arguments.get("path", ""))
@@ -157,6 +180,11 @@ class RepairState:
             return
         self.awaits_check = False
         self.has_passed = PASSED_MARKER in result.text
+        is_first = not self.output
+        is_useless = self.has_passed or failure_parsing.cannot_run(result.text)
+        if not self.is_check_named and is_first and (is_useless or result.outcome == "denied"):
+            self.check, self.has_passed = "", False  # it says nothing about what is wrong
+            return
         if not self.has_passed and not self.output:
             self.output = result.text
 
@@ -167,7 +195,8 @@ def read_repair_state(transcript: Transcript, tools: Sequence[SmallTool]) -> Rep
     if "read" not in by_name or "edit" not in by_name:
         return None
     state = RepairState(transcript, by_name)
-    return state if state.output or (state.check and "bash" in by_name) else None
+    can_check = state.check or (state.needs_listing and "ls" in by_name)
+    return state if state.output or (can_check and "bash" in by_name) else None
 
 
 async def find_next_step(
@@ -176,6 +205,8 @@ async def find_next_step(
     """The completions that were needed (for the usage), then the next step."""
     if state.has_passed:
         yield RepairStep(_describe_changes(state))
+    elif state.needs_listing and not state.output:
+        yield RepairStep("", ((state.tools["ls"], {"path": "."}),))
     elif not state.output:
         yield RepairStep("I run the check first.", (_build_check_call(state),))
     elif unread := _find_unread_files(state):
@@ -193,7 +224,7 @@ async def find_next_step(
 
 def _give_up(state: RepairState, ending: str, calls: tuple[PlannedCall, ...] = ()) -> RepairStep:
     record = RepairRecord(state.steps_done, gave_up=True)
-    return RepairStep(GIVE_UP_TEXT + ending, calls, record)
+    return RepairStep(GIVE_UP_TEXT + ending, calls, record, not calls and not state.has_goal)
 
 
 def _find_unread_files(state: RepairState) -> list[str]:

@@ -16,16 +16,28 @@ import msgspec
 from treadle.core.transcript.content import ToolCall
 from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.embedded.aids.argument_values import constrain_arguments, find_request_files
+from treadle.lib.text.word_set import word_set
+from treadle.models.embedded.aids.argument_values import (
+    constrain_arguments,
+    constrain_edit,
+    find_request_files,
+)
+from treadle.models.embedded.aids.change_request import (
+    asks_for_change,
+    find_names,
+    find_related_files,
+)
+from treadle.models.embedded.aids.check_output import strip_line_numbers
 from treadle.models.embedded.few_shot import EXAMPLES, extract_features, rank_examples
 from treadle.models.embedded.prompt_text import find_last_input
-from treadle.models.embedded.small_toolset import SmallTool
+from treadle.models.embedded.small_toolset import SmallTool, to_short_call
 
 MAX_VOTES = 4
 MIN_SCORE = 0.3  # below this no example is similar to the request
 MIN_FILE_SCORE = 0.2
 TOOLS_WITH_EXAMPLES = frozenset(example.tool for example in EXAMPLES)
 MIN_VOTE_SHARE = 0.75  # of the best vote
+MAX_ERRORS = 3  # of a change, before the model may answer without one
 
 _FOLDER_QUESTION = re.compile(
     r"\b(what|which|describe|explain|about|summar\w+|purpose|overview)\b.*"
@@ -35,6 +47,20 @@ _FOLDER_QUESTION = re.compile(
 )
 _SEARCH_REQUEST = re.compile(
     r"\b(where|which|search|find|mentions?|uses?|used|imports?)\b", re.IGNORECASE
+)
+# A question about the world has no such noun behind its article.
+_QUESTION_ABOUT_HERE = re.compile(
+    r"\s*(?:what|which|where|who|when|how (?:many|much|long|often)|is|are|does|do|can)\b"
+    r".*\b(?:the|this|these|our|my)\s+(?:\w+\s+)?(?:api|app|application|backend|build|cache|cli|"
+    r"client|command|config\w*|container|cron|daemon|database|db|default|deploy\w*|endpoint|"
+    r"frontend|job|library|limit|log|module|package|pipeline|port|program|queue|release|schema|"
+    r"script|server|service|setting|site|table|task|tests?|timeout|tool|url|version|worker)s?\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_LONG_WORD = re.compile(r"[a-z]\w{3,}")
+_COMMON_WORDS = word_set(
+    "what which where when does this these there that have with from file files folder many much "
+    "used uses function class method variable code called name names value long often"
 )
 _README = re.compile(r"(?im)^(?:\S*[\s/])?(README(?:\.\w+)?)\s*$")
 
@@ -90,14 +116,84 @@ def _match_descriptions(user_text: str, tools: Sequence[SmallTool]) -> tuple[Sma
 def narrow_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoice:
     """The possible calls for a model that chooses well by itself.
 
-    Asked about a file that it has not read, it must neither answer nor search for the name.
+    Asked about a file that it has not read, it must neither answer nor search for the name. Asked
+    for a change, it is shown the folder and the files first, and must not answer before it tried.
     """
     turn = read_current_turn(transcript)
+    if asks_for_change(turn.user_text):
+        return _choose_for_change(turn, tools)
+    if not turn.calls and (search := _find_search_call(turn.user_text, tools)) is not None:
+        return ToolChoice((), forced_call=search)
     can_read = any(tool.short_name == "read" for tool in tools)
     if turn.calls or not can_read or not find_request_files(turn.user_text):
         return ToolChoice(tuple(tools))
     out = {"ls", "glob"} if _SEARCH_REQUEST.search(turn.user_text) else {"ls", "glob", "grep"}
     return ToolChoice(tuple(tool for tool in tools if tool.short_name not in out), may_answer=False)
+
+
+def _choose_for_change(turn: CurrentTurn, tools: Sequence[SmallTool]) -> ToolChoice:
+    by_name = {tool.short_name: tool for tool in tools}
+    listing = find_listing(turn, tools)
+    if listing is None and not turn.calls and "ls" in by_name:
+        return ToolChoice((), forced_call=(by_name["ls"], {"path": "."}))
+    if "read" in by_name:
+        names = find_names(listing or "")
+        known = list_paths(turn, tools)
+        for path in find_related_files(turn.user_text, names):
+            if path not in known:
+                return ToolChoice((), forced_call=(by_name["read"], {"path": path}))
+    if has_changed(turn) or count_errors(turn) >= MAX_ERRORS:
+        return ToolChoice(tuple(tools))
+    out = {"ls", "glob"} if listing is not None else set[str]()
+    left = tuple(tool for tool in tools if tool.short_name not in out)
+    sources = read_sources(turn, tools)
+    left = tuple(constrain_edit(tool, turn.user_text, sources) for tool in left)
+    return ToolChoice(left, may_answer=not left)
+
+
+def read_sources(turn: CurrentTurn, tools: Sequence[SmallTool]) -> dict[str, str]:
+    """The files that were read in this turn, by path."""
+    sources: dict[str, str] = {}
+    for call, result in _pair_results(turn):
+        name, arguments = to_short_call(call, tools) or ("", {})
+        if name == "read" and not result.is_error:
+            sources[str(arguments.get("path"))] = strip_line_numbers(result.text)
+    return sources
+
+
+def _find_search_call(
+    user_text: str, tools: Sequence[SmallTool]
+) -> tuple[SmallTool, dict[str, str]] | None:
+    """The search for the words of a question about something that is here: "the server"."""
+    is_here = _QUESTION_ABOUT_HERE.match(user_text) is not None
+    if not is_here or _FOLDER_QUESTION.search(user_text) or find_request_files(user_text):
+        return None
+    words = [word for word in _LONG_WORD.findall(user_text.lower()) if word not in _COMMON_WORDS]
+    greps = [tool for tool in tools if tool.short_name == "grep"]
+    return (greps[0], {"pattern": f"(?i){'|'.join(words)}"}) if words and greps else None
+
+
+def find_listing(turn: CurrentTurn, tools: Sequence[SmallTool]) -> str | None:
+    """The names of the folder, if they were listed in this turn."""
+    for call, result in _pair_results(turn):
+        if to_short_call(call, tools) == ("ls", {"path": "."}) and not result.is_error:
+            return result.text
+    return None
+
+
+def list_paths(turn: CurrentTurn, tools: Sequence[SmallTool]) -> set[str]:
+    """The files that calls of this turn were about, found or not."""
+    short = [to_short_call(call, tools) for call, _ in _pair_results(turn)]
+    return {str(arguments.get("path")) for name, arguments in filter(None, short) if name != "ls"}
+
+
+def count_errors(turn: CurrentTurn) -> int:
+    return sum(result.is_error for result in turn.results)
+
+
+def _pair_results(turn: CurrentTurn) -> list[tuple[ToolCall, ToolResultItem]]:
+    by_id = {result.call_id: result for result in turn.results}
+    return [(call, by_id[call.id]) for call in turn.calls if call.id in by_id]
 
 
 def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
@@ -157,22 +253,20 @@ def list_calls_since_change(transcript: Transcript) -> list[ToolCall]:
     return calls
 
 
-def lacks_code(turn: CurrentTurn) -> bool:
-    """Whether the user asked for code, and no call has changed anything."""
-    done = {result.call_id for result in turn.results if not result.is_error}
-    for call in turn.calls:
-        is_reading = _READ_ONLY_TOOL.search(call.name.lower()) or _is_listing(call)
-        if call.id in done and not is_reading:
-            return False
-    return _CODE_REQUEST.search(turn.user_text) is not None
+def lacks_change(turn: CurrentTurn) -> bool:
+    """Whether the user asked for a change, and no call has changed anything."""
+    return asks_for_change(turn.user_text) and not has_changed(turn)
 
 
-_CODE_REQUEST = re.compile(
-    r"\b(fix|repair|debug|implement|refactor|rewrite|write|create|add|build|rename|improve|change)\b"
-    r"[^.?!]*\b(code|functions?|class(es)?|tests?|bugs?|scripts?|programs?|methods?|modules?|"
-    r"features?|apps?|errors?|servers?|parsers?)\b",
-    re.IGNORECASE,
-)
+def has_changed(turn: CurrentTurn) -> bool:
+    """Whether a call that may change something succeeded."""
+    return any(
+        not result.is_error and not _READ_ONLY_TOOL.search(call.name.lower())
+        for call, result in _pair_results(turn)
+        if not _is_listing(call)
+    )
+
+
 _READ_ONLY_TOOL = re.compile(r"^(read|view|grep|glob|ls|list|search|find)")
 
 
