@@ -159,7 +159,20 @@ def _match_known_tool(known: KnownTool, spec: ToolSpec) -> SmallTool | None:
     if not covered.issuperset(spec.schema.get("required", ())):
         return None
     every = "replace_all" if known.short_name == "edit" and "replace_all" in properties else ""
-    return SmallTool(known.short_name, spec.name, tuple(fields), known.description, all_name=every)
+    return SmallTool(
+        known.short_name,
+        spec.name,
+        tuple(fields),
+        known.description,
+        all_name=every,
+        fixed_arguments=_find_fixed_arguments(known, properties),
+    )
+
+
+def _find_fixed_arguments(known: KnownTool, properties: Mapping[str, Any]) -> dict[str, str]:
+    """A search shows the lines that it found: a small model does not ask for them."""
+    shows_lines = "content" in str(properties.get("output_mode", ""))
+    return {"output_mode": "content"} if known.short_name == "grep" and shows_lines else {}
 
 
 def _build_ls_from_bash(small_tools: Sequence[SmallTool]) -> list[SmallTool]:

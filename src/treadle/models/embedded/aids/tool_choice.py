@@ -144,11 +144,12 @@ def _choose_for_change(turn: CurrentTurn, tools: Sequence[SmallTool]) -> ToolCho
                 return ToolChoice((), forced_call=(by_name["read"], {"path": path}))
     if has_changed(turn) or count_errors(turn) >= MAX_ERRORS:
         return ToolChoice(tuple(tools))
-    out = {"ls", "glob"} if listing is not None else set[str]()
-    left = tuple(tool for tool in tools if tool.short_name not in out)
     sources = read_sources(turn, tools)
-    left = tuple(constrain_edit(tool, turn.user_text, sources) for tool in left)
-    return ToolChoice(left, may_answer=not left)
+    # One that was shown what it has to change would look on instead.
+    out = {"ls", "glob", "read", "grep"} if sources else {"ls", "glob"}
+    left = [tool for tool in tools if listing is None or tool.short_name not in out]
+    left = [constrain_edit(tool, turn.user_text, sources) for tool in left]
+    return ToolChoice(tuple(left), may_answer=not left)
 
 
 def read_sources(turn: CurrentTurn, tools: Sequence[SmallTool]) -> dict[str, str]:
