@@ -118,7 +118,13 @@ class Assisted(WrappedModel):
         of JSON it leaves out the line breaks."""
         path = str(parsed.arguments.get("path", ""))
         text = await self._embedded.build_prompt(request, tools, guided=False)
-        text += prompt.start_reply(f"The whole content of {path}:\n```\n")
+        turn = tool_choice.read_current_turn(request.transcript)
+        ending = path.rpartition(".")[2]
+        sources = tool_choice.read_sources(turn, tools)
+        used = [one for one in sources if one.endswith(f".{ending}") and one != path]
+        # Without these words it copies what it was shown.
+        imports = f", which imports what it needs from {', '.join(used)}" if used else ""
+        text += prompt.start_reply(f"The whole content of {path}{imports}:\n```\n")
         last = await self._embedded.server.complete_text(
             text, n_predict=MAX_CONTENT_TOKENS, temperature=0.0, stop=["\n```"]
         )
