@@ -86,7 +86,7 @@ def calls(transcript: Transcript) -> list[ToolCall]:
 async def test_the_folder_and_the_files_are_shown_before_a_change() -> None:
     write("shop.py", "def calc():\n    return 1\n\n\nprint(calc())\n")
     edit = {"tool": "edit", "path": "shop.py", "old": "calc", "new": "total"}
-    server = ScriptedServer(edit, {"answer": "Renamed."})
+    server = ScriptedServer(edit)
     result = await run(server, "Rename calc to total in shop.py")
     assert [(call.name, call.by) for call in calls(result.transcript)] == [
         ("ls", "engine"),
@@ -94,33 +94,40 @@ async def test_the_folder_and_the_files_are_shown_before_a_change() -> None:
         ("edit", ""),
     ]
     assert content("shop.py") == "def total():\n    return 1\n\n\nprint(total())\n"
-    assert (result.reason, result.text) == ("end_turn", "Renamed.")
-    first, then = server.grammars
+    assert (result.reason, result.text) == ("end_turn", "In shop.py, `calc` became `total`.")
+    (first,) = server.grammars
     assert "return 1" in first  # the old text is a line of the file, or a name of the request
     assert "answer" not in first
-    assert "answer" in then
 
 
 async def test_a_line_that_is_replaced_keeps_its_indent() -> None:
     write("a.py", "def f():\n    return 1\n")
     edit = {"tool": "edit", "path": "a.py", "old": "return 1", "new": "    return 2"}
-    await run(ScriptedServer(edit, {"answer": "Done."}), "Change a.py so that f returns 2")
+    await run(ScriptedServer(edit), "Change a.py so that f returns 2")
     assert content("a.py") == "def f():\n    return 2\n"
 
 
 async def test_a_file_is_written_as_plain_text() -> None:
     call = {"tool": "write", "path": "hello.py"}
     code = "def main():\n    print('hi')\n\n\nmain()"
-    server = ScriptedServer(call, code, {"answer": "Written."})
+    server = ScriptedServer(call, code)
     result = await run(server, "Create a script hello.py that prints hi")
     assert content("hello.py") == f"{code}\n"
-    assert result.reason == "end_turn"
+    assert (result.reason, result.text) == ("end_turn", "I wrote hello.py.")
+
+
+async def test_a_request_for_several_changes_ends_when_the_model_says_so() -> None:
+    write("a.py", "x = 1\ny = 1\n")
+    edits = [{"tool": "edit", "path": "a.py", "old": f"{n} = 1", "new": f"{n} = 2"} for n in "xy"]
+    result = await run(ScriptedServer(*edits, {"answer": "Done."}), "Set x and y in a.py to 2")
+    assert content("a.py") == "x = 2\ny = 2\n"
+    assert (result.reason, result.text) == ("end_turn", "Done.")
 
 
 async def test_an_edit_of_a_file_that_was_not_read_reads_it() -> None:
     write("deep.py", "x = 1\n")
     edit = {"tool": "edit", "path": "deep.py", "old": "x = 1", "new": "x = 2"}
-    server = ScriptedServer(edit, edit, {"answer": "Done."})
+    server = ScriptedServer(edit, edit)
     result = await run(server, "Fix the wrong variable")
     assert [call.name for call in calls(result.transcript)] == ["ls", "read", "edit"]
     assert content("deep.py") == "x = 2\n"
@@ -128,8 +135,9 @@ async def test_an_edit_of_a_file_that_was_not_read_reads_it() -> None:
 
 async def test_an_answer_instead_of_the_change_is_not_a_success() -> None:
     write("a.py", "x = 1\n")
-    look = {"tool": "read", "path": "a.py"}
-    server = ScriptedServer(look, {"answer": "It is fixed."})
+    wrong = {"tool": "edit", "path": "a.py", "old": "y = 1", "new": ""}
+    others = [wrong | {"new": f"z = {number}"} for number in range(2)]
+    server = ScriptedServer(wrong, *others, {"answer": "It is fixed."})
     result = await run(server, "Remove the unused variable from a.py")
     assert result.reason == "refused"
     assert result.text.startswith("It is fixed.\n\nThis is not done.")

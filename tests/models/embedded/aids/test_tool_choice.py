@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.models.embedded.tool_specs import ADD, CODING
@@ -166,3 +168,22 @@ def test_code_that_was_asked_for_and_not_written_is_noticed(
     made = tuple(ToolCall(f"c{at}", name, "{}") for at, name in enumerate(calls))
     results = tuple(ToolResultItem(call.id, call.name, (Text("ok"),)) for call in made)
     assert tool_choice.lacks_change(tool_choice.CurrentTurn(said, made, results)) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [("cat a.py", False), ("grep x a.py", False), ("rm a.py", True), ("cat a > b", True)],
+)
+def test_a_command_that_only_shows_something_is_no_change(command: str, expected: bool) -> None:
+    seen = after("Fix a.py", ("Bash", json.dumps({"command": command}), "ok"))
+    assert tool_choice.has_changed(tool_choice.read_current_turn(seen)) is expected
+
+
+def test_a_question_about_a_thing_of_the_project_is_searched_for_first() -> None:
+    chosen = tool_choice.narrow_tools(
+        Transcript([to_user_item("Which port does the server listen on?")]), TOOLS
+    )
+    assert chosen.forced_call is not None
+    assert chosen.forced_call[1] == {"pattern": "(?i)port|server|listen"}
+    world = Transcript([to_user_item("What is the boiling point of water?")])
+    assert tool_choice.narrow_tools(world, TOOLS).forced_call is None

@@ -60,6 +60,25 @@ def build_answer_template(turn: CurrentTurn, tools: Sequence[SmallTool]) -> Answ
     return AnswerTemplate("\n\n".join([*for_model, turn.user_text]), start, continues)
 
 
+def describe_changes(turn: CurrentTurn, tools: Sequence[SmallTool]) -> str:
+    """What was changed in the turn, as its calls say: a small model reports it wrongly."""
+    by_id = {result.call_id: result for result in turn.results}
+    sentences: list[str] = []
+    for call in turn.calls:
+        name, arguments = _match_tool(call, tools)
+        if call.id not in by_id or by_id[call.id].is_error:
+            continue
+        if name == "edit":
+            old, new = (" ".join(arguments.get(key, "").split()) for key in ("old", "new"))
+            became = f"became `{new}`" if new else "was removed"
+            sentences.append(f"In {arguments.get('path')}, `{old}` {became}.")
+        elif name == "write":
+            sentences.append(f"I wrote {arguments.get('path')}.")
+        elif name == "bash":
+            sentences.append(f"I ran `{arguments.get('command')}`.")
+    return " ".join(sentences) or "It is done."
+
+
 def _match_tool(call: ToolCall, tools: Sequence[SmallTool]) -> tuple[str, dict[str, str]]:
     return to_short_call(call, tools) or (call.name, {})
 

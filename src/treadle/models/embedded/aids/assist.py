@@ -167,6 +167,11 @@ class Assisted(WrappedModel):
             yield ModelTextDelta(text, ENGINE)
             yield self._embedded.build_reply([Text(text, ENGINE)], "refusal", Usage(requests=1))
             return
+        if self._embedded.is_capable:
+            text = answer_template.describe_changes(turn, tools)
+            yield ModelTextDelta(text, ENGINE)
+            yield self._embedded.build_reply([Text(text, ENGINE)], "end_turn", Usage(requests=1))
+            return
         if not turn.results:
             async with contextlib.aclosing(self._embedded.stream_text(request)) as events:
                 async for event in events:

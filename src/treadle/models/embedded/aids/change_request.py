@@ -29,6 +29,7 @@ _REPAIR = re.compile(
     r"\b(?:fix|repair|debug|correct|solve)\b|\bmake\b[^.?!]*\b(?:pass|work|green)\b",
     re.IGNORECASE,
 )
+_SEVERAL = re.compile(r"\b(?:and|then|also|all|every|each|both|files)\b", re.IGNORECASE)
 _NAME = re.compile(r"[\w.-]+")
 _WORD = re.compile(r"[a-z0-9]+")
 MAX_RELATED_FILES = 3
@@ -48,6 +49,11 @@ def asks_for_change(user_text: str) -> bool:
     if asks_for_repair(user_text) or _CODE_REQUEST.search(user_text):
         return True
     return bool(find_request_files(user_text)) and _ORDER.search(user_text) is not None
+
+
+def asks_for_several(user_text: str) -> bool:
+    """Whether one change may not be all."""
+    return len(find_request_files(user_text)) > 1 or _SEVERAL.search(user_text) is not None
 
 
 def asks_for_repair(user_text: str) -> bool:

@@ -24,6 +24,7 @@ from treadle.models.embedded.aids.argument_values import (
 )
 from treadle.models.embedded.aids.change_request import (
     asks_for_change,
+    asks_for_several,
     find_names,
     find_related_files,
 )
@@ -37,6 +38,8 @@ MIN_SCORE = 0.3  # below this no example is similar to the request
 MIN_FILE_SCORE = 0.2
 TOOLS_WITH_EXAMPLES = frozenset(example.tool for example in EXAMPLES)
 MIN_VOTE_SHARE = 0.75  # of the best vote
+MAX_CALLS = 12  # of a request for several changes
+_CHANGING = frozenset({"edit", "write"})
 MAX_ERRORS = 3  # of a change, before the model may answer without one
 
 _FOLDER_QUESTION = re.compile(
@@ -142,11 +145,19 @@ def _choose_for_change(turn: CurrentTurn, tools: Sequence[SmallTool]) -> ToolCho
         for path in find_related_files(turn.user_text, names):
             if path not in known:
                 return ToolChoice((), forced_call=(by_name["read"], {"path": path}))
-    if has_changed(turn) or count_errors(turn) >= MAX_ERRORS:
+    if has_changed(turn):
+        # A small model does not see that it is done: it would change the next best thing.
+        is_open = asks_for_several(turn.user_text) and len(turn.calls) < MAX_CALLS
+        return ToolChoice(tuple(one for one in tools if is_open and one.short_name in _CHANGING))
+    if count_errors(turn) >= MAX_ERRORS:
         return ToolChoice(tuple(tools))
     sources = read_sources(turn, tools)
     # One that was shown what it has to change would look on instead.
-    out = {"ls", "glob", "read", "grep"} if sources else {"ls", "glob"}
+    out = (
+        {"ls", "glob", "read", "grep"}
+        if sources or find_request_files(turn.user_text)
+        else {"ls", "glob"}
+    )
     left = [tool for tool in tools if listing is None or tool.short_name not in out]
     left = [constrain_edit(tool, turn.user_text, sources) for tool in left]
     return ToolChoice(tuple(left), may_answer=not left)
@@ -264,7 +275,7 @@ def has_changed(turn: CurrentTurn) -> bool:
     return any(
         not result.is_error and not _READ_ONLY_TOOL.search(call.name.lower())
         for call, result in _pair_results(turn)
-        if not _is_listing(call)
+        if not _is_look(call)
     )
 
 
@@ -274,3 +285,15 @@ _READ_ONLY_TOOL = re.compile(r"^(read|view|grep|glob|ls|list|search|find)")
 def _is_listing(call: ToolCall) -> bool:
     command = (call.arguments or {}).get("command", "")
     return isinstance(command, str) and command.startswith("ls ")
+
+
+_LOOK = re.compile(
+    r"\s*(?:cat|cd|diff|echo|find|grep|head|ls|pwd|rg|tail|wc|which|pytest|"
+    r"git (?:diff|log|show|status)|python3? -m (?:pytest|unittest)|python3? --version)\b[^>]*"
+)
+
+
+def _is_look(call: ToolCall) -> bool:
+    """Whether a command only shows something."""
+    command = (call.arguments or {}).get("command", "")
+    return isinstance(command, str) and _LOOK.fullmatch(command) is not None
