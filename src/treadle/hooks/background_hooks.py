@@ -29,7 +29,7 @@ class BackgroundHooks:
         self._contexts: list[tuple[str, str]] = []  # the session and the text
 
     def start(self, session_id: str, label: str, work: Awaitable[HookReply]) -> None:
-        """Run the command of this session; nobody waits for it."""
+        """Run the command of this session in the background."""
         task = asyncio.ensure_future(self._finish(session_id, label, work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
