@@ -41,14 +41,14 @@ PickReply = Callable[[ReceivedRequest], FakeReply]
 class ProviderServer:
     """Answers requests by a script; `requests` and `violations` record them.
 
-    The script is replies in order, a ReplyScript, or a function from request to reply. With
-    `strict` a request that the real service would refuse is a violation, and gets a 400. With
-    `api_key` any other key gets a 401. `batches` are those of the batch interfaces.
+    The script is replies in order (a text is one, too), a ReplyScript, or a function from request
+    to reply. With `strict` a request that the real service would refuse is a violation, and gets a
+    400. With `api_key` any other key gets a 401. `batches` are those of the batch interfaces.
     """
 
     def __init__(
         self,
-        script: Sequence[FakeReply] | ReplyScript | PickReply,
+        script: Sequence[FakeReply | str] | ReplyScript | PickReply,
         *,
         faults: Sequence[ProviderFault | str] = (),
         strict: bool = True,
@@ -57,7 +57,7 @@ class ProviderServer:
         port: int = 0,
     ) -> None:
         if not callable(script) and not isinstance(script, ReplyScript):
-            script = ReplyScript(tuple(script))
+            script = ReplyScript(tuple(_read_reply(reply) for reply in script))
         self._script: ReplyScript | PickReply = script
         self.faults = [ProviderFault(f) if isinstance(f, str) else f for f in faults]
         for fault in self.faults:
@@ -285,6 +285,15 @@ class ProviderServer:
         else:
             plan.body = msgspec.json.encode(plan.dialect.render_response(plan.reply, model, serial))
             plan.headers["content-type"] = "application/json"
+
+
+def _read_reply(reply: object) -> FakeReply:
+    if isinstance(reply, FakeReply):
+        return reply
+    if isinstance(reply, str):
+        return FakeReply(reply)
+    kind = type(reply).__name__
+    raise TypeError(f"the script has a {kind}: each of its replies is a FakeReply or a text")
 
 
 def _apply_faults(plan: PlannedAnswer, faults: Sequence[ProviderFault], stage: str) -> None:
