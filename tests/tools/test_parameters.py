@@ -49,6 +49,11 @@ class Booking:
             raise ValueError("two seats at most")
 
 
+@dataclasses.dataclass
+class Price:
+    euros: Decimal
+
+
 class Address(TypedDict, total=False):
     street: str
     number: int
@@ -149,6 +154,9 @@ def test_arguments_arrive_as_the_annotated_type(annotation, given, value):
         (int, 1.5, "value: expected an integer, got 1.5"),
         (int, None, "value: expected an integer, got null"),
         (Decimal, "much", 'value: expected a decimal number such as 1.50, got "much"'),
+        (Decimal, "Infinity", 'value: expected a decimal number such as 1.50, got "Infinity"'),
+        (Annotated[Decimal, Field(le=9)], "NaN", 'a decimal number such as 1.50, got "NaN"'),
+        (Price, {"euros": "NaN"}, 'value.euros: expected a decimal number such as 1.50, got "NaN"'),
         (datetime.date, "soon", 'value: expected a date such as 2026-01-31, got "soon"'),
         (UUID, "x", 'value: expected a UUID, got "x"'),
         (Colour, "green", 'value: expected one of "red", "blue", got "green"'),

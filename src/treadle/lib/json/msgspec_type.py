@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections.abc
 import datetime
-import decimal
 import enum
 import types
 import typing
@@ -29,7 +28,7 @@ _TEXTS = (
     bytes,
 )
 _KINDS = {str: "text", int: "number", float: "number", bool: "bool", type(None): "null"}
-_SCALARS = frozenset({*_KINDS, *_TEXTS, None, decimal.Decimal, Any})
+_SCALARS = frozenset({*_KINDS, *_TEXTS, None, Any})  # no Decimal: msgspec takes NaN
 _LISTS = frozenset(
     {list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Collection}
 )

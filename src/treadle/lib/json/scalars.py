@@ -122,10 +122,13 @@ def _compile_text(kind: type) -> Node:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if isinstance(value, str) or (kind is decimal.Decimal and is_number):
             try:
-                return msgspec.convert(value, kind)
+                converted: Any = msgspec.convert(value, kind)
             except (msgspec.ValidationError, ValueError, OverflowError):
                 if kind is datetime.datetime or kind is datetime.time:
                     return _read_iso(kind, value, schema)
+            else:
+                if kind is not decimal.Decimal or converted.is_finite():  # NaN cannot be compared
+                    return converted
         raise make_mismatch(schema, value)
 
     return Node(schema, convert)
