@@ -26,7 +26,7 @@ from treadle.apps.conversation.diff_rows import DiffRow
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.pages.code import render_hunk
 from treadle.apps.pages.elements import escape_html, mark_current, render_icon
-from treadle.apps.settings.folder_rules import load_rules, make_read_check
+from treadle.apps.settings.folder_rules import make_read_check
 from treadle.apps.settings.rule_changes import list_scope_files
 from treadle.apps.web.live_session import LiveSession
 from treadle.apps.web.messages import DropHunk, PaneName, ShowPane
@@ -92,8 +92,7 @@ def _render_settings(session: HostedSession) -> str:
 def _render_permissions(session: HostedSession) -> str:
     from treadle.apps.console.permission_history import find_rule_uses
 
-    folder, options = session.folder, session.options
-    loaded = load_rules(folder, options.allow, options.deny)
+    folder, loaded = session.folder, session.permissions.load_rules()
     rules = loaded.get_rules()
     uses = find_rule_uses(rules, folder, RULE_USE_SECONDS)
     own = {str(file) for file in list_scope_files(folder).values()}
@@ -103,8 +102,7 @@ def _render_permissions(session: HostedSession) -> str:
 
 
 def _render_memory(session: HostedSession) -> str:
-    folder, options = session.folder, session.options
-    loaded = load_rules(folder, options.allow, options.deny)
+    folder, loaded = session.folder, session.permissions.load_rules()
     memory = load_memory(
         folder,
         make_read_check(folder, loaded.get_rules),

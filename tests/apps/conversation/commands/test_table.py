@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -31,6 +32,7 @@ from treadle.apps.tui.plain import PlainFrontend
 from treadle.apps.tui.screen import FullScreen
 from treadle.apps.web.live_session import LiveSession
 from treadle.models.scripted import Pause, Say
+from treadle.sessions.detached.background import BackgroundChoices, save_choices
 from treadle.sessions.library import default_root
 
 HOSTS: tuple[HostKind, ...] = get_args(HostKind)
@@ -61,11 +63,11 @@ class Callbacks(HostCallbacks):
 
 
 @asynccontextmanager
-async def opened(kind: HostKind) -> AsyncIterator[HostedSession]:
+async def opened(kind: HostKind, resume: str | None = None) -> AsyncIterator[HostedSession]:
     """A session as a host of this kind has it."""
     session = HostedSession(Path.cwd(), {"sandbox": "off", "permission_mode": "accept-edits"})
     session.trust.give()
-    await session.open(Callbacks(kind))
+    await session.open(Callbacks(kind), resume=resume)
     try:
         yield session
     finally:
@@ -183,3 +185,16 @@ async def test_a_host_lists_its_commands_with_their_arguments(monkeypatch):
         answer = await run_command(session, "/greet Ada")
         assert answer.message is not None
         assert answer.message.text == "Greet Ada."
+
+
+async def test_the_rules_of_a_session_that_was_in_the_background_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    use(monkeypatch, scripted(["Done."]))
+    async with opened("terminal") as session:
+        await send(session, "tidy up")
+        session_dir = session.session_dir
+    os.close(save_choices(session_dir, BackgroundChoices(deny=("Bash(rm:*)",))))
+    async with opened("terminal", resume="") as session:
+        answer = await run_command(session, "/permissions")
+        assert "deny Bash(rm:*)  --deny" in answer.note

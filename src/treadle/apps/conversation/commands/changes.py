@@ -11,7 +11,6 @@ from treadle.apps.conversation.commands.answers import CommandAnswer, Question, 
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.apps.conversation.session.session_limits import format_limits, parse_budget
 from treadle.apps.conversation.session.session_permissions import MODE_DESCRIPTIONS, describe_mode
-from treadle.apps.settings import folder_rules as rules
 from treadle.apps.settings import rule_changes
 from treadle.apps.settings.kept_memory import run_memory_action
 from treadle.apps.settings.output_styles import (
@@ -107,8 +106,7 @@ async def run_permissions(session: HostedSession, arguments: str) -> CommandAnsw
         done = rule_changes.describe_rule_change(session.folder, change, changed)
         covered = f"\nit would have covered {coverage}" if coverage and changed else ""
         return CommandAnswer(done + covered)
-    options = session.options
-    loaded = await asyncio.to_thread(rules.load_rules, session.folder, options.allow, options.deny)
+    loaded = await asyncio.to_thread(session.permissions.load_rules)
     applied = loaded.get_rules()
     parts = (("deny", applied.deny), ("ask", applied.ask), ("allow", applied.allow))
     rows = [(f"{verb} {rule.text}", str(rule.origin)) for verb, part in parts for rule in part]

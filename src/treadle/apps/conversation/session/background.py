@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.apps.conversation.session.lifecycle import SessionLifecycle
+from treadle.apps.conversation.session.lifecycle import SessionLifecycle, list_flag_rules
 from treadle.sessions.detached import background
 
 MovedSession = tuple[Path, background.BackgroundChoices]
@@ -21,11 +21,11 @@ async def move_to_background(session: SessionLifecycle) -> MovedSession:
     )
     session.callbacks.start_switch()
     session.conversation = None  # no answer comes between
-    mode, options = session.agent_session.policy.mode, session.options
+    mode, (allow, deny) = session.agent_session.policy.mode, list_flag_rules(session)
     stored = background.BackgroundChoices(
         {**earlier.flags, **choices.flags, "permission_mode": mode},
-        (*options.allow, *earlier.allow, *choices.rules),
-        (*options.deny, *earlier.deny),
+        (*allow, *choices.rules),
+        deny,
         choices.goal,
     )
     session_dir = await session.flush()

@@ -259,12 +259,13 @@ class SessionLifecycle:
         self, resume: str | None = None, *, log: SessionLog | None = None
     ) -> AgentSession:
         """The agent of a new or a resumed session, or of one that is open (`log`)."""
+        allow, deny = list_flag_rules(self)
         options = msgspec.structs.replace(
             self.options,
             interactive=True,
             resume=resume,
-            allow=(*self.options.allow, *self.background.allow),
-            deny=(*self.options.deny, *self.background.deny),
+            allow=allow,
+            deny=deny,
             until=self.choices.goal,
             dry_run=self.choices.dry_run,
             checkpoints=True,
@@ -371,6 +372,12 @@ class SessionLifecycle:
         if self.conversation is None:
             return False
         return await self.callbacks.ask_approval(self.conversation, approval) or False
+
+
+def list_flag_rules(session: SessionLifecycle) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The allow and deny rules of flags, also of those with which it was in the background."""
+    options, earlier = session.options, session.background
+    return (*options.allow, *earlier.allow), (*options.deny, *earlier.deny)
 
 
 def _continue_from_background(session: SessionLifecycle, conversation: Conversation) -> None:

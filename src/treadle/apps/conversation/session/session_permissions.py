@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from treadle.apps.conversation.session.lifecycle import SessionLifecycle
+from treadle.apps.conversation.session.lifecycle import SessionLifecycle, list_flag_rules
 from treadle.apps.settings.claude_settings import PERMISSION_MODES
+from treadle.apps.settings.folder_rules import LoadedRules, load_rules
 from treadle.apps.settings.managed_policy import read_policy
 from treadle.core.errors import ConfigError
 from treadle.core.steps import PendingApproval
@@ -44,6 +45,10 @@ class SessionPermissions:
         modes = (*SELECTABLE_MODES, "bypass") if is_bypass else SELECTABLE_MODES
         widest = read_policy().widest_mode
         return tuple(mode for mode in modes if choose_narrower(mode, widest) == mode)
+
+    def load_rules(self) -> LoadedRules:
+        """Those of the files and of flags."""
+        return load_rules(self._session.folder, *list_flag_rules(self._session))
 
     def change_mode(self, mode: str) -> None:
         mode = PERMISSION_MODES.get(mode, mode)
