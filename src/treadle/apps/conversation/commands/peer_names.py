@@ -51,7 +51,7 @@ PEER_COMMANDS = _make_table(
     ("allowed-tools", ("/permissions", "treadle permissions"),
      "treadle permissions explain tells why a command is allowed"),
     ("branch", ("/fork",), "the session before stays unchanged"),
-    ("checkpoint", ("/rewind", "/undo", "/redo"), "files that you changed stay"),
+    ("checkpoint", ("/rewind", "/undo", "/redo"), "your own changes stay, also in the same file"),
     ("continue", ("/resume", "/sessions"), ""),
     ("copy", ("ctrl+y",), ""),
     ("effort fast", ("/config thinking", "--thinking"), _THINKING),
