@@ -104,7 +104,10 @@ class LazyWorkspace:
             self._preload_task.add_done_callback(_consume_exception)
 
     async def _preload(self) -> LocalWorkspace:
+        # In threads: keys and frames do not wait for the modules that the first call needs.
         await asyncio.to_thread(_import_workspace)
+        if self._options().sandbox != "off":
+            await asyncio.to_thread(_import_sandbox)
         return await self.open()
 
     def _make_local(self) -> LocalWorkspace:
@@ -172,9 +175,11 @@ class LazyWorkspace:
 
 
 def _import_workspace() -> None:
-    """The modules that the first call needs. In a thread: keys and frames do not wait for them."""
     import treadle.permissions.policy
-    import treadle.workspace.local
+    import treadle.workspace.local  # noqa: F401
+
+
+def _import_sandbox() -> None:
     import treadle.workspace.sandbox.bubblewrap  # noqa: F401
 
 
