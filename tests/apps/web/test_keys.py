@@ -166,10 +166,13 @@ async def test_a_server_that_hangs_is_shown_and_what_is_sent_meanwhile_arrives(
     async with ProviderServer(script()) as provider, web_server(provider, tmp_path) as server:
         session = await server.find_session()
         async with site.open_page(session, server=server) as page:
-            await page.clock.install()
             await wait_until_shown(page)
-            # Its time stands still, so that the silence is as long as this test makes it.
-            await page.clock.pause_at(await page.evaluate("Date.now()") / 1000 + 1)
+            # Its time stands still from its first moment, so that the silence is as long as this
+            # test makes it.
+            await page.clock.install()
+            await page.clock.pause_at(await page.evaluate("Date.now()") / 1000 + 3600)
+            await page.reload()
+            await wait_until_shown(page)
             os.kill(server.process.pid, signal.SIGSTOP)
             try:
                 await page.fill("#prompt", "are you there?")
