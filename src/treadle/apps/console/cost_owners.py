@@ -19,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.apps.console.variants import BRANCH_PREFIX
 from treadle.core.errors import StoreError, WorkspaceError
 from treadle.core.transcript.entries import (
     Checkpoint,
@@ -30,6 +31,7 @@ from treadle.core.transcript.entries import (
 from treadle.lib.git.run import GitError, run_git
 from treadle.sessions.library import Library, list_journals, project_name
 from treadle.sessions.log.journal import read_records
+from treadle.workspace.worktrees.worktrees import format_ref
 
 Owner = Literal["file", "commit", "issue"]
 ISSUE = re.compile(r"(?<![\w#])#\d+\b|\b[A-Z][A-Z0-9]+-\d+\b")
@@ -133,9 +135,11 @@ def _find_commit(turn: _Turn, commits: Sequence[_Commit]) -> _Commit | None:
 
 
 async def _read_commits(folder: Path) -> list[_Commit]:
-    """Those of all branches, oldest first, with the files below the folder."""
+    """Those of all branches, oldest first, with the files below the folder; not the variants of
+    `treadle whatif`, whose files and times are those of earlier turns."""
     environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
-    query = ("log", "--all", "--no-merges", "--name-only", "-z", "--relative", "--no-renames")
+    branches = ("--single-worktree", f"--exclude={format_ref(BRANCH_PREFIX)}*", "--all")
+    query = ("log", *branches, "--no-merges", "--name-only", "-z", "--relative", "--no-renames")
     form = ("--no-show-signature", "--format=%x01%H%x02%ct%x02%B%x02")
     try:
         text = await run_git(folder, *query, *form, environment=environment)

@@ -1,6 +1,6 @@
 """What `treadle whatif` tries, and what came of it: its table, as text and as JSON.
 
-Used by cli/trials/whatif.py, which makes it, and by web/trials.py, which reads it.
+Used by cli/trials/whatif.py, which makes it, web/trials.py, which reads it, and cost_owners.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import msgspec
 
 from treadle.lib.text.text import format_dollars
 
+BRANCH_PREFIX = "whatif-"  # of their branches, which nobody but Treadle commits to
 HEADS = ("", "variant", "check", "changes", "cost", "time", "end")
 CHECK_RESULTS = {True: "passes", False: "fails", None: "–"}
 

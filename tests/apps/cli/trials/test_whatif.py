@@ -76,6 +76,8 @@ async def test_models_run_a_turn_again_side_by_side_and_the_best_is_kept():
         assert row.endswith("end_turn")
     assert len(models) == 2
     assert git("status", "--porcelain") == before  # the folder is as it was
+    owned = await run(None, "cost", "--by", "commit")  # the variant is no commit of the user
+    assert [line.split("  ")[-1].strip() for line in owned.out.splitlines()] == ["no commit"]
     [branch] = git("branch", "--list", "--format=%(refname:short)", "treadle/*").split()
     assert branch.endswith("-1")  # the cheaper one
     names = git("ls-tree", "-r", "--name-only", branch).split()

@@ -32,7 +32,7 @@ from treadle.apps.console.console import (
     report_errors,
 )
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
-from treadle.apps.console.variants import HEADS, Variant, list_rows
+from treadle.apps.console.variants import BRANCH_PREFIX, HEADS, Variant, list_rows
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
 from treadle.core.errors import TreadleError, WorkspaceError
@@ -129,7 +129,7 @@ def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]
     tag = secrets.token_hex(2)
     pairs = [(model, prompt) for model in models for prompt in prompts]
     return [
-        Variant(f"whatif-{tag}-{number}", model, prompt)
+        Variant(f"{BRANCH_PREFIX}{tag}-{number}", model, prompt)
         for number, (model, prompt) in enumerate(pairs, 1)
     ]
 
