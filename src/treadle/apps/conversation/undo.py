@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from treadle.core.contracts.store import Store
-from treadle.core.errors import StoreError, WorkspaceError
+from treadle.core.errors import ConfigError, StoreError, WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, NoticeShown, Restore
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import plural
 from treadle.sessions.file_history import WorkSpan, read_file_history
 from treadle.sessions.history import TurnInfo, fork, list_turns
@@ -252,6 +253,20 @@ async def run_restore(
 def list_left_alone(plan: RestorePlan, include: Collection[str]) -> list[RestoreChange]:
     """The files that the agent changed, and the user, too, or maybe: they are not restored."""
     return [one for one in plan.by("both", "unknown") if one.path not in include]
+
+
+def check_named(planned: PlannedRestore, paths: Collection[str], option: str = "") -> None:
+    """ConfigError for a path that the user names and this action would not change in any case."""
+    changed = planned.plan.by("agent", "both", "unknown")
+    known = {one.path for one in changed} | {one.path for one in planned.plan.skipped}
+    for path in paths:
+        if path not in known:
+            shown = escape_invisible(strip_escapes(path))
+            listed = ", ".join(sorted(known)[:10]) or "none"
+            raise ConfigError(
+                f"{option}{shown}: the agent did not change this file, so nothing was changed; "
+                f"the files of this {planned.action}: {escape_invisible(listed)}"
+            )
 
 
 def open_checkpoints(library: Library, folder: Path) -> Checkpoints:

@@ -110,7 +110,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
         except undo.NothingButUsersFiles as error:
             again = f"`treadle {options.action} --include PATH` restores one"
             raise StoreError(f"{error}; {again}") from error
-        _check_included(options, planned)
+        undo.check_named(planned, options.include, "--include ")
         include = _agree_on_doubtful(options, planned)
         restored = await undo.run_restore(checkpoints, resumed.journal, planned, include)
         summary = undo.describe_result(planned, restored)
@@ -153,7 +153,7 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
         if planned is None:
             print_error(f"no files to restore: the agent changed none since turn {turn.number}")
             return ERROR if options.only == "files" else SUCCESS
-        _check_included(options, planned)
+        undo.check_named(planned, options.include, "--include ")
         lines, include = undo.describe_plan(planned), list(options.include)
         if planned.plan.by("agent", "both", "unknown"):
             _confirm(options, lines, f"Restore {undo.count_changes(planned.plan)}?")
@@ -178,20 +178,6 @@ def rewind(options: argparse.Namespace, library: Library) -> int:
 def _normalize(paths: list[str]) -> list[str]:
     """`./a` is `a`."""
     return [os.path.normpath(path) for path in paths]
-
-
-def _check_included(options: argparse.Namespace, planned: PlannedRestore) -> None:
-    """Refuse a path that this action would not change in any case."""
-    changed = planned.plan.by("agent", "both", "unknown")
-    known = {one.path for one in changed} | {one.path for one in planned.plan.skipped}
-    for path in options.include:
-        if path not in known:
-            shown = escape_invisible(strip_escapes(path))
-            listed = ", ".join(sorted(known)[:10]) or "none"
-            raise UsageError(
-                f"--include {shown}: the agent did not change this file, so nothing was changed; "
-                f"the files of this {planned.action}: {escape_invisible(listed)}"
-            )
 
 
 def _agree_on_doubtful(options: argparse.Namespace, planned: PlannedRestore) -> list[str]:

@@ -36,8 +36,11 @@ class FileUndo:
     async def preview(
         self, action: RestoreAction, include: Collection[str] = ()
     ) -> tuple[str, list[FileChange]]:
-        """What `undo` or `redo` would do: a title that names the turn, and the files."""
-        planned = await self._plan(action, normalize_paths(include))
+        """What `undo` or `redo` would do: a title that names the turn, and the files. ConfigError
+        if `include` names another file."""
+        include = normalize_paths(include)
+        planned = await self._plan(action, include)
+        undo.check_named(planned, include)
         return undo.describe_plan_title(planned), _list_changes(planned)
 
     async def run(self, action: RestoreAction, include: Collection[str] = ()) -> str:
