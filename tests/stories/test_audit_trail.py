@@ -58,7 +58,7 @@ async def test_evidence_says_who_allowed_what_and_a_changed_log_is_found_out():
     refused = await run(
         None, "sessions", "evidence", session, "--output", "pack.json", "--sign", "no-key"
     )
-    assert (refused.code, Path("pack.json").exists()) == (1, False), refused
+    assert (refused.code, refused.out, Path("pack.json").exists()) == (1, "", False), refused
     signed = await run(
         None, "sessions", "evidence", session, "--output", "pack.json", "--sign", key
     )

@@ -200,7 +200,9 @@ def _export(options: argparse.Namespace, library: Library) -> int:
     return SUCCESS
 
 
-def _write_output(data: bytes, options: argparse.Namespace) -> None:
+def _write_output(
+    data: bytes, options: argparse.Namespace, *, key_file: Path | None = None
+) -> None:
     if options.output is None:
         if sys.stdout.isatty():  # a file or pipe gets the exact bytes
             text = data.decode()
@@ -211,7 +213,18 @@ def _write_output(data: bytes, options: argparse.Namespace) -> None:
     if options.output.exists():
         raise StoreError(f"{options.output} exists; choose another name, or remove it first")
     write_private_output(options.output, data)
+    if key_file is not None:
+        _sign(options.output, key_file)
     print_line(f"{options.output}: {format_bytes(len(data))}")
+
+
+def _sign(path: Path, key_file: Path) -> None:
+    import subprocess
+
+    words = ["-Y", "sign", "-f", str(key_file), "-n", "treadle", str(path)]
+    if subprocess.run(["ssh-keygen", *words], check=False).returncode:
+        path.unlink()  # the same command can be tried again
+        raise StoreError(f"ssh-keygen did not sign {path}; it was not written")
 
 
 # --- verify, evidence ------------------------------------------------------------------------
@@ -248,14 +261,7 @@ def _evidence(options: argparse.Namespace, library: Library) -> int:
     evidence = collect_evidence(library.find(options.id))
     is_page = options.format == "html"
     data = render_evidence(evidence).encode() if is_page else to_json(evidence) + b"\n"
-    _write_output(data, options)
-    if options.sign is not None:
-        import subprocess
-
-        words = ["-Y", "sign", "-f", str(options.sign), "-n", "treadle", str(options.output)]
-        if subprocess.run(["ssh-keygen", *words], check=False).returncode:
-            options.output.unlink()  # the same command can be tried again
-            raise StoreError(f"ssh-keygen did not sign {options.output}; it was not written")
+    _write_output(data, options, key_file=options.sign)
     return SUCCESS
 
 
