@@ -28,6 +28,7 @@ FRAME_RATE_VARIABLE = "TEXTUAL_FPS"
 # At Textual's own 60 a letter that follows a frame takes three times as long to the screen. What is
 # streamed has a slower rate of its own (schedule_frame).
 FRAME_RATE = "120"
+USE_INSTEAD = "use -p PROMPT for one task, or --plain"
 
 
 def start(
@@ -106,11 +107,12 @@ def _set_frame_rate() -> None:
         del os.environ[FRAME_RATE_VARIABLE]
 
 
-def check_screen(is_plain: bool) -> None:
-    """Raise an error if the full screen is wanted and there is no terminal, or no packages."""
+def check_screen(is_plain: bool, instead: str = USE_INSTEAD) -> None:
+    """Raise an error if the full screen is wanted and there is no terminal, or no packages.
+    `instead` is what works without a terminal."""
     if not _is_plain(is_plain):
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError("not a terminal; use -p PROMPT for one task, or --plain")
+            raise UsageError(f"not a terminal; {instead}")
         require_extra("tui", "--plain and -p work without it")
 
 

@@ -56,6 +56,7 @@ usage: treadle supervisor
 
 Start the runs of background sessions. It is started when it is needed, once for each user, and ends
 when it has nothing to do."""
+NO_TERMINAL = "`treadle logs -f {id}` follows it, `treadle resume {id} --approve` answers it"
 POLL_SECONDS = 0.2
 
 
@@ -122,7 +123,9 @@ def run_attach(arguments: list[str]) -> int:
         raise UsageError(f"the folder of this session is gone: {escape_invisible(str(folder))}")
     from treadle.apps.cli import start
 
-    import_module(start.TUI_MODULE).check_screen("--plain" in arguments)
+    import_module(start.TUI_MODULE).check_screen(
+        "--plain" in arguments, NO_TERMINAL.format(id=session_dir.name)
+    )
     os.chdir(folder)
     return start.run(["--resume", session_dir.name, *arguments[1:]])
 

@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
         return EXIT_USAGE
     from treadle.apps.tui.main import check_screen
 
-    check_screen(is_plain=False)
+    check_screen(is_plain=False, instead="the tour needs one")
     with temporary_home() as folder:
         return _run_app(folder)
 
