@@ -33,6 +33,7 @@ from tests.patience import SOON, until
 from treadle.apps.console import exit_codes
 from treadle.core import errors
 from treadle.lib.text.sanitize import strip_escapes
+from treadle.sessions.library import Library
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 HELLO = FakeReply("Hello there.")
@@ -394,12 +395,16 @@ async def test_fault_82_83_a_signal_during_a_tool_ends_143_within_two_seconds(nu
 
 
 async def test_continuing_without_a_prompt_where_nothing_is_left_to_do_is_said():
-    async with ProviderServer([HELLO]) as server:
+    async with ProviderServer([HELLO, HELLO]) as server:
         await run(server, "-p", "hi")
-        ran = await run(server, "-p", "--continue")
-    assert ran.code == exit_codes.USAGE_ERROR
-    new = 'treadle: The last turn is finished. Write a new message: treadle -p --continue "…"'
-    assert ran.err == f"{new}\n"
+        first = next(iter(Library().list_summaries())).id
+        await run(server, "-p", "another session")
+        ran = await run(server, "-p", "--resume", first)
+        there = await run(server, "--bg", "--resume", first)
+    assert ran.code == there.code == exit_codes.USAGE_ERROR
+    new = f'Write a new message: treadle -p --resume {first} "…"'
+    assert ran.err == f"treadle: The last turn is finished. {new}\n"
+    assert there.err.endswith(f'write a message: treadle --bg --resume {first} "…"\n')
 
 
 async def test_fault_81_a_second_sigint_leaves_at_once():

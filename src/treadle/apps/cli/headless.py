@@ -150,7 +150,7 @@ class HeadlessRun:
         try:
             session = await self._build_session(stream_json)
         except TreadleError as error:
-            return report_error(error, has_prompt=bool(self._prompt))
+            return report_error(error)
         self._model, self._session_id = session.model.name, session.store.session_id
         driver: Driver | None = None
         try:
@@ -180,7 +180,7 @@ class HeadlessRun:
                 await driver.aclose()
         except TreadleError as error:
             answer = find_unwritten_answer(session.state, driver)
-            report = report_error(error, has_prompt=bool(self._prompt))
+            report = report_error(error, "" if self._prompt else self._session_id)
             return msgspec.structs.replace(report, text=answer)
         finally:
             self._driver = None

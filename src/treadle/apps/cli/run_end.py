@@ -65,13 +65,14 @@ def report_turn(turn: TurnResult, output: object, text: str, end: RunEnd) -> Run
     )
 
 
-def report_error(error: TreadleError, *, has_prompt: bool) -> RunReport:
-    """The report of a run that has no last turn."""
+def report_error(error: TreadleError, resumed: str = "") -> RunReport:
+    """The report of a run that has no last turn. `resumed` is the session that it should continue
+    without a prompt."""
     is_usage = isinstance(error, LoopError)
     code = exit_codes.USAGE_ERROR if is_usage else exit_codes.exit_code_for(error)
     text = str(error)
-    if isinstance(error, NothingToAnswer) and not has_prompt:
-        text = 'The last turn is finished. Write a new message: treadle -p --continue "…"'
+    if isinstance(error, NothingToAnswer) and resumed:
+        text = f'The last turn is finished. Write a new message: treadle -p --resume {resumed} "…"'
     return RunReport(reason="error", exit_code=code, error=text)
 
 

@@ -69,7 +69,8 @@ async def move_to_background(
         prompt = await _expand(session, settings, tuple(prompt))
     async with session.open_driver(tuple(prompt) or None) as driver:
         if not driver.can_continue:
-            raise UsageError('the last turn is finished; write a message: treadle --bg "…"')
+            again = f'treadle --bg --resume {driver.session_id} "…"'
+            raise UsageError(f"the last turn is finished; write a message: {again}")
         await driver.log.flush()
         session_dir = get_session_dir(session.store)
     for warning in session.session_warnings:
