@@ -148,9 +148,9 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
             *("whatif", session, "--prompts", "Be brief", "Be long", "--json", "--keep", "none"),
             *("--max-cost", "0.00001", *FREELY),
         )
-        wrong = await run(
-            server, "whatif", session, "--models", "nothing/none", "--json", "--keep", "none"
-        )
+        asked = len(server.requests)
+        wrong = await run(server, "whatif", session, "--models", "anthropic/sonnet,nothing/none")
+        assert len(server.requests) == asked  # also the right one costs nothing
         none_such = await run(server, "whatif", session, "--prompts", "a", "b", "--keep", "3")
         free = await run(server, "whatif", session, "--max-cost", "0", "--json", "--keep", "none")
         negative = await run(server, "whatif", session, "--max-cost", "-1")
@@ -159,7 +159,8 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
     assert (negative.code, "a number, 0 or more" in negative.err) == (2, True), negative
     assert (no_call.code, "no call 'none'" in no_call.err) == (1, True), no_call
     assert (none_such.code, "a variant, 1 to 2" in none_such.err) == (2, True), none_such
-    assert (wrong.code, json.loads(wrong.out)[0]["error"] != "") == (1, True), wrong
+    assert (wrong.code, wrong.out) == (2, ""), wrong
+    assert wrong.err.startswith("treadle whatif: --models: no model or provider is called 'noth")
     rows = json.loads(tried.out)
     assert [one["prompt"] for one in rows] == ["Be brief", "Be long"]
     assert {one["reason"] for one in rows} == {"budget_exceeded"}

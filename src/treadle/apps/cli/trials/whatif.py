@@ -35,7 +35,8 @@ from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.console.variants import BRANCH_PREFIX, HEADS, Variant, list_rows
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
-from treadle.core.errors import TreadleError, WorkspaceError
+from treadle.apps.settings.settings import Settings
+from treadle.core.errors import ConfigError, TreadleError, UnknownModel, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
@@ -97,6 +98,7 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
     variants = _list_variants(options, turn)
     flags = {} if options.max_cost is None else {"max_cost": options.max_cost}
     settings = load_settings(folder, flags, is_trusted=lambda: True)
+    _check_models(variants, settings)
     limit = DEFAULT_MAX_COST if settings.max_cost is None else settings.max_cost
     worktrees = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR)
     trial = _Trial(library, session_dir, folder, turn, worktrees, options, rest)
@@ -132,6 +134,17 @@ def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]
         Variant(f"{BRANCH_PREFIX}{tag}-{number}", model, prompt)
         for number, (model, prompt) in enumerate(pairs, 1)
     ]
+
+
+def _check_models(variants: Sequence[Variant], settings: Settings) -> None:
+    """Refuse a wrong name before any variant costs something."""
+    from treadle.models.registry.model_names import resolve_model
+
+    for model in dict.fromkeys(one.model for one in variants if one.model):
+        try:
+            resolve_model(model, settings.aliases)
+        except (UnknownModel, ConfigError) as error:
+            raise UsageError(f"--models: {error}") from error
 
 
 class _Trial(msgspec.Struct):
@@ -262,9 +275,10 @@ def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequenc
     is_asked = options.keep == ASK or (sys.stdin.isatty() and sys.stdout.isatty())
     which = options.keep or "all"
     if options.keep in (None, ASK) and is_asked:
-        which = ask_line(f"keep which? [1-{len(variants)}, best, all, none] ") or "all"
+        numbers = "1" if len(variants) == 1 else f"1 to {len(variants)}"
+        which = ask_line(f"keep which? [{numbers}, best, all, none] ") or "all"
         while not _is_choice(which, len(variants)):
-            which = ask_line(f"1 to {len(variants)}, best, all or none: ") or "all"
+            which = ask_line(f"{numbers}, best, all or none: ") or "all"
     if which == "none":
         return []
     if which == "best":
