@@ -82,6 +82,12 @@ def test_d_downloads_the_better_model(better):
     assert locate_weights(better) is not None
 
 
+def test_another_letter_is_not_taken_for_no(better):
+    answers = iter(("download", "D"))
+    embedded_setup.offer_better(lambda _: next(answers))
+    assert locate_weights(better) is not None
+
+
 def test_who_says_no_is_not_asked_again(better, capsys):
     embedded_setup.offer_better(lambda _: "n")
     assert locate_weights(better) is None

@@ -125,16 +125,18 @@ def offer_better(ask: Callable[[str], str] = input) -> None:
     size = format_bytes(QWEN_CODER.size)
     question = f"k: give a key, d: download {QWEN_CODER.title} ({size}), Enter: neither: "
     try:
-        answer = ask(question)
+        answer = ask(question).strip().lower()
+        while answer not in ("k", "d", "", "n", "no"):  # it is offered only once
+            answer = ask("k, d or Enter: ").strip().lower()
     except EOFError:
         return
     asked.parent.mkdir(parents=True, exist_ok=True)
     asked.touch()
-    if answer.strip().lower() == "k":
+    if answer == "k":
         from treadle.apps.console.login import log_in
 
         report_errors("treadle login", lambda: log_in(ask=ask))
-    elif answer.strip().lower() == "d":
+    elif answer == "d":
         try:
             asyncio.run(download_with_progress(QWEN_CODER))
         except TreadleError as error:
