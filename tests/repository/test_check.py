@@ -19,6 +19,11 @@ def program(title: str, code: str, *after: check.Stage) -> check.Stage:
     return check.Stage(title, [sys.executable, "-I", "-c", code], after=after)
 
 
+def test_help_is_that_of_check_and_starts_nothing():
+    shown = subprocess.run([check.ROOT / "check", "--help"], capture_output=True, check=True)
+    assert shown.stdout.decode().splitlines()[-1].split()[:2] == ["./check", "tests/core"]
+
+
 def test_a_failure_ends_what_runs_beside_it_and_starts_nothing_more(tmp_path: Path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
