@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import signal
 import struct
 import subprocess
@@ -337,6 +338,16 @@ async def test_fault_89_what_needs_a_person_is_denied_in_words_for_the_model():
     result = json.dumps(json.loads(server.requests[1].body)["messages"][-1])
     assert "the user cannot be asked" in result
     assert "rm keep.txt" in ran.err
+
+
+async def test_a_denied_call_is_named_with_the_option_that_allows_it():
+    write = FakeReply(calls=(FakeCall("write", {"file_path": "a b.txt", "content": "x"}),))
+    async with ProviderServer([write, bash("touch made"), LAST] * 2) as server:
+        ran = await run(server, "-p", "go")
+        given = shlex.split(ran.err.partition("(allow with ")[2].removesuffix(")\n"))
+        again = await run(server, "-p", "go", *given)
+    assert (ran.code, given[::2]) == (exit_codes.APPROVAL_NEEDED, ["--allow", "--allow"]), ran
+    assert (again.code, Path("a b.txt").exists(), Path("made").exists()) == (0, True, True), ran
 
 
 async def test_plan_mode_changes_nothing_and_bypass_asks_nothing():

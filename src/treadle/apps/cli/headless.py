@@ -98,7 +98,7 @@ class HeadlessRun:
         self._suspended: TurnSuspended | None = None
         self._totals = Totals()
         self._model = self._session_id = ""
-        self._denied: list[str] = []
+        self._denied: list[PendingApproval] = []
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
         self._background: BackgroundWait | None = None
@@ -334,7 +334,7 @@ class HeadlessRun:
                 raise self._question_suspension(pending_approvals)
             detail = f"{approval.summary} needs approval"
             raise TurnSuspended("approval", WakeCondition("answer"), detail)
-        self._denied.append(approval.summary)
+        self._denied.append(approval)
         if self._progress is not None:
             self._progress.print_denial(approval)
         return Denial(HEADLESS_DENIAL.format(reason=approval.reason), "headless")
@@ -403,7 +403,8 @@ class HeadlessRun:
             model=self._model,
             seconds=round(time.monotonic() - self._started_at, 3),
             usage=self._totals.usage,
-            denied=tuple(self._denied),
+            denied=tuple(one.summary for one in self._denied),
+            missing_rules=tuple(dict.fromkeys(rule for one in self._denied for rule in one.rules)),
         )
 
     def _make_header(self, session: AgentSession) -> StreamJsonHeader:

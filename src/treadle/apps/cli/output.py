@@ -106,7 +106,8 @@ class Stdout:
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag="result", omit_defaults=False):
-    """How a run ended. `denied` are calls that needed approval; `output` matches the schema."""
+    """How a run ended. `denied` are calls that needed approval, `missing_rules` would have allowed
+    them; `output` matches the schema."""
 
     version: int = FORMAT_VERSION
     session_id: str = ""
@@ -121,6 +122,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag="result", omit_de
     seconds: float = 0.0
     usage: Usage = Usage()
     denied: tuple[str, ...] = ()
+    missing_rules: tuple[str, ...] = ()
 
 
 class StreamJsonHeader(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
@@ -143,6 +145,7 @@ def redact_report(report: RunReport) -> RunReport:
         error=redact_for_display(report.error) if report.error else "",
         detail=redact_for_display(report.detail) if report.detail else "",
         denied=tuple(redact_for_display(summary) for summary in report.denied),
+        missing_rules=tuple(redact_for_display(rule) for rule in report.missing_rules),
     )
 
 

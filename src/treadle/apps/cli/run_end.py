@@ -20,6 +20,7 @@ from treadle.core.transcript import Rest, pending
 from treadle.core.transcript.state import SessionState
 
 # The options that limit a session, with a word for their value.
+_MAX_NAMED_RULES = 4
 _LIMITS = {"max_cost": "USD", "max_tokens": "N", "max_time": "TIME"}
 
 
@@ -93,7 +94,9 @@ def explain_exit(
     match report.exit_code:
         case exit_codes.APPROVAL_NEEDED:
             calls = ", ".join(dict.fromkeys(report.denied))
-            return f"needs approval: {calls} (allow with --allow RULE)"
+            rules = report.missing_rules if len(report.missing_rules) <= _MAX_NAMED_RULES else ()
+            allow = " ".join(f"--allow {shlex.quote(rule)}" for rule in rules)
+            return f"needs approval: {calls} (allow with {allow or '--allow RULE'})"
         case exit_codes.REFUSED:
             return "the model refused to answer"
         case exit_codes.SUSPENDED:
