@@ -111,6 +111,14 @@ async def test_a_file_that_changed_since_is_not_overwritten():
     assert Path("new.py").read_text() == "mine\n"
 
 
+async def test_the_output_of_a_call_that_fails_keeps_its_lines():
+    failing = FakeCall("bash", {"command": "touch x && printf 'one\\ntwo\\n' && false"})
+    async with ProviderServer([FakeReply(calls=(failing,)), LAST]) as server:
+        await run(server, "-p", "go", "--dry-run", *FREELY)
+    done = await run(None, "apply", "--only", "all")
+    assert done.out.splitlines()[-3:-1] == ["0 calls of 1 carried out. bash: one", "two"], done
+
+
 async def test_a_deny_rule_holds_when_it_is_carried_out():
     session = await record()
     settings = Path.home() / ".treadle/settings.json"

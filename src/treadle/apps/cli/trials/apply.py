@@ -126,7 +126,8 @@ async def carry_out(
     await _record_seen(session, player.effects)
     async with session.open_driver(message) as driver:
         turn = await session.agent.finish_turn(driver)
-    print_line(escape_invisible(turn.text or f"{turn.reason}: {turn.error or ''}"))
+    text = turn.text or f"{turn.reason}: {turn.error or ''}"
+    print_line("\n".join(map(escape_invisible, text.splitlines())))
     return SUCCESS if player.done == len(player.effects) else ERROR
 
 
