@@ -99,6 +99,14 @@ async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
     assert "git revert --no-edit" in asked
 
 
+async def test_what_cannot_be_taken_back_is_not_offered():
+    async with ProviderServer([bash("echo two > b.txt"), FakeReply("Done.")]) as server:
+        await run(server, "trust")
+        ran = await run(server, "--plain", *FREELY, said=b"go\n/effects\n/quit\n")
+    assert "is not known\nnothing can be taken back\n" in ran.out, ran
+    assert "/effects undo" not in ran.out
+
+
 async def test_a_tool_of_a_program_declares_its_inverse(own_place: Path):
     tickets: dict[str, str] = {}
 

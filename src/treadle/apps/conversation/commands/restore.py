@@ -78,7 +78,9 @@ async def _list_effects(session: HostedSession) -> list[UndoStep]:
 
 def _format_effects(steps: Sequence[UndoStep]) -> str:
     lines = [f"{one.summary}: {one.reason or f'by {one.tool} {one.arguments}'}" for one in steps]
-    return "\n".join([*lines, "/effects undo takes back what can be"])
+    can_undo = any(one.tool for one in steps)
+    end = "/effects undo takes back what can be" if can_undo else "nothing can be taken back"
+    return "\n".join([*lines, end])
 
 
 async def _describe_effects(session: HostedSession) -> str:
