@@ -48,6 +48,7 @@ from treadle.core.steps import ApprovalRequest, AwaitingInput, PendingApproval
 from treadle.core.transcript.content import Text
 from treadle.core.transcript.items import Item, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.pending import AskModel, RunTools, pending
+from treadle.core.transcript.recover import is_interrupted
 from treadle.core.transcript.transcript import Transcript
 
 
@@ -107,6 +108,7 @@ class Conversation:
         self._on_returned = on_returned
         self._input_ready = asyncio.Event()
         self._is_idle = True
+        self._began_interrupted = is_interrupted(driver.transcript)
         self._thought_clock = ThoughtClock()
         self.children = ChildViews()
         self._shown_error: BaseException | None = None
@@ -129,10 +131,12 @@ class Conversation:
 
     @property
     def has_unfinished_turn(self) -> bool:
-        """Whether an earlier process left a turn unfinished."""
-        move = pending(self.driver.transcript)
+        """Whether an earlier process left a turn unfinished, also one that was interrupted: by the
+        user, or because its terminal was closed."""
+        transcript = self.driver.transcript
         is_idle = self.is_idle and not self.view.is_busy
-        return is_idle and isinstance(move, AskModel | RunTools)
+        is_open = isinstance(pending(transcript), AskModel | RunTools)
+        return is_idle and (is_open or (self._began_interrupted and is_interrupted(transcript)))
 
     # --- actions of the user -------------------------------------------------------------
 
@@ -158,7 +162,7 @@ class Conversation:
 
     def resume(self) -> None:
         """Run the driver: with the submitted input, or to continue an unfinished turn."""
-        self._is_idle = False
+        self._is_idle = self._began_interrupted = False
         self._input_ready.set()
 
     @property
