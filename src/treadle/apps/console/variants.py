@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.lib.text.text import format_dollars
 
-BRANCH_PREFIX = "whatif-"  # of their branches, which nobody but Treadle commits to
+BRANCH_PREFIX = "whatif-"  # of the names of their branches
 HEADS = ("", "variant", "check", "changes", "cost", "time", "end")
 CHECK_RESULTS = {True: "passes", False: "fails", None: "–"}
 
