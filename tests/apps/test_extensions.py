@@ -76,6 +76,17 @@ async def test_a_hook_may_end_the_turn():
     assert (ran.lines[0]["reason"], len(server.requests)) == ("aborted", 1)
 
 
+async def test_a_failed_hook_of_claude_code_denies_no_call_and_the_user_is_told():
+    file = Path.home() / ".claude/settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"hooks": hook("PreToolUse", "exit 1")}))
+    async with ProviderServer([bash("touch made"), LAST]) as server:
+        ran = await run(server, "-p", "go", *FREELY)
+    assert Path("made").exists()
+    assert "a hook failed: `exit 1` exited with 1" in ran.err
+    assert "(the call was not denied)" in ran.err
+
+
 async def test_a_projects_hook_runs_only_trusted_and_approved_as_it_is():
     Path("guard.sh").write_text("echo ran >> log")
     settings(Path(), hooks=hook("PreToolUse", "sh guard.sh"))

@@ -87,7 +87,8 @@ RunHook = Callable[[HookConfig, bytes, CallModel], Awaitable[ProgramResult]]
 class CommandHookContext(msgspec.Struct, frozen=True):
     """What all hooks of the settings share in a session.
 
-    `notify` shows a line to the user; `end_turn`, given a session id, ends its turn with a reason.
+    `notify` shows a line to the user, `warn` one that is always shown: a hook failed. `end_turn`,
+    given a session id, ends its turn with a reason.
     `is_approved` is called before each run: whether the command is still the approved one.
     `sandboxed` is for the user's own commands: False runs them outside of the sandbox; a project's
     commands always run inside if there is one. `runners` run the hooks of the other kinds.
@@ -98,6 +99,7 @@ class CommandHookContext(msgspec.Struct, frozen=True):
     transcript_path: str = ""
     get_mode: Callable[[], str] = lambda: "default"
     notify: Callable[[str], None] = lambda _: None
+    warn: Callable[[str], None] = lambda _: None
     end_turn: Callable[[str, str], None] = lambda session_id, reason: None
     is_approved: Callable[[HookConfig], bool] = lambda _: True
     get_extra_env: Callable[[HookConfig], Mapping[str, str]] = lambda _: {}
@@ -160,7 +162,7 @@ class CommandHook:
         except HookFailed as error:
             if self.command.is_foreign and hook_input.point == "pre_tool_use":
                 # Scripts for Claude Code count on it: only exit code 2 denies a call.
-                self._context.notify(f"{error} (the call was not denied)")
+                self._context.warn(f"a hook failed: {error} (the call was not denied)")
                 return None
             raise
         if self.command.is_project and isinstance(reply.answer, Permit):

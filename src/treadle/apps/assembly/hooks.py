@@ -74,6 +74,7 @@ def add_hooks(parts: AgentParts) -> None:
             transcript_path=str(journal),
             get_mode=lambda: parts.policy.mode,
             notify=parts.notify,
+            warn=parts.notify if parts.is_interactive else parts.warn,
             end_turn=lambda session, why: parts.drivers.interrupt(
                 session, redact(parts.secrets, why)
             ),
