@@ -84,8 +84,10 @@ def _format_ended_runs(runs: list[FleetRun]) -> list[str]:
 def _format_worker(worker: WorkerRecord, now: float) -> str:
     text = f"worker {worker.id} on {worker.host}: {plural(worker.runs, 'run')}"
     age = now - worker.heartbeat
-    silent = f" ({SILENT})" if _is_silent(worker, now) else ""
-    return escape_invisible(f"{text}, last heartbeat {format_age(age)}{silent}")
+    if not _is_silent(worker, now):
+        return escape_invisible(f"{text}, last heartbeat now")
+    shown = format_age(age) if age >= 60 else f"{age:.0f}s ago"
+    return escape_invisible(f"{text}, last heartbeat {shown} ({SILENT})")
 
 
 def _is_silent(worker: WorkerRecord, now: float) -> bool:
