@@ -3,9 +3,9 @@
 An observer that raises is reported once; the run continues. What an observer causes by an action of
 its own (an approval, say) is sent when all observers have got the event before it. The log:
 
-    ERROR     a turn failed
+    ERROR     a turn failed; a tool raised an error
     WARNING   something is wrong, but the run continues; another model is used
-    INFO      a model call is repeated; a call was denied
+    INFO      a model call is repeated; another model was chosen
     DEBUG     turns, requests and calls: names and counts, no content of the conversation
 """
 
