@@ -80,7 +80,7 @@ async def test_a_reply_may_be_a_text_and_nothing_else():
     async with ProviderServer(["Hello"]) as server:
         assert said("chat", await ask(server, "chat")) == "Hello"
     with pytest.raises(TypeError, match="has a dict: each of its replies is a FakeReply or a text"):
-        ProviderServer([{"text": "Hello"}])
+        ProviderServer([{"text": "Hello"}])  # type: ignore[list-item]
 
 
 async def test_models_and_token_counts_are_answered_beside_the_script():

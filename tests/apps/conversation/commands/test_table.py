@@ -191,7 +191,7 @@ async def test_the_rules_of_a_session_that_was_in_the_background_are_listed(
     monkeypatch: pytest.MonkeyPatch,
 ):
     use(monkeypatch, scripted(["Done."]))
-    async with opened("terminal") as session:
+    async with opened("screen") as session:
         await send(session, "tidy up")
         session_dir = session.session_dir
     os.close(save_choices(session_dir, BackgroundChoices(deny=("Bash(rm:*)",))))
