@@ -195,6 +195,6 @@ async def test_the_rules_of_a_session_that_was_in_the_background_are_listed(
         await send(session, "tidy up")
         session_dir = session.session_dir
     os.close(save_choices(session_dir, BackgroundChoices(deny=("Bash(rm:*)",))))
-    async with opened("terminal", resume="") as session:
+    async with opened("screen", resume="") as session:
         answer = await run_command(session, "/permissions")
         assert "deny Bash(rm:*)  --deny" in answer.note
