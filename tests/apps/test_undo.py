@@ -244,9 +244,39 @@ async def test_a_folder_that_ignores_itself_survives_undo(session: Session):
     Path("env").mkdir()
     Path("env/.gitignore").write_text("*\n")
     Path("env/python").write_text("mine\n")
-    await session.turn("first", "rm env/.gitignore; echo 1 > a")
+    await session.turn("first", "rm env/.g*; echo 1 > a")
     assert (await run(None, "undo", "--yes")).code == 0
     assert tree() == {"env/python": "mine\n"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo KEY=2 > .env; echo 2 > data/rows",
+        "cd data && echo 2 > rows; cd .. && sed -i s/1/2/ .env",
+        "python3 -c 'import sys; [open(one, \"w\") for one in sys.argv[1:]]' .env data/rows",
+    ],
+)
+async def test_an_ignored_file_that_a_command_names_is_undone_and_redone(
+    session: Session, repository: None, command: str
+):
+    Path(".gitignore").write_text(".env\ndata/\n")
+    Path(".env").write_text("KEY=1\n")
+    Path("data").mkdir()
+    Path("data/rows").write_text("1\n")
+    Path("data/other").write_text("mine\n")
+    before = tree()
+    await session.turn("first", command)
+    after = tree()
+    assert {path for path in after if after[path] != before[path]} == {".env", "data/rows"}
+    for words, wanted in (("undo", "--yes"), before), (("redo",), after):
+        ran = await run(None, *words)
+        assert (ran.code, ran.err) == (0, "")
+        assert tree() == wanted
+    Path(".env").write_text("KEY=3\n")
+    ran = await run(None, "undo", "--yes")
+    assert ".env" in ran.err + ran.out
+    assert tree() == {**before, ".env": "KEY=3\n"}
 
 
 # ------------------------------------------------------------------ step by step

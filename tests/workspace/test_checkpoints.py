@@ -15,6 +15,7 @@ import pytest
 
 from tests.workspace.helpers import back_to
 from treadle.agents.agent import Agent
+from treadle.core.contracts.tool import Access, FileAccess
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.models.scripted import Say, Scripted
@@ -177,6 +178,52 @@ async def test_an_unchanged_folder_is_not_read_again(root: Path, kept: Checkpoin
         assert again.tree == first.tree
     (root / "7.txt").write_text("seven")
     assert (await kept.take()).read_count == 1
+
+
+async def test_a_named_file_is_stored_although_it_is_ignored(kept: Checkpoints, root: Path):
+    (root / ".gitignore").write_text("*.log\nbuild/\n")
+    (root / "build/deep").mkdir(parents=True)
+    for name in ("a.log", "b.log", "build/deep/x", "build/deep/y"):
+        (root / name).write_text("1")
+    await kept.take()
+    named = ["a.log", "build/deep/x"]
+    assert kept.leaves_out(["a.log"])
+    assert kept.leaves_out(["build/deep/x"])
+    assert not kept.leaves_out(["missing", ".gitignore"])
+    first = await kept.take(named)
+    assert not kept.leaves_out(named)
+    assert kept.leaves_out(["b.log"])
+    for name in ("a.log", "b.log", "build/deep/x", "build/deep/y"):
+        (root / name).write_text("2")
+    (root / "build/new").write_text("2")
+    second = await kept.take()
+    changes = [one.path for one in await kept.diff(first.tree, second.tree)]
+    assert changes == named
+    await kept.apply(second.tree, first.tree)
+    assert [(root / name).read_text() for name in named] == ["1", "1"]
+    assert [(root / name).read_text() for name in ("b.log", "build/deep/y", "build/new")] == [
+        "2"
+    ] * 3
+
+
+async def test_calls_that_run_together_each_store_the_ignored_file_that_they_name(
+    root: Path, kept: Checkpoints
+):
+    (root / ".gitignore").write_text("*.log\n")
+    for name in ("a.log", "b.log"):
+        (root / name).write_text("1")
+    entries: list[Entry] = []
+    recorder = CheckpointRecorder(kept, entries.append)
+    for name in ("a.log", "b.log"):
+        access = Access(files=(FileAccess(name, "write"),))
+        await recorder.begin(("s", name), name, "turn", access)
+        (root / name).write_text("2")
+    for name in ("a.log", "b.log"):
+        await recorder.end(("s", name))
+    trees = [one.tree for one in entries if isinstance(one, Checkpoint)]
+    for after, before in pairwise(reversed(trees)):
+        await kept.apply(after, before)
+    assert [(root / name).read_text() for name in ("a.log", "b.log")] == ["1", "1"]
 
 
 async def test_what_git_ignores_is_neither_kept_nor_removed(root: Path, kept: Checkpoints) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,14 +157,17 @@ class LazyCheckpoints:
     """Takes checkpoints of a folder, if it may have any."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.root = folder
         self.is_possible = may_take_checkpoints(folder)
         self._checkpoints = Lazy(self._make)
 
-    async def take(self) -> FileSnapshot:
+    async def take(self, named: Collection[str] = ()) -> FileSnapshot:
         if not self.is_possible:
-            raise WorkspaceError(f"{self._folder} contains your home folder, which is not copied")
-        return await self._checkpoints.get().take()
+            raise WorkspaceError(f"{self.root} contains your home folder, which is not copied")
+        return await self._checkpoints.get().take(named)
+
+    def leaves_out(self, named: Collection[str]) -> bool:
+        return self.is_possible and self._checkpoints.get().leaves_out(named)
 
     def close(self) -> None:
         if self._checkpoints.is_made:
@@ -174,4 +177,4 @@ class LazyCheckpoints:
         from treadle.sessions.library import Library
         from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
-        return Checkpoints(self._folder, Library().checkpoint_dir(self._folder))
+        return Checkpoints(self.root, Library().checkpoint_dir(self.root))

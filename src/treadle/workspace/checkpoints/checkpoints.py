@@ -103,11 +103,17 @@ class Checkpoints:
         self._hold: weakref.finalize[[int], Checkpoints] | None = None
         self._limits = max_file_bytes, max_files
         self._last_scan = ScannedFolder()
+        self._named = frozenset[str]()
         self._lock = asyncio.Lock()
 
-    async def take(self) -> FileSnapshot:
-        """Store the files as they are now."""
-        return await self._run_in_thread(self._take)
+    async def take(self, named: Collection[str] = ()) -> FileSnapshot:
+        """Store the files as they are now. From now on the files with these paths are stored, too,
+        if the project ignores them."""
+        return await self._run_in_thread(lambda: self._take(named))
+
+    def leaves_out(self, named: Collection[str]) -> bool:
+        """Whether one of these files is there and the last snapshot does not have its content."""
+        return any(self._last_scan.leaves_out(path) for path in named)
 
     async def find_file(self, trees: Sequence[str], path: str) -> list[TreeNode | None]:
         """The file in each of these trees; None where it is missing or not stored."""
@@ -175,8 +181,9 @@ class Checkpoints:
             self._hold = weakref.finalize(self, os.close, lock)
         return work()
 
-    def _take(self) -> FileSnapshot:
-        scanner = Scanner(self.root, self._objects, *self._limits, self._last_scan)
+    def _take(self, named: Collection[str] = ()) -> FileSnapshot:
+        self._named = self._named.union(named)
+        scanner = Scanner(self.root, self._objects, *self._limits, self._last_scan, self._named)
         self._last_scan = scanner.scan()
         counts = scanner.file_count, scanner.read_count
         return FileSnapshot(self._last_scan.hash, *counts, tuple(scanner.skipped))
@@ -193,7 +200,7 @@ class Checkpoints:
         return node if node.kind in ("file", "link") else None
 
     def _plan(self, spans: Sequence[Span]) -> RestorePlan:
-        now = self._take().tree
+        now = self._take(self._list_stored(spans)).tree
         works, gaps = [], []
         for number, span in enumerate(spans):
             after = span.after or now
@@ -206,6 +213,16 @@ class Checkpoints:
             following = spans[number + 1].before if number + 1 < len(spans) else now
             gaps.append(self._diff(after, following))
         return make_plan(self._objects, now, self._flatten(now), works, gaps)
+
+    def _list_stored(self, spans: Sequence[Span]) -> set[str]:
+        """The files whose content is in the spans, perhaps although the project ignores them."""
+        found = set[str]()
+        for span in spans:
+            if span.after:
+                found.update(self._diff(span.before, span.after).files)
+            else:
+                found.update(self._flatten(span.before).files)
+        return found
 
     def _make_goal(
         self, plan: RestorePlan, include: Collection[str], is_whole: bool
@@ -226,7 +243,8 @@ class Checkpoints:
         return store_tree(self._objects, flat)
 
     def _apply(self, old: str, new: str) -> RestoreResult:
-        diff, now = self._diff(old, new), self._flatten(self._take().tree)
+        diff = self._diff(old, new)
+        now = self._flatten(self._take(diff.files).tree)
         files: dict[str, TreeNode] = {}
         removed: list[str] = []
         with closing(SafeTree(self.root)) as folder:

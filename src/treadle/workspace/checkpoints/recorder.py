@@ -1,21 +1,24 @@
 """A checkpoint before and after each call that may change files: what differs is the agent's.
 
 What differs between the end of one call and the beginning of the next is the user's. Calls that run
-at the same time share one span. While only calls in the background run, both may change files: that
-span names these calls. Pure calls cost nothing; of a child agent, its own calls are recorded. If a
-checkpoint fails, the user gets a warning and the call continues.
+at the same time share one span. Ignored files that a call names are stored from that call on. While
+only calls in the background run, both may change files: that span names these calls. Pure calls
+cost nothing; of a child agent, its own calls are recorded. If a checkpoint fails, the user gets a
+warning and the call continues.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from treadle.core.contracts.hook import HookAnswer, HookInput, HookPoint
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
 from treadle.core.contracts.observer import BaseObserver
+from treadle.core.contracts.tool import NO_ACCESS, Access
 from treadle.core.errors import WorkspaceError
 from treadle.core.events import (
     ChildEvent,
@@ -28,6 +31,7 @@ from treadle.core.events import (
 )
 from treadle.core.transcript.entries import Checkpoint, Entry
 from treadle.core.transcript.transcript import Transcript
+from treadle.workspace.checkpoints.written_files import list_written_files
 
 if TYPE_CHECKING:
     from treadle.workspace.checkpoints.checkpoints import FileSnapshot
@@ -38,7 +42,10 @@ _Key = tuple[str, str]  # the session and the call
 class TakesCheckpoints(Protocol):
     """`Checkpoints`, or what makes them at first use."""
 
-    async def take(self) -> FileSnapshot: ...
+    @property
+    def root(self) -> Path: ...
+    async def take(self, named: Collection[str] = ()) -> FileSnapshot: ...
+    def leaves_out(self, named: Collection[str]) -> bool: ...
 
 
 class CheckpointRecorder(BaseObserver):
@@ -77,11 +84,14 @@ class CheckpointRecorder(BaseObserver):
         finally:
             await self.end(key)
 
-    async def begin(self, key: _Key, summary: str, turn_id: str = "") -> None:
+    async def begin(
+        self, key: _Key, summary: str, turn_id: str = "", access: Access = NO_ACCESS
+    ) -> None:
         """A call is about to change files."""
         async with self._lock:
-            if not self._running:
-                tree = await self._take()
+            named = list_written_files(access, self._checkpoints.root)
+            if not self._running or self._checkpoints.leaves_out(named):
+                tree = await self._take(named)
                 self._end_span(tree)
                 self._turn_id = self._turn_id or turn_id
                 self._begin_span(tree)
@@ -142,10 +152,10 @@ class CheckpointRecorder(BaseObserver):
             self._append(Checkpoint(self._turn_id, tree, "after", background=names))
         self._is_open, self._only_background = False, ()
 
-    async def _take(self) -> str:
+    async def _take(self, named: Collection[str] = ()) -> str:
         """The tree of the files now; "" if there is none."""
         try:
-            snapshot = await self._checkpoints.take()
+            snapshot = await self._checkpoints.take(named)
         except WorkspaceError as error:
             self._warn_once(f"the changes of files cannot be undone: {error}")
             return ""
@@ -175,7 +185,8 @@ class _CallHook:
         if hook_input.point == "post_tool_use":
             await self._recorder.end(key)
         elif not data["access"].delegates:
-            await self._recorder.begin(key, data["summary"], hook_input.turn_id)
+            turn_id, access = hook_input.turn_id, data["access"]
+            await self._recorder.begin(key, data["summary"], turn_id, access)
         return None
 
 

@@ -3,6 +3,7 @@
 A file is unchanged if the time of its last change, its inode and its size are the same; no program
 can set that time. A file that changed just before a scan may change again within the same clock
 tick, so the next scan reads it again. Symlinks are stored as symlinks, not followed (`safe_tree`).
+What the project ignores is not stored, unless it is a file that was named.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from treadle.core.checkpoint_limits import MAX_DEPTH, MAX_GITIGNORE_BYTES
 from treadle.lib.git.ignore import GITIGNORE, IgnoreRules
 from treadle.workspace.checkpoints import safe_tree
+from treadle.workspace.checkpoints.flat_tree import parent_folders
 from treadle.workspace.checkpoints.object_store import ObjectStore, TreeNode
 
 _CLOCK_TICK_NS = 100_000_000  # longer than a clock tick of any file system
@@ -45,13 +47,24 @@ class ScannedEntry(msgspec.Struct, frozen=True, eq=False):
 
 class ScannedFolder(msgspec.Struct, frozen=True, eq=False):
     """What a scan found in a folder; `hash` names its tree. `file_count` and `skipped` are without
-    the folders in it."""
+    the folders in it. `is_ignored`: only the named files in it are stored."""
 
     rules: IgnoreRules | None = None
     entries: dict[str, ScannedEntry] = {}
     hash: str = ""
     file_count: int = 0
     skipped: tuple[SkippedPath, ...] = ()
+    is_ignored: bool = False
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether this file is ignored, and was not stored."""
+        name, _, below = path.partition("/")
+        entry = self.entries.get(name)
+        if entry is None:
+            return False
+        if entry.folder is not None and below:
+            return entry.folder.leaves_out(below)
+        return _is_ignored(entry)
 
 
 class _OpenFolder(msgspec.Struct, frozen=True):
@@ -62,9 +75,13 @@ class _OpenFolder(msgspec.Struct, frozen=True):
     rules: IgnoreRules
     has_same_rules: bool
     level: int
+    is_ignored: bool
+    named: frozenset[str]
 
     def is_unchanged(self, entry: os.DirEntry[str], before: ScannedEntry) -> bool:
         if before.stamp is None or not self.has_same_rules:
+            return False
+        if self.named and _is_ignored(before) and self.prefix + entry.name in self.named:
             return False
         try:
             status = entry.stat(follow_symlinks=False)
@@ -74,16 +91,25 @@ class _OpenFolder(msgspec.Struct, frozen=True):
 
 
 class Scanner:
-    """One scan of a folder, which stores the contents. `last` is what the scan before it found."""
+    """One scan of a folder, which stores the contents. `last` is what the scan before it found;
+    `named` are files that are stored although they are ignored."""
 
     def __init__(
-        self, root: Path, objects: ObjectStore, max_bytes: int, max_files: int, last: ScannedFolder
+        self,
+        root: Path,
+        objects: ObjectStore,
+        max_bytes: int,
+        max_files: int,
+        last: ScannedFolder,
+        named: frozenset[str],
     ) -> None:
         self._root = os.fspath(root)
         self._objects = objects
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._last = last
+        self._named = named
+        self._named_folders = {folder for path in named for folder in parent_folders(path)}
         self._latest_stamp = time.time_ns() - _CLOCK_TICK_NS
         self.skipped: list[SkippedPath] = []
         self.file_count = 0
@@ -91,7 +117,7 @@ class Scanner:
 
     def scan(self) -> ScannedFolder:
         fd, found = safe_tree.open_root(self._root)
-        return self._scan_entries(fd, found, "", IgnoreRules(), self._last, 0)
+        return self._scan_entries(fd, found, "", IgnoreRules(), self._last, 0, False)
 
     def _scan_entries(
         self,
@@ -101,6 +127,7 @@ class Scanner:
         rules: IgnoreRules,
         last: ScannedFolder,
         level: int,
+        is_ignored: bool,
     ) -> ScannedFolder:
         """What is in one folder; `last` itself if nothing changed. Closes the descriptor."""
         entries: dict[str, ScannedEntry] = {}
@@ -108,7 +135,8 @@ class Scanner:
         try:
             rules = rules.with_gitignore(path, self._load_gitignore(fd, found))
             prefix = f"{path}/" if path else ""
-            here = _OpenFolder(fd, prefix, rules, rules == last.rules, level)
+            is_same = rules == last.rules and is_ignored == last.is_ignored
+            here = _OpenFolder(fd, prefix, rules, is_same, level, is_ignored, self._named)
             for entry in found:
                 name = entry.name
                 before = known.get(name)
@@ -123,24 +151,29 @@ class Scanner:
         finally:
             os.close(fd)
         is_same = here.has_same_rules and entries == known
-        result = last if is_same else self._store(rules, entries)
+        result = last if is_same else self._store(here, entries)
         self.skipped += result.skipped
         self.file_count += result.file_count
         if self.file_count > self._max_files:
             raise TooManyFiles(f"{self._root} holds more than {self._max_files} files")
         return result
 
-    def _store(self, rules: IgnoreRules, entries: dict[str, ScannedEntry]) -> ScannedFolder:
+    def _store(self, here: _OpenFolder, entries: dict[str, ScannedEntry]) -> ScannedFolder:
         nodes = [one.node for _, one in sorted(entries.items()) if one.node is not None]
         skipped = tuple(one.skipped for one in entries.values() if one.skipped is not None)
         count = sum(node.kind in ("file", "link") for node in nodes)
-        return ScannedFolder(rules, entries, self._objects.put_folder(nodes), count, skipped)
+        digest = self._objects.put_folder(nodes)
+        return ScannedFolder(here.rules, entries, digest, count, skipped, here.is_ignored)
 
     def _scan_folder(
         self, here: _OpenFolder, name: str, before: ScannedEntry | None
     ) -> ScannedEntry:
         path, last = here.prefix + name, before.folder if before is not None else None
-        if not (last and here.has_same_rules) and here.rules.is_ignored(path, is_folder=True):
+        if last and here.has_same_rules:
+            is_ignored = last.is_ignored
+        else:
+            is_ignored = here.is_ignored or here.rules.is_ignored(path, is_folder=True)
+        if is_ignored and path not in self._named_folders:
             return _ignore(name, before)
         if here.level >= MAX_DEPTH:
             return _skip(path, f"more than {MAX_DEPTH} folders deep")
@@ -150,7 +183,8 @@ class Scanner:
             return _skip(path, safe_tree.explain_error(error))
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         last = last or ScannedFolder()
-        folder = self._scan_entries(fd, found, path, here.rules, last, here.level + 1)
+        level = here.level + 1
+        folder = self._scan_entries(fd, found, path, here.rules, last, level, is_ignored)
         if before is not None and folder is last and before.node and before.node.mode == mode:
             return before
         return ScannedEntry(TreeNode(name, "folder", mode, folder.hash), folder=folder)
@@ -162,10 +196,11 @@ class Scanner:
         try:
             status = entry.stat(follow_symlinks=False)
             stamp = _make_stamp(status)
-            if here.rules.is_ignored(path, is_folder=False):
+            is_ignored = here.is_ignored or here.rules.is_ignored(path, is_folder=False)
+            if is_ignored and path not in self._named:
                 return ScannedEntry(TreeNode(entry.name, "ignored", 0, ""), stamp)
             is_same = before is not None and before.stamp == stamp
-            if before is not None and is_same and before.node and before.node.kind != "ignored":
+            if before is not None and is_same and before.node and not _is_ignored(before):
                 return before
             return self._read_file(here.fd, entry.name, path, status)
         except OSError as error:
@@ -198,6 +233,10 @@ class Scanner:
         except OSError:
             return ""
         return data.decode(errors="replace")
+
+
+def _is_ignored(entry: ScannedEntry) -> bool:
+    return entry.node is not None and entry.node.kind == "ignored"
 
 
 def _ignore(name: str, before: ScannedEntry | None) -> ScannedEntry:
