@@ -49,10 +49,11 @@ class Trial:
         self.variants: list[Variant] = []
         self.note = ""
         self.task = asyncio.create_task(self._read())
+        self._is_stopping = False
 
     @property
     def is_over(self) -> bool:
-        return self.task.done()
+        return self.task.done() and not self._is_stopping
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
@@ -71,10 +72,12 @@ class Trial:
         await self.task
 
     async def aclose(self) -> None:
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            self.process.terminate()
+        if not self._is_stopping:  # a second signal would end it before it has cleaned up
+            self._is_stopping = True
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
         await self.process.wait()
         await cancel_all([self.task])
 
@@ -134,9 +137,10 @@ class Trials:
         await trial.keep(choice.keep)
 
     async def stop(self, session_id: str) -> None:
-        trial = self._trials.pop(self._library.find(session_id).name, None)
-        if trial is not None:
+        name = self._library.find(session_id).name
+        if (trial := self._trials.get(name)) is not None:
             await trial.aclose()
+            self._trials.pop(name, None)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(trial.aclose() for trial in self._trials.values()))
