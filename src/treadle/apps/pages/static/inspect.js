@@ -108,8 +108,10 @@ async function fork(turn) {
   else showToast(answer.problem);
 }
 
-// Run a turn again with something else (render/trial.py). The address of the dialog that is open:
+// Run a turn again with something else (render/trial.py). The address of the dialog that is open,
+// and the number of its latest request: no other is shown.
 let trial = "";
+let latestRequest = 0;
 
 /** @param {DOMStringMap} data */
 function openTrial(data) {
@@ -122,8 +124,10 @@ function openTrial(data) {
 /** @param {string} method @param {object} [fields] */
 async function showTrial(method = "GET", fields = undefined) {
   const body = fields && JSON.stringify(fields);
+  const number = ++latestRequest;
   const response = await fetch(trial, { method, body }).catch(() => null);
   const answer = response ? await response.json() : { problem: "The server does not answer." };
+  if (number !== latestRequest) return;
   const dialog = $("dialog");
   const alert = find("[role=alert]", dialog);
   if (answer.problem && dialog.open && alert) {
@@ -133,12 +137,13 @@ async function showTrial(method = "GET", fields = undefined) {
   else if (dialog.open || method === "GET") {
     dialog.innerHTML = answer.html;
     if (!dialog.open) dialog.showModal();
-    if (find("[data-trial-runs]", dialog)) setTimeout(pollTrial, POLL_MS);
+    if (find("[data-trial-runs]", dialog)) setTimeout(pollTrial, POLL_MS, number);
   }
 }
 
-function pollTrial() {
-  if ($("dialog").open) showTrial();
+/** @param {number} number */
+function pollTrial(number) {
+  if ($("dialog").open && number === latestRequest) showTrial();
 }
 
 $("dialog").addEventListener("submit", (event) => {
