@@ -28,6 +28,12 @@ async def send(page: Page, text: str) -> None:
     await page.press("#prompt", "Enter")
 
 
+async def open_inspection(page: Page) -> None:
+    """Inspect with its script: before that is there, a click does nothing."""
+    await page.click("#inspect-link")
+    await page.wait_for_url("**/inspect/**")
+
+
 async def check_accessibility(page: Page, part: str = "html") -> None:
     """axe-core finds nothing serious in this part; what depends on colours, in both themes."""
     await page.add_script_tag(path=AXE)

@@ -7,7 +7,14 @@ from typing import Any
 
 from playwright.async_api import expect
 
-from tests.apps.web.browser import ACCESSIBILITY, PHONE, check_accessibility, send, take_picture
+from tests.apps.web.browser import (
+    ACCESSIBILITY,
+    PHONE,
+    check_accessibility,
+    open_inspection,
+    send,
+    take_picture,
+)
 from tests.apps.web.conftest import Site
 from tests.apps.web.server import needs_chromium, web_server
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
@@ -79,7 +86,7 @@ async def test_an_agent_is_opened_while_it_works_takes_a_message_and_is_there_af
                 await row.locator("a").click()
                 await page.wait_for_url(f"**/session/{agent}")
                 await page.wait_for_selector(".prose >> text=I was told to hurry.")
-                await page.click("#inspect-link")
+                await open_inspection(page)
                 await page.wait_for_selector("text=Request 2")
                 await page.goto(f"{server.address}/inspect/{session}")
                 await take_picture(page, "lanes")

@@ -10,6 +10,7 @@ from tests.apps.web.browser import (
     ACCESSIBILITY,
     PHONE,
     check_accessibility,
+    open_inspection,
     send,
     take_picture,
     wait_until_shown,
@@ -52,7 +53,7 @@ async def test_a_click_on_a_bar_shows_why_it_cost_that(site: Site, project: Path
         await send(page, "go")
         await page.wait_for_selector(".prose >> text=all done")
         await page.wait_for_selector("#now:empty", state="attached")
-        await page.click("#inspect-link")
+        await open_inspection(page)
         await page.wait_for_selector("text=Request 3")
         await expect(page.locator(".cols rect.w-ink")).to_have_count(1)
         await page.locator("[data-column='1'] .hit").first.click()

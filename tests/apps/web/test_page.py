@@ -7,6 +7,7 @@ from playwright.async_api import FilePayload, WebSocketRoute, expect
 from tests.apps.web.browser import (
     ACCESSIBILITY,
     check_accessibility,
+    open_inspection,
     send,
     take_picture,
     wait_until_shown,
@@ -220,7 +221,7 @@ async def test_the_slider_shows_each_step_and_what_the_model_was_sent(site: Site
     async with site.open_page(session) as page:
         await send(page, "Parse durations")
         await page.wait_for_selector("text=parses 1h30m")
-        await page.click("#inspect-link")
+        await open_inspection(page)
         await page.wait_for_selector("text=Request 3")
         assert await page.locator(".gantt rect.g-call").count() == 3
         for part in ("system", "tools", "user", "assistant", "results"):
@@ -290,7 +291,7 @@ async def test_a_fork_is_compared_with_its_origin(site: Site, tmp_path: Path):
         await page.wait_for_url(lambda url: session not in url)
         await send(page, "another way")
         await page.wait_for_selector(".prose >> text=two")
-        await page.click("#inspect-link")
+        await open_inspection(page)
         await page.click("text=Raw")
         await page.wait_for_selector("[data-view=raw][aria-pressed=true]")
         await page.click("text=Transcript")
@@ -333,7 +334,7 @@ async def test_the_other_pages_have_no_serious_accessibility_fault(site: Site, t
     async with site.open_page(session, **ACCESSIBILITY) as page:
         await send(page, "Parse durations")
         await page.wait_for_selector("text=parses 1h30m")
-        await page.click("#inspect-link")
+        await open_inspection(page)
         await page.wait_for_selector("text=Request 3")
         await check_accessibility(page)
         await page.click("a[href^='/compare/']")

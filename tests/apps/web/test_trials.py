@@ -13,6 +13,7 @@ from tests.apps.program import run
 from tests.apps.web.browser import (
     ACCESSIBILITY,
     check_accessibility,
+    open_inspection,
     send,
     take_picture,
     wait_until_shown,
@@ -56,7 +57,7 @@ async def open_inspect(page: Page, requests: int = 3) -> None:
     await send(page, "Write down the date of date.txt")
     await page.wait_for_selector(".prose >> text=Written.")
     await page.wait_for_selector("#now:empty", state="attached")
-    await page.click("#inspect-link")
+    await open_inspection(page)
     await page.wait_for_selector(f"text=Request {requests}")
 
 
@@ -145,7 +146,7 @@ async def test_a_folder_without_trust_is_named_and_nothing_runs(site: Site, tmp_
     async with site.open_page(session) as page:
         await send(page, "hi")
         await page.wait_for_selector(".prose >> text=hello")
-        await page.click("#inspect-link")
+        await open_inspection(page)
         await page.click("text=Run turn 1 again with …")
         await page.click("dialog [type=submit]")
         await page.wait_for_selector("dialog >> text=treadle trust")
