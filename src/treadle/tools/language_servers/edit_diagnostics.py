@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from treadle.core.errors import WorkspaceError
@@ -161,12 +162,21 @@ class EditDiagnostics:
             self._servers.tell_problem(file.server.problem or str(error))
             return None
 
+    def _add_late(self, file: WatchedFile) -> None:
+        """A server may publish the last part of what it found after the check."""
+        if isinstance(file.server, ProgramChecker):
+            return
+        with suppress(LanguageServerError):
+            published = file.server.get_published(file.path, file.text)
+            file.current = file.current if published is None else published
+
     def _take(self, session_id: str, *, errors_only: bool) -> str:
         """What is new, by server; it is known from now on."""
         new: dict[str, list[Diagnostic]] = {}
         for file in self._watched.values():
             if file.session_id != session_id or file.known is None:
                 continue
+            self._add_late(file)
             found = find_new(file.current, file.known)
             if errors_only and not any(one.is_error for one in found):
                 continue

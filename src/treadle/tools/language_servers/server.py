@@ -112,6 +112,13 @@ class LanguageServer:
             self.is_warm = True
             return _convert_diagnostics(path, text, items)
 
+    def get_published(self, path: Path, text: str) -> list[Diagnostic] | None:
+        """What it published, perhaps after `check`, about a file with this text; None: nothing."""
+        file = self._files.get(path.as_uri())
+        if file is None or file.text != text or not file.published.is_set():
+            return None
+        return _convert_diagnostics(path, text, file.diagnostics)
+
     async def ask(self, method: str, path: Path | None, text: str, **params: Any) -> Any:
         """The answer to a request, about a file if one is given."""
         async with self._lock:
