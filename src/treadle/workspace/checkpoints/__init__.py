@@ -7,6 +7,7 @@
     flat_tree     a tree as a map of paths, and back; what differs between two trees
     restore       writes and removes files
     restore_plan  what an undo or rewind would do to each file, and whose changes it has
+    written_files the files that a call names, which are stored also if they are ignored
     recorder      a checkpoint before and after each call that may change files
 
 It does not need git and never touches `.git`. Changes of shell commands are seen like any others.

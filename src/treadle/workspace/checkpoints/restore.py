@@ -1,7 +1,7 @@
 """From the current files to those of a tree, changing only what differs.
 
-Ignored files, files that are too large, and `.git` are not touched. A file is replaced atomically;
-a folder is removed when it is empty. Uses `safe_tree`, which follows no symlink, so that nothing
+What no checkpoint has (ignored files, large files, `.git`) is not touched. A file is replaced
+atomically; a folder is removed when it is empty. Uses `safe_tree`, which follows no symlink, so that nothing
 outside of the folder is changed.
 """
 

@@ -22,7 +22,7 @@ def list_written_files(access: Access, root: Path) -> set[str]:
     folder = root / access.cwd
     written = (PurePosixPath(one.path) for one in access.files if one.mode == "write")
     names = chain(written, _list_command_words(access.command or ""))
-    paths = (_find_below(root, folder / name) for name in islice(names, _MAX_NAMES))
+    paths = (_make_relative(root, folder / name) for name in islice(names, _MAX_NAMES))
     return {path for path in paths if path}
 
 
@@ -57,7 +57,7 @@ def _list_texts(word: Word) -> Iterator[str]:
             yield value
 
 
-def _find_below(root: Path, path: Path) -> str:
+def _make_relative(root: Path, path: Path) -> str:
     """The path below the root; "" if it is not below it."""
     below = os.path.relpath(path, root)
     return "" if below == "." or below.split("/")[0] == ".." else below

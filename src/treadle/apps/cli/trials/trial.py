@@ -14,7 +14,7 @@ FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in 
 
 
 async def write_files(library: Library, folder: Path, root: Path, tree: str) -> None:
-    """Give `root` the files that a checkpoint of `folder` has. Ignored files are in none."""
+    """Give `root` the files that a checkpoint of `folder` has."""
     from treadle.workspace.checkpoints.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(root, library.checkpoint_dir(folder))
