@@ -127,7 +127,7 @@ async def carry_out(
     async with session.open_driver(message) as driver:
         turn = await session.agent.finish_turn(driver)
     text = turn.text or f"{turn.reason}: {turn.error or ''}"
-    print_line("\n".join(map(escape_invisible, text.splitlines())))
+    print_line(escape_invisible(text, keep="\n\t"))
     return SUCCESS if player.done == len(player.effects) else ERROR
 
 
