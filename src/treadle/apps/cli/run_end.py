@@ -19,8 +19,8 @@ from treadle.core.loop.driver import Driver
 from treadle.core.transcript import Rest, pending
 from treadle.core.transcript.state import SessionState
 
-# The options that limit a session, with a word for their value.
 _MAX_NAMED_RULES = 4
+# The options that limit a session, with a word for their value.
 _LIMITS = {"max_cost": "USD", "max_tokens": "N", "max_time": "TIME"}
 
 
