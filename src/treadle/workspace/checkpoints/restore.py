@@ -1,8 +1,8 @@
 """From the current files to those of a tree, changing only what differs.
 
 What no checkpoint has (ignored files, large files, `.git`) is not touched. A file is replaced
-atomically; a folder is removed when it is empty. Uses `safe_tree`, which follows no symlink, so that nothing
-outside of the folder is changed.
+atomically; a folder is removed when it is empty. Uses `safe_tree`, which follows no symlink, so
+that nothing outside of the folder is changed.
 """
 
 from __future__ import annotations
