@@ -100,8 +100,12 @@ class PipedProcess:
     def write(self, data: bytes) -> bool:
         """Send it; False if the process does not read its input, or has ended."""
         self._stdin.write(data)
-        is_stuck = self._stdin.get_write_buffer_size() > MAX_UNREAD_BYTES
-        return not (self._stdin.is_closing() or is_stuck)
+        return not (self._stdin.is_closing() or self.is_stuck)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it leaves too much unread."""
+        return self._stdin.get_write_buffer_size() > MAX_UNREAD_BYTES
 
     async def drain_log(self) -> None:
         """Wait a moment for the rest of its log."""

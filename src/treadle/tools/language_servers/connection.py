@@ -84,7 +84,9 @@ class LspConnection:
             raise LanguageServerError(self.end_reason)
         self._unasked_bytes = 0
         body = msgspec.json.encode({"jsonrpc": "2.0", **message})
-        if not self._process.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body)):
+        self._process.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        # One that has ended reads nothing, either: `_read` says how it ended.
+        if self._process.is_stuck:
             self._end("it does not read its input")
             raise LanguageServerError(self.end_reason)
 
