@@ -345,7 +345,9 @@ async def test_agents_at_work(monkeypatch):
         await on.press("enter")
         await on.sees("watching task")
         await check(on, "agent-watched")
-        await on.press("escape", "escape")
+        await on.press("escape")
+        await on.sees("Agents and tasks at work")
+        await on.press("escape")
         pause.release()
         await on.sees("End.")
 

@@ -1,13 +1,18 @@
 """A key that was on its way when a dialog opens never answers it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from textual import events
 
 from tests.apps.tui.harness import RunningApp, StoppedClock, exists, running_app, scripted
+from tests.patience import PATIENCE
 from treadle.apps.settings.folder_rules import is_trusted
+from treadle.apps.tui import footer
+from treadle.apps.tui.widgets.text_entry import TextEntry
 from treadle.models.scripted import Pause, Say, ScriptElement
 
 BASH = ("bash", {"command": "touch made.txt"})
@@ -308,9 +313,9 @@ async def test_an_approval_waits_until_the_list_of_the_queue_is_closed(monkeypat
         await on.until(lambda: bool(on.app.conversation.questions.waiting), "the approval")
         await on.pass_time(1)
         await on.press("e", "enter")
+        await on.until(lambda: on.app.prompt.text == "msg A", "the message to edit")
         await on.sees("Run this command?")
         assert is_open(on)
-        assert on.app.prompt.text == "msg A"
 
 
 async def test_a_menu_waits_until_both_steps_of_an_open_approval_are_done(monkeypatch):
@@ -333,3 +338,49 @@ async def test_what_is_typed_right_after_an_answer_is_in_the_prompt_whole(monkey
         await on.sees("Not made.")
         await on.until(lambda: on.app.prompt.text == "you", "the text")
         assert not exists("made.txt")
+
+
+def hold_mounts(monkeypatch: pytest.MonkeyPatch, on: RunningApp) -> Pause:
+    """The next widgets of the footer are not there before the pause is released."""
+    place, pause = on.app.query_one("#footer"), Pause()
+    mount_all = place.mount_all
+
+    async def hold(*widgets: Any, **options: Any) -> None:
+        await mount_all(*widgets, **options)
+        await pause.wait()
+
+    monkeypatch.setattr(place, "mount_all", hold)
+    return pause
+
+
+def typed_reason(on: RunningApp) -> str:
+    return "".join(entry.text for entry in on.app.query(TextEntry))
+
+
+async def test_a_text_typed_while_its_dialog_opens_goes_there(monkeypatch):
+    async with approval(monkeypatch) as on:
+        await on.pass_time(1)
+        pause = hold_mounts(monkeypatch, on)
+        await on.press("r", "enter")
+        await on.until(pause.reached.is_set)
+        monkeypatch.setattr(footer, "OPENING_SECONDS", PATIENCE)
+        on.app.post_message(events.Key("x", "x"))
+        for _ in range(100):
+            await asyncio.sleep(0)  # nothing but the pause holds the key
+        pause.release()
+        await on.until(lambda: typed_reason(on) == "x", "the reason")
+        assert on.app.prompt.text == ""
+        assert is_open(on)
+
+
+async def test_a_question_that_ends_while_its_dialog_opens_leaves_the_screen(monkeypatch):
+    async with running_app(monkeypatch, scripted([Say(calls=[BASH]), "later"])) as on:
+        pause = hold_mounts(monkeypatch, on)
+        await on.send("go")
+        await on.until(pause.reached.is_set)
+        on.app.conversation.interrupt()
+        await on.until(lambda: not on.app.dialogs.is_open, "the end of the dialog")
+        await on.until(lambda: "Run this command?" not in on.screen(), "the prompt alone")
+        pause.release()
+        await on.type("next")
+        assert on.app.prompt.text == "next"

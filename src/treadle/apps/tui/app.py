@@ -110,6 +110,7 @@ class TerminalApp(PromptScreen):
             if self.focused is None and self.footer.dialog is None:
                 self.screen.set_focus(self.prompt)  # typed before the screen was there
             await self._wait_for_earlier_keys()  # before the focus is set: it may move meanwhile
+            await self.footer.wait_for_dialog()
             if not self._route_key(event):
                 return
             self._previous_key, self._last_key = self._last_key, event.key

@@ -6,6 +6,8 @@ the handlers; widgets/dialogs.py has the dialogs.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Literal
 
@@ -22,6 +24,7 @@ from treadle.apps.tui.widgets.lines import LinesWidget
 
 SMALL_SCREEN_ROWS = 15
 FOOTER_SHARE = 0.9  # of the screen: as in CSS
+OPENING_SECONDS = 1.0  # a key waits at most so long for the dialog that it is for
 
 
 class Footer:
@@ -40,6 +43,7 @@ class Footer:
         self.clock = clock
         self.key_guard = KeyGuard()
         self.dialog: Widget | None = None
+        self._opening: asyncio.Event | None = None
 
     # --- drawing -------------------------------------------------------------------------
 
@@ -77,14 +81,25 @@ class Footer:
     async def show_dialog(self, *widgets: Widget, by_user: bool, is_touched: bool) -> None:
         if isinstance(widgets[-1], Choices):  # also in the first frame
             widgets[-1].is_waiting = not (by_user or is_touched)
-        await self._app.query_one("#footer").mount_all(widgets, before="#completions")
-        self.dialog = widgets[-1]
         self.key_guard.open_dialog(by_user=by_user, is_touched=is_touched)
+        self._opening = opening = asyncio.Event()
+        try:
+            await self._app.query_one("#footer").mount_all(widgets, before="#completions")
+            self.dialog = widgets[-1]
+        finally:
+            self._opening = None
+            opening.set()
         self._app.mark_changed()
         if by_user:
             self._app.screen.set_focus(widgets[-1])
         self.update_focus()
         self._app.call_after_refresh(self._set_dialog_drawn, widgets[-1])
+
+    async def wait_for_dialog(self) -> None:
+        """A dialog that is about to open takes the keys that come from now on."""
+        if self._opening is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._opening.wait(), OPENING_SECONDS)
 
     def _set_dialog_drawn(self, widget: Widget) -> None:
         if widget is self.dialog:

@@ -209,8 +209,8 @@ class Dialogs:
         async with self._lock.dialog():
             self._answer = asyncio.get_running_loop().create_future()
             show = self._dialog_host.show_dialog
-            await show(*widgets, by_user=by_user, is_touched=is_touched)
-            try:
+            try:  # also around the opening: a question may be withdrawn meanwhile
+                await show(*widgets, by_user=by_user, is_touched=is_touched)
                 yield self._answer
             finally:
                 self._answer = self._on_highlight = None
