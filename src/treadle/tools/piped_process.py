@@ -19,7 +19,7 @@ MAX_UNREAD_BYTES = 64 << 20  # a server that leaves more unread is taken to be s
 EDGE_BYTES = 4096
 LOG_TAIL_LINES, LOG_LINE_CHARS = 20, 300
 STDERR_DRAIN_SECONDS = 0.05  # for the rest of stderr to arrive after the process died
-SHUTDOWN_GRACE = 0.5  # seconds to exit after its input is closed, and again after TERM
+SHUTDOWN_GRACE = 0.5  # seconds to exit after one of its pipes is closed, and again after TERM
 
 
 class SpawnedProcess(Protocol):
@@ -112,9 +112,16 @@ class PipedProcess:
         await asyncio.wait({self._log_task}, timeout=STDERR_DRAIN_SECONDS)
 
     async def describe_end(self) -> str:
-        has_ended = await self.exits_within(STDERR_DRAIN_SECONDS)
+        has_ended = await self.exits_within(SHUTDOWN_GRACE)
         code = getattr(await self._process.wait(), "exit_code", None) if has_ended else None
         return f"it ended with exit code {code}" if code else "it ended"
+
+    async def describe_failed_write(self) -> str:
+        """How it has ended, or that it does not read."""
+        seconds = STDERR_DRAIN_SECONDS if self.is_stuck else SHUTDOWN_GRACE
+        has_ended = await self.exits_within(seconds)
+        await self.drain_log()
+        return await self.describe_end() if has_ended else "it does not read its input"
 
     async def exits_within(self, seconds: float) -> bool:
         ended = asyncio.ensure_future(self._process.wait())

@@ -21,7 +21,6 @@ from mcp.shared.message import SessionMessage
 from treadle.tools.mcp.lenient import LenientReader
 from treadle.tools.piped_process import (
     EDGE_BYTES,
-    STDERR_DRAIN_SECONDS,
     PipedProcess,
     StartProcess,
 )
@@ -234,10 +233,7 @@ class StdioTransport:
                         await inbound.send(SessionMessage(response))
                 continue
             if not self._process.write(line.encode() + b"\n"):
-                ended = await self._process.exits_within(STDERR_DRAIN_SECONDS)
-                await self._process.drain_log()
-                does_not_read = "it does not read its input"
-                self._on_lost(await self._process.describe_end() if ended else does_not_read)
+                self._on_lost(await self._process.describe_failed_write())
                 inbound.close()
                 return
 
