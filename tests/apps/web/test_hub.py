@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.apps.web.server import MODEL
+from tests.patience import PATIENCE
 from treadle.agents.agent import Agent
 from treadle.apps.conversation.commands.change_review import ReviewFile, drop_hunk
 from treadle.apps.conversation.state.blocks import ShellBlock
@@ -218,7 +219,7 @@ async def test_stop_waits_for_nothing_that_the_page_looks_up(
         running = asyncio.create_task(Tab(cast(Any, socket), hub, session, Uploads(), None).run())
         for text in ('{"do":"search","text":"x"}', '{"do":"interrupt"}'):
             socket.received.put_nowait(text)
-        await asyncio.wait_for(stopped.wait(), 30)
+        await asyncio.wait_for(stopped.wait(), PATIENCE)
         running.cancel()
         await asyncio.wait([running])
 

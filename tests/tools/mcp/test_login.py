@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE
 from tests.tools.mcp.helpers import Log, call
 from tests.tools.mcp.oauth_server import OAuthServer
 from treadle.core.errors import AuthRequired, ConfigError, ToolError
@@ -232,7 +233,7 @@ async def test_two_programs_with_one_login_refresh_it_once(store: TokenStore):
     async with web.open() as url, far(url, store) as (one, _):
         assert await one.log_in(browser.show_link)
         async with far(url, TokenStore(store.file)) as (other, _):
-            async with asyncio.timeout(50):
+            async with asyncio.timeout(PATIENCE):
                 while len(web.token_requests) < 4:
                     answers = await asyncio.gather(call(one, "hello"), call(other, "hello"))
                     assert [answer.content for answer in answers] == ["hello", "hello"]
