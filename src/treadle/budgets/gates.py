@@ -31,7 +31,7 @@ from treadle.core.errors import ConfigError
 from treadle.core.session_cache import SessionCache
 from treadle.core.transcript.items import AssistantItem, Item, SummaryItem, ToolResultItem, UserItem
 from treadle.core.transcript.usage import UNKNOWN_USAGE, Usage
-from treadle.lib.text.text import plural
+from treadle.lib.text.text import format_dollars, plural
 
 # A low number of characters per token: the estimate of tokens is rather too large.
 CHARS_PER_TOKEN = 2.5
@@ -250,7 +250,7 @@ class CostBudget(_BudgetGate):
                 "a SharedBudget is one account and has its own when_reserved; give CostBudget the "
                 "amount in USD for a limit of each session"
             )
-        super().__init__(budget, _format_cost, "cost", per_session=per_session)
+        super().__init__(budget, format_dollars, "cost", per_session=per_session)
 
     def admit(self, estimate: RequestEstimate) -> Admit | Stop | Wait:
         prices = get_worst_prices(estimate.card) or self._assumed_prices
@@ -338,14 +338,6 @@ def _compute_cost(prices: tuple[float, float], input_tokens: int, output_tokens:
 
 def _format_tokens(count: float) -> str:
     return plural(round(count), "token")
-
-
-def _format_cost(amount: float) -> str:
-    """`$12.35`, `$0.02`, `$0.0047`: cents, or two digits that are not zero."""
-    if amount >= 0.1:
-        return f"${amount:.2f}"
-    whole, _, decimals = f"{float(f'{amount:.2g}'):.6f}".partition(".")
-    return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 
 def _find_last_rounds(transcript: Sequence[Item], most: int) -> list[object]:

@@ -40,8 +40,9 @@ def test_counts_are_short(number, text):
 
 
 def test_small_amounts_of_money_are_not_shown_as_nothing():
-    amounts = [format_dollars(amount) for amount in (0, 12.3, 0.042, 0.0004, 1234.5)]
-    assert amounts == ["$0.00", "$12.30", "$0.042", "$0.0004", "$1,234.50"]
+    amounts = [format_dollars(n) for n in (0, 12.3, 0.042, 0.0047, 0.0004, 2e-8, 0.0999, 1234.5)]
+    small = ["$0.042", "$0.0047", "$0.0004", "<$0.000001", "$0.10"]
+    assert amounts == ["$0.00", "$12.30", *small, "$1,234.50"]
 
 
 def test_bytes_durations_and_ages():

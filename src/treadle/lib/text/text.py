@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+MIN_DOLLARS = 0.000001  # what is shown of a smaller amount
+
 
 def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name that is nearest to a misspelt one, if one is near."""
@@ -41,10 +43,12 @@ def format_count(number: int) -> str:
 
 
 def format_dollars(amount: float) -> str:
-    """`$1.20`, `$0.01`, `$0.042`, `$0.0004`."""
-    if amount == 0 or amount >= 0.1:
+    """`$1,234.50`, `$0.02`, `$0.0047`: cents, or two digits that are not zero."""
+    if amount <= 0 or amount >= 0.1:
         return f"${amount:,.2f}"
-    whole, _, decimals = f"{amount:.{3 if amount >= 0.001 else 4}f}".partition(".")
+    if amount < MIN_DOLLARS:
+        return f"<${MIN_DOLLARS:.6f}"
+    whole, _, decimals = f"{float(f'{amount:.2g}'):.6f}".partition(".")
     return f"${whole}.{decimals.rstrip('0'):0<2}"
 
 

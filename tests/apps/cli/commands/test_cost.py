@@ -162,7 +162,7 @@ def test_days_begin_at_midnight_and_hours_do_not():
 
 
 def test_little_money_keeps_its_digits():
-    assert format_cost(CostTotal("x", 1, 0, Usage(cost=0.0021))) == "$0.002"
+    assert format_cost(CostTotal("x", 1, 0, Usage(cost=0.0021))) == "$0.0021"
     assert format_cost(CostTotal("x", 1, 0, Usage(cost=1234.5))) == "$1,234.50"
     assert format_cost(CostTotal("x", 1, 1, Usage())) == "unknown"
 

@@ -88,7 +88,7 @@ async def test_test_makes_one_call_and_shows_latency_tokens_and_cost():
     assert "anthropic/claude-sonnet-4-5 answers: 'ready'" in out
     assert "s to the first event" in out
     assert "1,000 in, 100 out" in out
-    assert "$0.005" in out
+    assert "$0.0045" in out
 
 
 async def test_a_wrong_key_is_one_sentence_and_exit_code_77():
