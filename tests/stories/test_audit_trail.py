@@ -96,7 +96,13 @@ async def test_evidence_says_who_allowed_what_and_a_changed_log_is_found_out():
 
 async def test_each_store_has_the_chain_and_names_what_was_changed(postgres_url: str):
     tool = RecordingTool("work", "x" * 100_000, effect="irreversible")
-    replies = [Say(calls=[("work", {"n": 1})]), Say("done"), Say("again"), Say("more")]
+    replies = [
+        Say(calls=[("work", {"n": 1})]),
+        Say("done"),
+        Say("again"),
+        Say("more"),
+        Say("forked"),
+    ]
     for store in ("folder", "chats.db", postgres_url):
         agent = Agent(Scripted(replies), [tool], store=store)
         await agent.run("go", session="one")
@@ -104,6 +110,10 @@ async def test_each_store_has_the_chain_and_names_what_was_changed(postgres_url:
         report = await agent.sessions.verify("one")
         assert (report.state, report.unsigned) == ("intact", 0), store
         assert report.entries == max(report.heads)
+        async with agent.session("one") as session:
+            await session.fork("two")
+        await agent.run("a third", session="two")
+        assert (await agent.sessions.verify("two")).state == "intact", store
     with contextlib.closing(sqlite3.connect("chats.db")) as database, database:
         database.execute("UPDATE entries SET time = time + 1 WHERE seq = 2")
     assert (await Agent(Scripted([]), store="chats.db").sessions.verify("one")).state == "broken"

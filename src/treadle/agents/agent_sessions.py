@@ -203,10 +203,8 @@ class AgentSessions:
     async def verify(self, session_id: str) -> ChainReport:
         """Whether the log is as it was written: its `state` is "intact", "broken" (`problem` says
         where), or "unsigned" if an earlier version wrote it. SessionNotFound if there is none."""
-        from treadle.sessions.log.hash_chain import verify_chain
-
         found = await self._find(session_id)
-        return verify_chain(await found.place.read_chain(session_id))
+        return await found.place.verify(session_id)
 
     async def _find(self, session_id: str) -> _FoundSession:
         place = self._find_place("read")

@@ -40,7 +40,7 @@ from treadle.sessions.log.records import Record
 FORMAT_VERSION = 1
 
 
-def read_links(reader: JournalReader) -> Iterator[ChainLink]:
+def _read_links(reader: JournalReader) -> Iterator[ChainLink]:
     """The entries of the session alone, as they are in its files."""
     blobs = Blobs(reader.session_dir / "blobs", LocalFiles())
     for record in reader.own_records():
@@ -55,7 +55,7 @@ def verify_session(session_dir: Path) -> ChainReport:
     """Of the session alone. What is damaged is a problem, and a parent that it does not follow."""
     reader = JournalReader(session_dir)
     parent = reader.header.parent if reader.header is not None else None
-    report = verify_chain(read_links(reader), parent.head.encode() if parent is not None else b"")
+    report = verify_chain(_read_links(reader), parent.head.encode() if parent is not None else b"")
     problem = report.problem or (str(reader.damage[0]) if reader.damage else "")
     if not problem and parent is not None and parent.head:
         heads = verify_session(find_session_dir(session_dir, parent.session)).heads

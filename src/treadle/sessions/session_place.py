@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.log.hash_chain import ChainLink
+from treadle.sessions.log.hash_chain import ChainReport
 from treadle.sessions.summaries import UNREADABLE, SessionIndex, SessionSummary
 
 FIRST_ENTRIES = 8  # one of them is the first message
@@ -55,8 +55,8 @@ class SessionPlace(ABC):
         """The entries; none if there is no such session."""
 
     @abstractmethod
-    async def read_chain(self, session_id: str) -> Iterable[ChainLink]:
-        """The same as they were written, with their hashes."""
+    async def verify(self, session_id: str) -> ChainReport:
+        """Whether the entries are as they were written, by their hashes."""
 
     @abstractmethod
     async def remove(self, session_id: str) -> None:
@@ -85,13 +85,10 @@ class FolderPlace(SessionPlace):
         is_there = (session_dir / FIRST_SEGMENT).exists()
         return await asyncio.to_thread(read_entries, session_dir) if is_there else ()
 
-    async def read_chain(self, session_id: str) -> Iterable[ChainLink]:
-        from treadle.sessions.audit import read_links
-        from treadle.sessions.log.reader import JournalReader
+    async def verify(self, session_id: str) -> ChainReport:
+        from treadle.sessions.audit import verify_session
 
-        return await asyncio.to_thread(
-            lambda: list(read_links(JournalReader(self._root / session_id)))
-        )
+        return await asyncio.to_thread(verify_session, self._root / session_id)
 
     async def remove(self, session_id: str) -> None:
         await asyncio.to_thread(self._remove, session_id)

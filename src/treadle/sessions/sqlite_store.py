@@ -30,7 +30,13 @@ from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries
 from treadle.lib.files.locks import is_file_locked
 from treadle.lib.files.sqlite import SqliteFile, open_sqlite
-from treadle.sessions.log.hash_chain import MAX_SEAL_BYTES, ChainLink, find_hash
+from treadle.sessions.log.hash_chain import (
+    MAX_SEAL_BYTES,
+    ChainLink,
+    ChainReport,
+    find_hash,
+    verify_chain,
+)
 from treadle.sessions.queued_store import DatabaseStore, QueuedEntry, SessionFence
 from treadle.sessions.session_place import (
     FIRST_ENTRIES,
@@ -303,8 +309,8 @@ class SqlitePlace(SessionPlace):
     async def read(self, session_id: str) -> Sequence[Entry]:
         return await self._in_thread(lambda: read_entries(self._path, session_id), [])
 
-    async def read_chain(self, session_id: str) -> Sequence[ChainLink]:
-        return await self._in_thread(lambda: self._read_chain(session_id), [])
+    async def verify(self, session_id: str) -> ChainReport:
+        return verify_chain(await self._in_thread(lambda: self._read_chain(session_id), []))
 
     async def remove(self, session_id: str) -> None:
         await self._in_thread(lambda: self._remove(session_id), None)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from treadle.core.transcript.entries import Entry
-from treadle.sessions.log.hash_chain import ChainLink
+from treadle.sessions.log.hash_chain import ChainReport, verify_chain
 from treadle.sessions.postgres.postgres_pool import ServerConnection
 from treadle.sessions.postgres.postgres_server import SessionServer
 from treadle.sessions.postgres.postgres_store import DELETE_SESSIONS, load_chain, load_entries
@@ -64,9 +64,9 @@ class PostgresPlace(SessionPlace):
         async with self._use_server() as server:
             return await load_entries(server.pool, session_id)
 
-    async def read_chain(self, session_id: str) -> Sequence[ChainLink]:
+    async def verify(self, session_id: str) -> ChainReport:
         async with self._use_server() as server:
-            return await load_chain(server.pool, session_id)
+            return verify_chain(await load_chain(server.pool, session_id))
 
     async def remove(self, session_id: str) -> None:
         async def work(connection: ServerConnection) -> None:
