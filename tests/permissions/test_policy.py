@@ -124,6 +124,15 @@ async def test_in_auto_without_a_sandbox_only_commands_that_do_more_than_read_or
     assert isinstance(await subject.decide(make_request("bash", command=command)), expected)
 
 
+async def test_an_allow_rule_takes_nothing_away_in_plan_mode():
+    allowing = rules(allow=["look", "task", "deploy", "mcp__x__y"])
+    subject = policy(mode="plan", rules=allowing)
+    for tool in ("look", "task"):
+        assert isinstance(await subject.decide(make_request(tool, "pure")), Allow)
+    assert isinstance(await subject.decide(make_request("deploy")), Deny)
+    assert isinstance(await subject.decide(make_request("mcp__x__y", "pure")), Deny)
+
+
 async def test_in_auto_an_ask_rule_still_asks():
     subject = policy(mode="auto", sandboxed=True, rules=rules(ask=["Bash(git push:*)"]))
     assert isinstance(await subject.decide(make_request("bash", command="git push")), Ask)

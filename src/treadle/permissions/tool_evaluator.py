@@ -41,14 +41,16 @@ def evaluate_tool(key: str, call: PolicyCall, rules: RuleSet, *, is_pure: bool) 
     if call.is_definition_changed:
         reason = "its definition changed since the approval"
         return PolicyFinding(call.tool, "ask", reason, kind="changed_definition")
+    harmless = ""
+    if key in DELEGATING_TOOLS:
+        harmless = "each call that it makes is checked"
+    elif is_pure and not key.startswith("mcp__"):
+        harmless = "changes nothing"
     allowing = next((r for r in rules.allow if r.matches_tool(key)), None)
     if allowing is not None:
-        return PolicyFinding.from_rule(call.tool, "allow", allowing)
-    if key in DELEGATING_TOOLS:
-        reason = "each call that it makes is checked"
-        return PolicyFinding(call.tool, "allow", reason, is_read_only=True)
-    if is_pure and not key.startswith("mcp__"):
-        return PolicyFinding(call.tool, "allow", "changes nothing", is_read_only=True)
+        return PolicyFinding.from_rule(call.tool, "allow", allowing, is_read_only=bool(harmless))
+    if harmless:
+        return PolicyFinding(call.tool, "allow", harmless, is_read_only=True)
     return PolicyFinding(
         call.tool, "ask", TYPED_TEXT if key == "taskinput" else "no rule allows it"
     )
