@@ -371,6 +371,21 @@ async def test_a_condition_about_edits_selects_the_files_of_a_patch(own_place: P
         assert await two.run(patching("pre_tool_use")) is None
 
 
+async def test_a_guard_of_files_is_asked_about_each_file_of_a_rename(own_place: Path):
+    guard = HookConfig("PreToolUse", "grep -q secrets/ && exit 2; true", "Edit|Write")
+    limited = HookConfig("PreToolUse", "exit 2", "*", condition="Edit(secrets/*)")
+    named = HookConfig("PreToolUse", "cat >>input.json", "RenameSymbol|Edit")
+    given = {"file_path": "a.py", "files": ["secrets/b.py"], "symbol": "x", "new_name": "y"}
+    files = tuple(FileAccess(path, "write") for path in ("a.py", "secrets/b.py"))
+    data = {"tool_name": "rename_symbol", "tool_input": given, "access": Access(files=files)}
+    async with hooked(own_place, guard, limited, named) as (first, second, third, _):
+        for one in (first, second):
+            assert isinstance(await one.run(at("pre_tool_use", **data)), Block)
+        assert await third.run(at("pre_tool_use", **data)) is None
+    payload = json.loads((own_place / "input.json").read_text())
+    assert payload["tool_name"] == "RenameSymbol"
+
+
 async def test_a_hook_cannot_change_one_file_of_a_patch(own_place: Path):
     output = json.dumps({SPECIFIC: {"updatedInput": {"file_path": "x", "content": "y"}}})
     async with hooked(own_place, HookConfig("PreToolUse", f"echo '{output}'", "Write")) as (one, _):

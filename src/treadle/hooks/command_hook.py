@@ -56,6 +56,7 @@ _FOREIGN_MODES = {
 }
 MAX_BLOCKED_STOPS = 10  # in one turn; then the turn ends anyway
 PATCH_TOOL = "apply_patch"
+RENAME_TOOL = "rename_symbol"
 _HEADER = re.compile(r"\*\*\* (?P<kind>Add|Update|Delete) File: (?P<path>.+)")
 _MOVE = re.compile(r"\*\*\* Move to: (?P<path>.+)")
 
@@ -139,8 +140,8 @@ class CommandHook:
     async def run(self, hook_input: HookInput) -> HookAnswer | None:
         if not self.command.matches_tool(hook_input):
             return None
-        is_split = not self.command.names_tool(PATCH_TOOL)
-        parts = _split_patch(hook_input) if is_split else [hook_input]
+        is_named = self.command.names_tool(str(hook_input.data.get("tool_name", "")))
+        parts = [hook_input] if is_named else _split_files(hook_input)
         answers: list[HookAnswer | None] = []
         for part in filter(self.command.matches_call, parts):
             answer = await self._ask(part)
@@ -301,19 +302,26 @@ def _decode_output(data: bytes) -> str:
     return strip_escapes(data.decode("utf-8", errors="replace").strip())
 
 
-# ---------------------------------------------------------------- the files of a patch
+# ---------------------------------------------------------------- calls that change several files
 
 
-def _split_patch(hook_input: HookInput) -> list[HookInput]:
-    """One input for each file that a patch changes, as if it was edited or written, because scripts
-    that guard files read `file_path`; of another call the input itself."""
+def _split_files(hook_input: HookInput) -> list[HookInput]:
+    """One input for each file that a patch or a rename changes, as if it was edited or written,
+    because scripts that guard files read `file_path`; of another call the input itself."""
     data = hook_input.data
     access = data.get("access", NO_ACCESS)
     paths = list(dict.fromkeys(file.path for file in access.files if file.mode == "write"))
-    if data.get("tool_name") != PATCH_TOOL or not paths:
+    given = data.get("tool_input", {})
+    changes: dict[str, dict[str, str]] = {}
+    if data.get("tool_name") == PATCH_TOOL:
+        changes = _read_changes(str(given.get("patch", "")))
+    elif data.get("tool_name") == RENAME_TOOL:
+        names = {"old_string": str(given.get("symbol")), "new_string": str(given.get("new_name"))}
+        changes = dict.fromkeys(paths, names)
+    else:
         return [hook_input]
-    changes = _read_changes(str(data.get("tool_input", {}).get("patch", "")))
-    return [_make_file_input(hook_input, path, changes.get(path, {})) for path in paths]
+    parts = [_make_file_input(hook_input, path, changes.get(path, {})) for path in paths]
+    return parts or [hook_input]
 
 
 def _make_file_input(hook_input: HookInput, path: str, texts: dict[str, str]) -> HookInput:

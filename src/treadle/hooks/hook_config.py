@@ -70,14 +70,15 @@ _COMMAND_END = re.compile(r"&&|\|\||[;|\n]")
 # Tool names in the settings of other agents, where they differ in more than case.
 HOOK_TOOL_NAMES = {
     "web_fetch": "WebFetch", "web_search": "WebSearch", "todo": "TodoWrite",
-    "apply_patch": "ApplyPatch", "notebook_edit": "NotebookEdit",
+    "apply_patch": "ApplyPatch", "notebook_edit": "NotebookEdit", "rename_symbol": "RenameSymbol",
 }  # fmt: skip
-# A hook for edits is also one for patches, whichever of the two a model prefers.
+# A hook for edits is also one for the tools that change several files.
 HOOK_TOOL_ALIASES = {
     "apply_patch": ("Edit", "Write", "MultiEdit"), "edit": ("MultiEdit",), "task": ("Agent",),
+    "rename_symbol": ("Edit", "Write", "MultiEdit"),
     "task_input": ("Bash",),  # what is typed into a shell is a command, too
 }  # fmt: skip
-_EDITING_TOOLS = frozenset({"edit", "write", "apply_patch", "notebook_edit"})
+_EDITING_TOOLS = frozenset({"edit", "write", "apply_patch", "notebook_edit", "rename_symbol"})
 
 # The field that a matcher is compared with at points without a tool, and its default.
 MATCHER_FIELDS: Mapping[HookPoint, tuple[str, str]] = {
