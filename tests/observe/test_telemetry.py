@@ -14,7 +14,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import SpanContext, StatusCode
 
 from treadle import Agent, Usage, tool
-from treadle.core.errors import AccessDenied, MissingExtra, Overloaded
+from treadle.core.errors import AccessDenied, MissingExtra, Overloaded, ToolError
 from treadle.core.transcript import UserItem
 from treadle.models import Pause, Say, Scripted
 from treadle.observe.telemetry import Telemetry
@@ -28,14 +28,18 @@ class Traced:
     """An agent with spans, and the spans that ended."""
 
     def __init__(
-        self, model: Any, *tools: Any, provider: TracerProvider | None = None, **settings: Any
+        self,
+        model: Any,
+        *tools: Any,
+        provider: TracerProvider | None = None,
+        content: bool = False,
+        **settings: Any,
     ) -> None:
         self._kept = InMemorySpanExporter()
         provider = provider or TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._kept))
-        self.agent = Agent(
-            model, tools, observers=[Telemetry(provider)], clock=ManualClock(), **settings
-        )
+        observers = [Telemetry(provider, content=content)]
+        self.agent = Agent(model, tools, observers=observers, clock=ManualClock(), **settings)
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -79,6 +83,16 @@ async def test_a_turn_holds_its_model_calls_and_its_tool_calls():
     assert attributes(turn)["treadle.reason"] == "end_turn"
     assert attributes(turn)["gen_ai.usage.output_tokens"] == 10
     assert "secret" not in str([attributes(span) for span in traced.spans])
+
+
+async def test_what_a_failed_call_said_is_content():
+    for content in (False, True):
+        model = Scripted([Say(calls=[("record", {})]), "done"])
+        traced = Traced(model, RecordingTool(answer=ToolError("a secret")), content=content)
+        await traced.agent.run("go")
+        [tool] = traced.named("execute_tool record")
+        assert tool.status.status_code is StatusCode.ERROR
+        assert ("a secret" in tool.to_json()) is content
 
 
 async def test_every_name_is_one_of_the_conventions():

@@ -126,13 +126,13 @@ class Telemetry(BaseObserver):
                     ended.span.add_event("exception", attributes)
                 if self._has_content:
                     ended.span.set_attribute("gen_ai.tool.call.result", result)
-                self._end(ended, result if failed else "", kind)
+                self._end(ended, self._show_problem(result, kind) if failed else "", kind)
             case events.ToolDetached(call_id=call_id, task_id=task_id):
                 session.tasks[task_id] = call_id
             case events.TaskFinished(task_id=task_id, result=result):
                 task = session.tools.pop(session.tasks.pop(task_id, ""), None)
                 if task is not None:  # cancelled; a call that ends by itself has no span left
-                    self._end(task, result, ABORTED)
+                    self._end(task, self._show_problem(result, ABORTED), ABORTED)
             case events.ApprovalResolved(call_id=call_id, decision=decision) if session.turn:
                 attributes = {"gen_ai.tool.call.id": call_id, "treadle.decision": decision}
                 session.turn.span.add_event("treadle.approval", attributes)
@@ -244,6 +244,10 @@ class Telemetry(BaseObserver):
         session.arguments.clear()
         if not session.tools:
             del self._sessions[session_id]
+
+    def _show_problem(self, result: str, kind: str) -> str:
+        """The result of a failed call is content."""
+        return result if self._has_content else kind
 
     def _end(self, operation: _Operation, problem: str, kind: str) -> None:
         seconds, error = monotonic() - operation.began, kind if problem else ""
