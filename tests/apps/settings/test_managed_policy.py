@@ -142,8 +142,9 @@ def test_models_are_those_that_it_lists(policy: Write, name: str, is_allowed: bo
             check_allowed(name, Settings(aliases=aliases))
 
 
-def test_the_address_of_a_model_by_a_variable_counts(policy: Write, monkeypatch):
-    policy('models = ["anthropic/*-5-5"]')
+@pytest.mark.parametrize("pattern", ["anthropic/*-5-5", "anthropic/*", "*/*"])
+def test_the_address_of_a_model_by_a_variable_counts(policy: Write, monkeypatch, pattern: str):
+    policy(f'models = ["{pattern}"]')
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://other.example.org")
     with pytest.raises(ConfigError, match=r"@other\.example\.org is not allowed"):
         check_allowed("sonnet", Settings())

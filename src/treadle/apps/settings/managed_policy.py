@@ -115,7 +115,7 @@ class ManagedPolicy(msgspec.Struct, frozen=True):
         """ConfigError if this model may not be used. `host`: where it is, if not at its maker's."""
         full = f"{name}@{host}" if host else name
         for patterns, origin in self.models:
-            if not any(fnmatchcase(full, pattern) for pattern in patterns):
+            if not any(_match_model(name, host, pattern) for pattern in patterns):
                 allowed = ", ".join(patterns) or "none"
                 problem = f"the model {full} is not allowed by {origin}"
                 raise ConfigError(f"{problem}; allowed: {allowed}")
@@ -388,7 +388,8 @@ def _get_table(settings: Mapping[str, Any], name: str, file: Path) -> Mapping[st
 def _read_claude_models(value: object, where: str) -> Iterator[str]:
     for name in _check_texts(value, where, "availableModels"):
         model = translate_model(name)
-        yield model if "/" in model else f"anthropic/*{model or name}*"
+        pattern = model if "/" in model else f"anthropic/*{model or name}*"
+        yield from (pattern, f"{pattern}@*")  # there no address counts
 
 
 def _read_claude_servers(value: object, where: str) -> Iterator[ServerPattern]:
@@ -413,6 +414,14 @@ _CLAUDE_LISTS: Mapping[str, tuple[str, Callable[[object, str], Iterator[Any]]]] 
 }
 
 # ------------------------------------------------------------------ patterns
+
+
+def _match_model(name: str, host: str, pattern: str) -> bool:
+    """Only `*` and a pattern with a host match a model that is not at its maker's address."""
+    if not host or pattern == "*":
+        return fnmatchcase(name, pattern)
+    name_pattern, _, host_pattern = pattern.rpartition("@")
+    return fnmatchcase(name, name_pattern) and fnmatchcase(host, host_pattern)
 
 
 def _match_words(words: Sequence[str], patterns: Sequence[str]) -> bool:
