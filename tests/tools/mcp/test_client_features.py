@@ -101,6 +101,10 @@ async def test_a_page_is_opened_only_after_the_user_has_seen_its_address(own_pla
         assert "https://a.test/?x" in person.questions[0].question
         bad = await ask_form(server, person, url="file:///etc/passwd", **link)
         assert bad["action"] == "decline"
+        asked = len(person.questions)
+        hidden = await ask_form(server, person, url=f"https://a.test/{'x' * 3000}?to", **link)
+        assert hidden["action"] == "decline"  # nobody would see the end of it
+        assert len(person.questions) == asked
 
 
 async def test_a_form_that_makes_no_sense_is_an_error_for_the_server(own_place: Path):

@@ -57,7 +57,7 @@ async def ask_link(
 ) -> Elicited:
     """Ask whether to open a page. The whole address is shown: it decides who gets the answer."""
     text = f"The MCP server {server} asks you to open a page: {_clean(message)}\n{_clean(url)}"
-    if not url.startswith(("https://", "http://")):
+    if not url.startswith(("https://", "http://")) or len(url) > MAX_TEXT_CHARS:
         return Elicited("decline")
     label = OPEN if open_url is not None else "I have opened it"
     answer = await ask(UserQuestion(text, (QuestionChoice(label), QuestionChoice(REFUSE))))
