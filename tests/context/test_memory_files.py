@@ -61,7 +61,7 @@ def test_the_users_own_file_imports_from_anywhere(root: Path):
     write(Path.home() / "notes.md", "A note.")
     write(Path.home() / ".claude/CLAUDE.md", "Read @~/notes.md and @more.md")
     write(Path.home() / ".claude/more.md", "More.")
-    found = [file.text for file in read_user_memory(Path.home()).files]
+    found = [file.text for file in read_user_memory(root, Path.home()).files]
     assert found[1:] == ["A note.", "More."]
 
 
@@ -108,6 +108,15 @@ def test_a_rule_is_about_the_files_of_its_paths(root: Path, pattern: str, path: 
     write(root / ".claude/rules/x.md", f'---\npaths: "{pattern}"\n---\nrule')
     [rule] = read_memory(root).path_rules
     assert rule.patterns.matches(root / path) is matches
+
+
+def test_a_rule_of_the_user_is_about_files_of_the_project(root: Path):
+    write(Path.home() / ".claude/rules/x.md", "---\npaths: src/*.py\n---\nbe brief")
+    for memory in (read_memory(root, home=Path.home()), read_user_memory(root, Path.home())):
+        assert memory.files == ()
+        [rule] = memory.path_rules
+        assert rule.patterns.matches(root / "src/a.py")
+        assert not rule.patterns.matches(root / "a.py")
 
 
 def test_a_rule_comes_once_its_file_is_touched_and_again_when_it_changes(root: Path):

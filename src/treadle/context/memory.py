@@ -113,9 +113,9 @@ def read_memory(
     return _MemoryReader(root, more=more, check_read=check_read).read_all(folder or root, home)
 
 
-def read_user_memory(home: Path, *, more: bool = False) -> Memory:
-    """The user's own files alone."""
-    return _MemoryReader(home / ".treadle", more=more).read_all(None, home)
+def read_user_memory(root: Path, home: Path, *, more: bool = False) -> Memory:
+    """The user's own files alone, for work in this repository."""
+    return _MemoryReader(root, more=more).read_all(None, home)
 
 
 def read_nested_memory(
@@ -204,7 +204,7 @@ def _find_memory_files(
     """The files that exist, from the user's own down to those of the folder."""
     found: list[FoundFile] = []
     if home is not None:
-        found += find_user_files(home, more=more)
+        found += find_user_files(home, root, more=more)
     if folder is not None:
         down = folder.relative_to(root).parts if folder.is_relative_to(root) else ()
         for count in range(len(down) + 1):

@@ -55,14 +55,14 @@ def find_memory_root(folder: Path) -> Path:
     return root if len(owners) == 1 else folder
 
 
-def find_user_files(home: Path, *, more: bool) -> Iterator[FoundFile]:
-    """The user's own files. `more`: those for Gemini, too."""
+def find_user_files(home: Path, root: Path, *, more: bool) -> Iterator[FoundFile]:
+    """The user's own files; the paths of rules are relative to `root`. `more`: those for Gemini."""
     claude = home / ".claude"
     yield FoundFile(home / ".treadle" / "AGENTS.md", None)
     yield FoundFile(_choose_agents_file(home / ".codex"), None)
     yield FoundFile(claude / "CLAUDE.md", None)
     for rule in _list_rules(claude / "rules", "*.md"):
-        yield FoundFile(rule, None, is_rule=True)
+        yield FoundFile(rule, None, is_rule=True, base=root)
     if more:
         yield FoundFile(home / ".gemini" / "GEMINI.md", None)
 

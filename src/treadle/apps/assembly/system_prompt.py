@@ -124,7 +124,7 @@ def _load_memory(parts: AgentParts) -> Memory | None:
     if present and not trusted:
         listed = ", ".join(str(file.relative_to(root)) for file in present)
         parts.notes.append(f"{listed} ignored: the folder is not trusted (run `treadle trust`)")
-    own = any(file.path.exists() for file in find_user_files(home, more=more))
+    own = any(file.path.exists() for file in find_user_files(home, root, more=more))
     lines = _load_lines(parts)
     if not (present and trusted) and not own and not lines:
         return None
@@ -154,10 +154,10 @@ def load_memory(
     """The memory files as they are now."""
     from treadle.context.memory import read_memory, read_user_memory
 
-    home = Path.home()
+    home, root = Path.home(), find_memory_root(folder)
     if not trusted:
-        return read_user_memory(home, more=more)
-    return read_memory(find_memory_root(folder), folder, home, more=more, check_read=check_read)
+        return read_user_memory(root, home, more=more)
+    return read_memory(root, folder, home, more=more, check_read=check_read)
 
 
 def add_reminders(parts: AgentParts) -> None:
