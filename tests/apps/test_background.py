@@ -459,6 +459,22 @@ async def test_the_question_of_a_child_agent_waits_too(tmp_path: Path):
     assert server.violations == []
 
 
+async def test_the_question_of_a_child_agent_is_answered_without_a_terminal():
+    replies = [
+        FakeReply(calls=(FakeCall("task", {"description": "write", "prompt": "Write it."}),)),
+        FakeReply(calls=(FakeCall("write", {"file_path": "a.txt", "content": "one\n"}),)),
+        FakeReply(text="The child wrote it."),
+        FakeReply(text="All is done."),
+    ]
+    async with ProviderServer(replies) as server:
+        session_dir = await begin(server, "let it be written")
+        await ends(session_dir)
+        ran = await run(server, "resume", session_dir.name, "--approve")
+    assert (ran.code, ran.out) == (0, "All is done.\n"), ran.err
+    assert Path("a.txt").read_text() == "one\n"
+    assert len(server.requests) == 4
+
+
 async def test_the_log_tells_what_the_engine_said_from_what_the_user_said():
     journal = Library().create(Path())
     journal.append(ItemAdded(to_user_item("tidy up")))

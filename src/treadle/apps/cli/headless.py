@@ -90,11 +90,10 @@ class HeadlessRun:
         self._settings = settings
         self._folder = folder
         self._prompt = prompt
-        self._schema = schema
-        self._has_output = has_output
+        self._schema, self._has_output = schema, has_output
         self._format = command_line.text("output_format") or "text"
         self._resume_input = resume_input
-        self._resumed_call_ids: frozenset[str] = frozenset()  # calls that `resume_input` is about
+        self._resumed: set[tuple[str, str]] = set()  # session and call that it is about
         self._suspended: TurnSuspended | None = None
         self._totals = Totals()
         self._model = self._session_id = ""
@@ -168,7 +167,7 @@ class HeadlessRun:
                     await self._start_stream_json(stream_json, session)
                 self._driver = driver
                 if session.state is not None:
-                    self._prepare_resume(session.state, driver)
+                    await self._prepare_resume(session.state, driver)
                 turn, output = await self._run_turn(session, driver)
             except TurnSuspended as suspended:
                 self._suspended = suspended
@@ -269,12 +268,15 @@ class HeadlessRun:
             unused = f"not used, except for deny and ask rules: {', '.join(files)}"
             print_error(f"treadle: this folder is not trusted; {unused} (run `treadle trust`)")
 
-    def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
+    async def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
         """Prepare for open calls of an earlier process."""
         if not self._prompt and not any(isinstance(one.item, UserItem) for one in view.queued):
             driver.retry()  # a turn that a signal or an error ended is continued
         if isinstance(move := pending(view.transcript), RunTools):
-            self._resumed_call_ids = frozenset(call.id for call in move.calls)
+            self._resumed = {(self._session_id, call.id) for call in move.calls}
+            if self._resume_input is not None:
+                await driver.restore_approvals()  # also of child agents
+                self._resumed |= {(one.session_id, one.call.id) for one in driver.approvals}
         if view.intents and not self._command_line.has("quiet"):
             from treadle.apps.conversation.crash_report import CrashReport
 
@@ -320,9 +322,8 @@ class HeadlessRun:
 
     def _decide(self, approval: PendingApproval) -> bool | Denial | Awaitable[ApproverAnswer]:
         decision = None
-        is_of_session = approval.session_id in ("", self._session_id)  # not a subagent's
-        is_resumed = is_of_session and approval.call.id in self._resumed_call_ids
-        if self._resume_input is not None and is_resumed:
+        session_id = approval.session_id or self._session_id
+        if self._resume_input and (session_id, approval.call.id) in self._resumed:
             decision = self._resume_input.decision
         is_question = approval.kind == "question"
         if decision is not None and not (is_question and decision is True):

@@ -106,9 +106,9 @@ class BackgroundRun(HeadlessRun):
     def set_leaving(self, is_leaving: bool) -> None:
         self._is_asked_to_leave = is_leaving
 
-    def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
+    async def _prepare_resume(self, view: SessionState, driver: Driver) -> None:
         background.end_start()
-        super()._prepare_resume(view, driver)
+        await super()._prepare_resume(view, driver)
         # Not while a task runs in the background: it would be lost.
         gate = SuspendOnRequest(
             driver.session_id, lambda: self._is_asked_to_leave and not list_running(driver)
