@@ -132,7 +132,7 @@ def run_attach(arguments: list[str]) -> int:
 
 @command("treadle logs", LOGS)
 def run_logs(arguments: list[str]) -> int:
-    from treadle.sessions.detached.background import find_run
+    from treadle.sessions.detached.background import find_run, is_starting
     from treadle.sessions.export import list_blocks, read_blocks, redact_entries
     from treadle.sessions.library import Library
     from treadle.sessions.log.state_loader import JournalFollower
@@ -142,7 +142,9 @@ def run_logs(arguments: list[str]) -> int:
     session_dir = _find(library, [one for one in arguments if one != "-f"], LOGS)
     log = JournalFollower(session_dir)
     while True:
-        is_last = not is_followed or find_run(session_dir) is None
+        # In this order: one that starts becomes a run meanwhile.
+        goes_on = is_starting(session_dir) or find_run(session_dir) is not None
+        is_last = not (is_followed and goes_on)
         entries = log.read_new()
         if entries is None:  # a fork, which has its beginning from another session
             log.load()
