@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,20 +79,18 @@ async def _evaluate(options: argparse.Namespace, folder: Path) -> EvalReport:
     from treadle.apps.evals.judge import judge
 
     session_dirs = [_find_session(one, folder) for one in options.ids]
-    # in the place of the first one: those of child agents are elsewhere
-    agent = coding_agent(
-        folder,
-        model=options.model,
-        instructions=_read_text(options.instructions),
-        store=session_dirs[0].parent,
-    )
-    async with agent:
+    instructions = _read_text(options.instructions)
+    open_agent = partial(coding_agent, folder, model=options.model, instructions=instructions)
+    async with open_agent(store=session_dirs[0].parent) as agent:
         for note in agent.notes:
             print_error(note)
         checks: list[EvalCheck] = [same_calls, equals]
         if not options.exact:
             checks = [judge(model=options.judge or agent.config.model)]
-        cases = [await Case.from_session(agent, one.name) for one in session_dirs]
+        cases = []
+        for one in session_dirs:  # those of other folders and of child agents are elsewhere
+            async with open_agent(store=one.parent) as reader:
+                cases.append(await Case.from_session(reader, one.name))
         return await evaluate(
             agent, cases, checks=checks, repeats=options.repeats, budget=options.max_cost
         )
