@@ -32,6 +32,8 @@ def add_definition(
 ) -> Path:
     """Write a new definition; ConfigError if it is wrong, or the name is taken. The file."""
     check_definition(name, definition)
+    if for_project and symlink_boundary(folder) is None:
+        raise ConfigError("the home folder is no project: leave out --project")
     file = get_definitions_file(folder, for_project=for_project)
 
     def add(servers: dict[str, Any]) -> bool:

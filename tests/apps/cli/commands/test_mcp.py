@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -58,6 +59,13 @@ async def test_a_server_that_does_not_start_is_named_with_the_reason():
     tested = await run(None, "mcp", "test")
     assert tested.code == 1
     assert "cannot find my config" in tested.out
+
+
+async def test_the_home_folder_is_no_project():
+    os.chdir(Path.home())
+    added = await run(None, "mcp", "add", "raw", "--project", *SERVER)
+    assert (added.code, Path(".mcp.json").exists()) == (2, False)
+    assert "the home folder is no project: leave out --project" in added.err
 
 
 async def test_a_server_of_the_project_needs_its_approval_here_too(own_place: Path):
