@@ -166,10 +166,13 @@ async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> 
         FleetTask(id="long", prompt="look", timeout=500.0),
         FleetTask(id="short", prompt="look", timeout=5000.0),
         FleetTask(id="other", prompt="look"),
+        FleetTask(id="stopped", prompt="look", timeout=500.0),
     ]
     await database.submit(tasks)
-    await dead.claim(3)
-    await dead.registry.beat({"long": WorkSoFar(1000.0, 0.5), "short": WorkSoFar(1000.0)})
+    await dead.claim(4)
+    worked = {name: WorkSoFar(1000.0) for name in ("short", "stopped")}
+    await dead.registry.beat({"long": WorkSoFar(1000.0, 0.5), **worked})
+    await database.cancel(["stopped"])
     async with working(database):
         late = await until_state(database, "long", "failed")
         short = await until_state(database, "short", "done")
@@ -180,8 +183,10 @@ async def test_the_time_of_a_run_is_counted_over_all_its_workers(store: str) -> 
         assert short.result.seconds > 1000.0
         assert other.result is not None
         assert other.result.seconds < 1000.0
-        await database.retry(["long"])  # it has its time again
+        await until_state(database, "stopped", "cancelled")
+        await database.retry(["long", "stopped"])  # they have their time again
         again = await until_state(database, "long", "done")
+        await until_state(database, "stopped", "done")
     await database.aclose()
     assert again.result is not None
     assert again.result.seconds > late.result.seconds

@@ -66,7 +66,8 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
     at which the run was queued last: run and job are the id that an engine delivers. `session` is
     the id of its log. `error` says why a run failed or was set aside. `wake` is when a parked run
     continues. `seconds` is how long workers have worked on it, in all attempts and without waits;
-    `cost` is what that has cost, in USD, None if it is not known.
+    `cost` is what that has cost, in USD, None if it is not known. `earlier_seconds` are those
+    before the last retry.
     """
 
     id: str
@@ -86,6 +87,7 @@ class FleetRun(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     cost: float | None = None
     job: int = 0
+    earlier_seconds: float = 0.0
 
     @property
     def job_id(self) -> str:

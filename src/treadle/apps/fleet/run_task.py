@@ -196,8 +196,7 @@ class _Attempt:
 
     def _count_seconds(self) -> float:
         """Of work since the run began, or was retried."""
-        earlier = self._run.result.seconds if self._run.result is not None else 0.0
-        return self._control.seconds - earlier
+        return self._control.seconds - self._run.earlier_seconds
 
     def conclude(self, check: FleetCheck | None) -> RunOutcome:
         cause = "" if self._reason == "end_turn" else self._reason

@@ -91,7 +91,7 @@ def format_summary(report: FleetReport) -> list[str]:
 def format_rate(rate: PassRate) -> str:
     """`75.0% (30 of 40; 95% interval 60% to 86%)`."""
     if rate.rate is None:
-        return "no run has ended yet"
+        return "no run has passed or failed"
     interval = f"95% interval {rate.low:.0%} to {rate.high:.0%}"
     return f"{rate.rate:.1%} ({rate.passed:,} of {rate.judged:,}; {interval})"
 

@@ -13,7 +13,7 @@ from treadle.lib.text.text import fix_surrogates
 
 RUN_COLUMNS = (
     "id, task, state, attempts, worker, epoch, session, result, error, created, started, ended, "
-    "wake, version, seconds, cost, job"
+    "wake, version, seconds, cost, job, earlier_seconds"
 )
 
 read_task = msgspec.json.Decoder(FleetTask).decode

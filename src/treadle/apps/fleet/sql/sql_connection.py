@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS fleet_runs (
     error text NOT NULL DEFAULT '', created float8 NOT NULL, started float8, ended float8,
     wake float8, version text NOT NULL DEFAULT '', version_number bigint NOT NULL DEFAULT 0,
     seconds float8 NOT NULL DEFAULT 0, job bigint NOT NULL DEFAULT 0,
-    submitted bigint NOT NULL DEFAULT -1
+    submitted bigint NOT NULL DEFAULT -1, earlier_seconds float8 NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS fleet_runs_by_state ON fleet_runs (state, number);
 CREATE INDEX IF NOT EXISTS fleet_runs_by_worker ON fleet_runs (worker) WHERE worker <> '';
@@ -75,6 +75,7 @@ ADDED_COLUMNS = (
     ("fleet_runs", "seconds", "float8 NOT NULL DEFAULT 0"),
     ("fleet_runs", "job", "bigint NOT NULL DEFAULT 0"),
     ("fleet_runs", "submitted", "bigint NOT NULL DEFAULT -1"),
+    ("fleet_runs", "earlier_seconds", "float8 NOT NULL DEFAULT 0"),
     ("fleet_calls", "kept", "bigint NOT NULL DEFAULT 0"),
     ("fleet_schedules", "zone", "text NOT NULL DEFAULT ''"),
     ("fleet_jobs", "resources", "text NOT NULL DEFAULT '{}'"),

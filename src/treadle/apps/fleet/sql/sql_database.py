@@ -202,7 +202,7 @@ class SqlDatabase(SqlSchedules):
     async def retry(self, ids: Collection[str]) -> list[str]:
         sql = (
             f"UPDATE fleet_runs SET {QUEUE_AGAIN}, attempts = 0, worker = '', "
-            "error = '', ended = NULL, version_number = 0 WHERE "
+            "error = '', ended = NULL, version_number = 0, earlier_seconds = seconds WHERE "
         )
         condition = f"state IN {make_placeholders(_RETRIED)}"
         changed = await self._change(sql, ids, condition, _RETRIED)
