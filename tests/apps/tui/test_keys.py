@@ -675,6 +675,22 @@ async def test_ctrl_b_moves_a_command_to_the_background_and_its_end_wakes_the_ag
         await on.sees("Hello.")
 
 
+async def test_ctrl_b_works_again_after_the_first_command_has_ended(monkeypatch):
+    wait = "echo begun {0}; until [ -e {0} ]; do sleep 0.05; done"
+    calls = [("bash", {"command": wait.format(name)}) for name in ("one", "two")]
+    model = scripted([Say(calls=calls[:1]), "A.", "B.", Say(calls=calls[1:]), "C.", "D."])
+    async with running_app(monkeypatch, model, flags={"permission_mode": "auto"}) as on:
+        for name, first, last in (("one", "A.", "B."), ("two", "C.", "D.")):
+            await on.send("go")
+            await on.until(lambda name=name: f"  begun {name}\n" in on.screen(), "the output")
+            await on.press("ctrl+b")
+            await on.sees(first)
+            await on.idle()
+            write_file(name)
+            await on.sees(last)
+            await on.idle()
+
+
 async def test_a_task_does_not_wake_the_agent_if_the_setting_is_off(monkeypatch):
     call = ("bash", {"command": "until [ -e go ]; do sleep 0.05; done", "background": True})
     model = scripted([Say(calls=[call]), "I wait."])

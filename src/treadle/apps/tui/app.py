@@ -275,7 +275,8 @@ class TerminalApp(PromptScreen):
     def action_detach(self) -> None:
         if self._conversation is None or self.dialogs.is_open:
             return
-        if not self._conversation.children.list() and self._conversation.detach():
+        agents = [one for one in self._conversation.children.list() if one.is_agent]
+        if not any(one.is_running for one in agents) and self._conversation.detach():
             self.show_hint(DETACHED_HINT)
         elif self.shell_commands.is_running:
             self.show_hint("a command of yours cannot be moved to the background; esc stops it")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.redaction import redact_for_display
@@ -113,9 +112,9 @@ async def run_tasks(session: HostedSession, arguments: str) -> CommandAnswer:
 
 
 async def run_skills(session: HostedSession, arguments: str) -> CommandAnswer:
-    from treadle.tools.skills import find_skills
+    from treadle.apps.settings.extensions import load_skills
 
-    skills, _ = find_skills(session.folder, Path.home(), trusted=session.trust.is_given)
+    skills, _ = load_skills(session.folder, trusted=session.trust.is_given)
     if not skills:
         return CommandAnswer("there are no skills in .treadle/skills")
     rows = [(skill.name, skill.description) for skill in skills]

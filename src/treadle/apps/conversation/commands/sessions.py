@@ -103,7 +103,7 @@ async def run_fork(session: HostedSession, arguments: str) -> CommandAnswer:
 async def run_compact(session: HostedSession, arguments: str) -> CommandAnswer:
     if await session.require_conversation().compact(arguments):
         return CommandAnswer()  # the compaction itself tells what it did
-    return CommandAnswer("nothing was compacted: the history is short already")
+    return CommandAnswer("nothing was compacted")  # a note says why
 
 
 async def run_uncompact(session: HostedSession, arguments: str) -> CommandAnswer:
