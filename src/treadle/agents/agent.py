@@ -289,7 +289,7 @@ class Agent(AgentRuns[DepsT, OutputT]):
         It works with its own tools, model, policy and output type, and as a child of the run that
         calls it: budgets, usage, events, spans and approvals are those of that run, its log is a
         session beside that of the caller, and a call that a crash interrupted goes on. It gets the
-        `deps` of the run if it has a `deps_type`.
+        `deps` of the run; with a `deps_type` of its own, they have to be of that type.
         """
         from treadle.agents.child_tools.agent_tool import AgentTool
 
