@@ -115,7 +115,7 @@ PEER_OPTIONS = _make_table(
     ("remote", ("treadle web",), "the page in a browser, also over an SSH tunnel"),
     ("s", ("--sandbox", "--permission-mode plan"),
      "read-only is the mode plan; workspace-write is what commands get"),
-    ("search", ("treadle config",), "on by default; the setting web_search"),
+    ("search", ("treadle config",), "on by default if the provider has one; the setting web_search"),
     ("session-id", (), "each session gets an ID, which --output-format json prints"),
     ("setting-sources settings", (), _VARIABLES),
     ("append-system-prompt-file", ("--append-system-prompt",), "@PATH is the text of a file"),
