@@ -67,7 +67,7 @@ class _SessionSpans:
 class Telemetry(BaseObserver):
     """The observer. `agent` is the name of an agent that has none of its own (`Agent(name=...)`);
     without `provider` and `meter_provider` the global ones are used. With `content`, spans have
-    the messages of a turn, and the arguments and results of calls."""
+    the messages of a turn, the arguments of calls and the beginning of their results."""
 
     def __init__(
         self,

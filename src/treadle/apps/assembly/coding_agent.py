@@ -89,7 +89,8 @@ def coding_agent(
     allow, deny, ask rules, such as `Bash(npm test)`; deny wins over ask, ask over allow
     approve          decides on calls that need approval; without it they are denied, and the model
                      reads why
-    tools            own tools, besides the built-in ones; they need no approval
+    tools            own tools, besides the built-in ones; functions need no approval, for those of a
+                     source the rules decide
     mcp              MCP servers by name, as under "mcpServers" in .mcp.json, or such a file
     instructions     text added to the system prompt
     sandbox, network, add_dir, max_turns, thinking, small_model
@@ -105,9 +106,10 @@ def coding_agent(
     store            where `agent.session` keeps its sessions
 
     Settings of the user, ~/.treadle/config.toml and TREADLE_*, apply where no argument is given.
-    No session, rule or trust is written to the user's home; ~/.local/state/treadle has a record for
-    the case of a crash while a command or a write runs. A wrong argument raises ConfigError. Close
-    the agent with `async with` or `aclose`. `host` is for the programs of this package.
+    No session, rule or trust is written to the user's home, except for an Approval(always=True);
+    ~/.local/state/treadle has a record for the case of a crash while a command or a write runs. A
+    wrong argument raises ConfigError, an unknown model UnknownModel. Close the agent with `async
+    with` or `aclose`. `host` is for the programs of this package.
     """
     arguments = dict(locals())  # there is no other local name yet
     return assemble(read_arguments(arguments))
