@@ -89,8 +89,8 @@ def coding_agent(
     allow, deny, ask rules, such as `Bash(npm test)`; deny wins over ask, ask over allow
     approve          decides on calls that need approval; without it they are denied, and the model
                      reads why
-    tools            own tools, besides the built-in ones; functions need no approval, for those of a
-                     source the rules decide
+    tools            own tools, besides the built-in ones; functions need no approval; for those of
+                     a source the rules decide
     mcp              MCP servers by name, as under "mcpServers" in .mcp.json, or such a file
     instructions     text added to the system prompt
     sandbox, network, add_dir, max_turns, thinking, small_model
