@@ -6,7 +6,7 @@
 
 A server that an agent needs is up before the first request, or the run fails. An optional one
 delays nothing: before it is up it has no tools. While it is down a server keeps its last tools,
-whose calls fail. No call is sent twice. The connection is connection.py.
+whose calls fail. A restart sends no call again. The connection is connection.py.
 """
 
 from __future__ import annotations
