@@ -2,8 +2,8 @@
 
 `RefusalSearch` is used by provider_base/http_model.py after a refusal. A refused request is not
 sent again unchanged, but for the last case below: the tool or the part that the error names is left
-out, or else the part is found by bisection. The log keeps everything, the loop remembers what is quarantined, and the user
-sees one line. A request that is too long is left to compaction.
+out, or else the part is found by bisection. The log keeps everything, the loop remembers what is
+quarantined, and the user sees one line. A request that is too long is left to compaction.
 
     refused ─▶ the error is about the effort ─▶ lower it ─▶ send again
        ├─▶ the error names a tool ─▶ leave it out ─▶ send again
