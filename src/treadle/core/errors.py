@@ -306,7 +306,7 @@ class SessionInOtherFolder(StoreError):
 
 
 class SessionTooNew(StoreError):
-    """The session was written by a newer version and can only be read."""
+    """The session has a newer format and can only be read."""
 
 
 class WorkspaceError(TreadleError):
