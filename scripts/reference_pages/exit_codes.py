@@ -45,7 +45,7 @@ TEXTS = {
     "UNAVAILABLE": "The provider cannot be reached, or stays overloaded.",
     "IO_ERROR": "The session, the answer, or the report or database of a fleet cannot be written.",
     "SUSPENDED": "The turn is suspended on disk (`--suspend`).",
-    "SESSION_TOO_NEW": "A newer version wrote the session: it can be shown, not resumed.",
+    "SESSION_TOO_NEW": "The session has a newer format: it can be shown, not resumed.",
     "ACCESS_DENIED": "The key is invalid or lacks a permission, or the account has no credit.",
     "ABORTED": "Interrupted (SIGINT); a second one exits at once.",
     "BROKEN_PIPE": "The reader of standard output closed it (`| head`).",
