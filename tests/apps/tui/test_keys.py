@@ -682,7 +682,7 @@ async def test_ctrl_b_works_again_after_the_first_command_has_ended(monkeypatch)
     async with running_app(monkeypatch, model, flags={"permission_mode": "auto"}) as on:
         for name, first, last in (("one", "A.", "B."), ("two", "C.", "D.")):
             await on.send("go")
-            await on.until(lambda name=name: f"  begun {name}\n" in on.screen(), "the output")
+            await on.sees(f"  begun {name}\n")
             await on.press("ctrl+b")
             await on.sees(first)
             await on.idle()
