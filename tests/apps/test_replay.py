@@ -21,7 +21,13 @@ from treadle.core.transcript.items import ToolResultItem
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Library
 from treadle.sessions.log.journal import read_entries
-from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
+from treadle.testing.provider import (
+    FakeCall,
+    FakeReply,
+    ProviderFault,
+    ProviderServer,
+    ReceivedRequest,
+)
 from treadle.testing.tools import RecordingTool
 
 LAST = FakeReply("That is all.")
@@ -100,9 +106,15 @@ async def test_a_session_of_a_repository_is_tested_for_nothing_and_the_first_dif
     assert drifted.code == exit_codes.ERROR
     assert 'read {"file_path":"notes.txt"}' in drifted.out
     assert "has a different result now" in drifted.out
-    async with ProviderServer([read, LAST]) as server:
-        asked = await run(server, "test", str(kept), "--exact")
+    other = shutil.copytree(kept, "elsewhere/again")
+
+    def answer(request: ReceivedRequest) -> FakeReply:
+        return LAST if "tool_result" in request.body.decode() else read
+
+    async with ProviderServer(answer) as server:
+        asked = await run(server, "test", str(kept), str(other), "--exact")
     assert asked.code == 0, asked
+    assert "2 of 2 runs passed" in asked.out
     for words in (("--model", "x"), ("--html", "x.html"), ("--max-cost", "1")):
         both = await run(None, "test", str(kept), "--recorded", *words)
         assert (both.code, f"asks no model: leave out {words[0]}" in both.err) == (2, True), both
