@@ -76,6 +76,10 @@ class MemoryResponse:
     async def read(self, limit: int = 1 << 20) -> bytes:
         return await read_all(self, limit)
 
+    @property
+    def is_read(self) -> bool:
+        return False
+
     def mark_content(self) -> None:
         pass
 

@@ -1,4 +1,7 @@
-from treadle.lib.http.timeouts import Timeouts, TimeoutTracker
+import asyncio
+
+from tests.patience import until
+from treadle.lib.http.timeouts import TimeoutKind, Timeouts, TimeoutTimer, TimeoutTracker
 
 LIMITS = Timeouts(first_byte=10, first_content=100, idle=20, total=1000)
 
@@ -75,3 +78,28 @@ def test_bytes_that_wait_unread_are_the_readers_delay():
 def test_without_limits_nothing_expires():
     none = Timeouts(first_byte=None, first_content=None, idle=None, total=None)
     assert run(TimeoutTracker(none, 0), 0, 1000) is None
+
+
+async def test_the_check_of_one_exchange_serves_the_next_one() -> None:
+    loop, expired = asyncio.get_running_loop(), list[TimeoutKind]()
+    timer = TimeoutTimer(lambda: False, expired.append)
+    timer.start(loop, TimeoutTracker(Timeouts(), loop.time()))
+    timer.stop()
+    first = timer._handle
+    timer.start(loop, TimeoutTracker(Timeouts(), loop.time()))
+    assert timer._handle is first
+    timer.stop()
+    timer.start(loop, TimeoutTracker(Timeouts(first_byte=0.01), loop.time()))  # an earlier one
+    await until(lambda: expired == ["first_byte"])
+    timer.start(loop, TimeoutTracker(Timeouts(), loop.time()))
+    timer.close()
+    assert timer._handle is None
+
+
+async def test_a_check_that_comes_after_its_exchange_does_nothing() -> None:
+    loop, expired = asyncio.get_running_loop(), list[TimeoutKind]()
+    timer = TimeoutTimer(lambda: False, expired.append)
+    timer.start(loop, TimeoutTracker(Timeouts(first_byte=0.01), loop.time()))
+    timer.stop()
+    await until(lambda: timer._handle is None)
+    assert expired == []

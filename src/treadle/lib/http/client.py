@@ -221,6 +221,13 @@ class HTTPExchange:
     async def read(self, limit: int = 1 << 20) -> bytes:
         return await read_all(self, limit)
 
+    @property
+    def is_read(self) -> bool:
+        connection = self._connection  # the end of a compressed body is still to be checked
+        return self._decoder is None and (
+            connection is None or (connection.done and not connection.has_data)
+        )
+
     def mark_content(self) -> None:
         self._tracker.on_content(self._loop.time())
 

@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the socket now, whatever is in flight."""
         self.is_lost = True
-        self._timer.stop()
+        self._timer.close()
         if self._transport is not None:
             try:
                 self._transport.abort()

@@ -126,7 +126,8 @@ def _add_timeout(start: float, limit: float | None) -> float:
 
 
 class TimeoutTimer:
-    """Runs a tracker on an event loop until `stop`, or until it has reported a timeout."""
+    """Runs a tracker on an event loop until `stop`, or until it has reported a timeout. What it has
+    set with the loop then stays for the next tracker, unless `close` takes it back."""
 
     def __init__(
         self, is_reader_behind: Callable[[], bool], on_expired: Callable[[TimeoutKind], None]
@@ -134,26 +135,38 @@ class TimeoutTimer:
         self._is_reader_behind = is_reader_behind
         self._on_expired = on_expired
         self._handle: asyncio.TimerHandle | None = None
+        self._tracker: TimeoutTracker | None = None  # that runs
 
     def start(self, loop: asyncio.AbstractEventLoop, tracker: TimeoutTracker) -> None:
         self._loop, self._tracker = loop, tracker
-        self._schedule(loop.time())
+        when = tracker.schedule_check(loop.time())
+        if self._handle is None or self._handle.when() > when:
+            self._set(when)
 
     def stop(self) -> None:
+        self._tracker = None
+
+    def close(self) -> None:
+        self._tracker = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _schedule(self, now: float) -> None:
-        self._handle = self._loop.call_at(self._tracker.schedule_check(now), self._check)
+    def _set(self, when: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = self._loop.call_at(when, self._check)
 
     def _check(self) -> None:
-        now = self._loop.time()
+        self._handle = None
+        tracker, now = self._tracker, self._loop.time()
+        if tracker is None:
+            return
         if self._is_reader_behind():
-            self._tracker.on_reader_behind(now)
-        expired = self._tracker.find_expired(now)
+            tracker.on_reader_behind(now)
+        expired = tracker.find_expired(now)
         if expired is None:
-            self._schedule(now)
+            self._set(tracker.schedule_check(now))
         else:
-            self._handle = None
+            self._tracker = None
             self._on_expired(expired)

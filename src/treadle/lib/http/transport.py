@@ -158,6 +158,10 @@ class Response(Protocol):
     async def read(self, limit: int = 1 << 20) -> bytes:
         """The rest of the body, cut after `limit` bytes."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the whole body was read, as far as is known."""
+
     def mark_content(self) -> None:
         """The chunk just read had content, not only pings: restart the idle limit."""
 

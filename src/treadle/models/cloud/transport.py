@@ -138,6 +138,10 @@ class FrameResponse:
     async def read(self, limit: int = 1 << 20) -> bytes:
         return await read_all(self, limit)
 
+    @property
+    def is_read(self) -> bool:
+        return self._response.is_read
+
     def mark_content(self) -> None:
         self._response.mark_content()
 

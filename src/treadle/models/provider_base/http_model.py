@@ -113,6 +113,8 @@ class HTTPModel:
 
     def without_refused(self, request: ModelRequest) -> ModelRequest:
         """The request without the effort and the tools that the provider is known to refuse."""
+        if not (self._refused_tools or self._lowered_efforts):
+            return request
         effort = wanted = get_effort(request.options, self.card)
         while effort in self._lowered_efforts:
             effort = self._lowered_efforts[effort]
@@ -151,7 +153,8 @@ class HTTPModel:
                     if failure is not None:
                         raise failure
                     if decoder.done:
-                        await _drain(response)
+                        if not response.is_read:
+                            await _drain(response)
                         break
                 if reader.pending and not decoder.done:
                     # Some servers leave out the blank line after the last event.

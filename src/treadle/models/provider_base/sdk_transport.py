@@ -189,7 +189,7 @@ class _SDKExchange:
         await self.aclose()
 
     async def aclose(self) -> None:
-        self._timer.stop()
+        self._timer.close()
         response, self._response = self._response, None
         if response is not None:
             await response.aclose()
@@ -212,6 +212,10 @@ class _SDKExchange:
 
     async def read(self, limit: int = 1 << 20) -> bytes:
         return await read_all(self, limit)
+
+    @property
+    def is_read(self) -> bool:
+        return False  # the client does not tell
 
     def mark_content(self) -> None:
         self._tracker.on_content(self._loop.time())
