@@ -122,13 +122,14 @@ class Stream(BaseObserver, Generic[OutputT]):
                 raise LoopError("enter the stream first: async with agent.stream(prompt) as events")
             if self._is_finished or self._run_task is None or self._run_task.done():
                 raise StopAsyncIteration
-            self._deny_unanswered()
-            if self._events:
-                break
+            if self._asked:
+                self._deny_unanswered()
+                if self._events:
+                    break
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
         event = self._events.popleft()
-        if type(event) in _ABOUT_APPROVALS and not self._has_approver:
+        if self._told and not self._has_approver and type(event) in _ABOUT_APPROVALS:
             self._note_asked(event)
         return event
 

@@ -26,5 +26,8 @@ def describe_call(name: str, arguments: Arguments) -> str:
     user decides by it, and does not know which of them matters."""
     if len(arguments) < 2:
         return summarize_call(name, arguments)
-    texts = [f"{key}={shorten_middle(str(value), VALUE_CHARS)}" for key, value in arguments.items()]
-    return f"[{name}: {', '.join(texts)}]"
+    line = ", ".join([f"{key}={value}" for key, value in arguments.items()])
+    if len(line) > VALUE_CHARS or line != " ".join(line.split()):
+        shown = [(key, shorten_middle(str(value), VALUE_CHARS)) for key, value in arguments.items()]
+        line = ", ".join([f"{key}={value}" for key, value in shown])
+    return f"[{name}: {line}]"

@@ -382,6 +382,7 @@ class _AnnouncedCalls:
         self._repair = repair
         self._ids: set[str] = set()
         self._added: list[tuple[ToolCall, list[ToolCall]]] = []
+        self._are_changed = False  # whether one is not as it was announced
 
     def add(self, call: ToolCall) -> list[ToolCall]:
         finals: list[ToolCall] = []
@@ -392,10 +393,13 @@ class _AnnouncedCalls:
             self._ids.add(final.id)
             finals.append(final)
         self._added.append((call, finals))
+        self._are_changed = self._are_changed or finals != [call]
         return finals
 
     def complete(self, reply: AssistantItem) -> AssistantItem:
         """The reply with the calls as they were announced; those that were not are added now."""
+        if not self._are_changed and reply.calls == tuple([call for call, _ in self._added]):
+            return reply
         left = list(self._added)
         content: list[AssistantContent] = []
         for part in reply.content:
