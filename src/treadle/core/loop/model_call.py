@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from binascii import crc32
 from collections import Counter
-from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -40,15 +39,14 @@ from treadle.core.errors import (
     error_message,
     error_text,
 )
-from treadle.core.loop.calls.call_repair import CallRepairer, split_parallel
+from treadle.core.loop.calls.call_repair import AnnouncedCalls, CallRepairer
 from treadle.core.loop.calls.eager import EagerCalls
 from treadle.core.loop.emitter import Emitter
 from treadle.core.loop.interruption import Interruption
 from treadle.core.loop.parts import DriverParts
 from treadle.core.retry import RaiseError, RetryAfter, UseFallback, choose_recovery
-from treadle.core.transcript.content import AssistantContent, Text, ToolCall
+from treadle.core.transcript.content import Text
 from treadle.core.transcript.entry_json import decode_json, make_decoder, to_json
-from treadle.core.transcript.integrity import with_unique_id
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
 from treadle.lib.contained import as_exception
@@ -231,7 +229,7 @@ class ModelCaller:
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
         emit, streamed, interruption = self._emitter.emit, self._streamed_text, self._interruption
-        ready = _AnnouncedCalls(self._session.has_call_id, self._repair)
+        ready = AnnouncedCalls(self._session.has_call_id, self._repair)
         reply: AssistantItem | None = None
         part: PartKind = ""  # the open one
         task = asyncio.current_task()
@@ -316,7 +314,7 @@ class ModelCaller:
             self._emitter.emit(events.PartBegan, kind)
         return kind
 
-    def _handle_event(self, event: ModelEvent, announced: _AnnouncedCalls) -> None:
+    def _handle_event(self, event: ModelEvent, announced: AnnouncedCalls) -> None:
         kind, emit = type(event), self._emitter.emit
         if kind is ModelToolCallDelta:
             emit(events.ToolCallDelta, event.id, event.text)  # type: ignore[union-attr]
@@ -367,55 +365,6 @@ def _check_reply(item: object, model: str) -> AssistantItem:
 def _with_cost(reply: AssistantItem, card: ModelCard) -> AssistantItem:
     usage = add_cost(reply.usage, card)
     return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
-
-
-class _AnnouncedCalls:
-    """The calls announced so far, each with what it is in the transcript: with a unique id,
-    repaired, and as several if it wraps several."""
-
-    def __init__(
-        self,
-        is_in_session: Callable[[str], bool],
-        repair: Callable[[ToolCall], ToolCall] | None,
-    ) -> None:
-        self._is_in_session = is_in_session
-        self._repair = repair
-        self._ids: set[str] = set()
-        self._added: list[tuple[ToolCall, list[ToolCall]]] = []
-        self._are_changed = False  # whether one is not as it was announced
-
-    def add(self, call: ToolCall) -> list[ToolCall]:
-        finals: list[ToolCall] = []
-        for one in (call,) if self._repair is None else split_parallel(call):
-            final = with_unique_id(one, self._is_taken)
-            if self._repair is not None:
-                final = self._repair(final)
-            self._ids.add(final.id)
-            finals.append(final)
-        self._added.append((call, finals))
-        self._are_changed = self._are_changed or finals != [call]
-        return finals
-
-    def complete(self, reply: AssistantItem) -> AssistantItem:
-        """The reply with the calls as they were announced; those that were not are added now."""
-        if not self._are_changed and reply.calls == tuple([call for call, _ in self._added]):
-            return reply
-        left = list(self._added)
-        content: list[AssistantContent] = []
-        for part in reply.content:
-            if type(part) is ToolCall:
-                announced = next((pair for pair in left if pair[0] == part), None)
-                if announced is not None:
-                    left.remove(announced)
-                content += announced[1] if announced is not None else self.add(part)
-            else:
-                content.append(part)
-        if content == list(reply.content):
-            return reply
-        return msgspec.structs.replace(reply, content=tuple(content))
-
-    def _is_taken(self, call_id: str) -> bool:
-        return call_id in self._ids or self._is_in_session(call_id)
 
 
 class RequestKeys:

@@ -10,6 +10,7 @@ meanings, stays as it is and is refused. Used by model_call.py; the tools repair
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -23,7 +24,9 @@ from treadle.core.arguments.fit_names import (
 from treadle.core.contracts.tool import RepairedArguments, RepairingTool, Tool
 from treadle.core.errors import error_text
 from treadle.core.loop.calls.toolbox import Toolbox
-from treadle.core.transcript.content import Arguments, ToolCall
+from treadle.core.transcript.content import Arguments, AssistantContent, ToolCall
+from treadle.core.transcript.integrity import with_unique_id
+from treadle.core.transcript.items import AssistantItem
 from treadle.lib.contained import call_contained
 from treadle.lib.json.schema import JSONSchema, allows_type
 from treadle.lib.logger import logger
@@ -165,3 +168,52 @@ def _encode(arguments: Arguments) -> str:
         from json import dumps
 
         return dumps(arguments)
+
+
+class AnnouncedCalls:
+    """The calls announced so far, each with what it is in the transcript: with a unique id,
+    repaired, and as several if it wraps several."""
+
+    def __init__(
+        self,
+        is_in_session: Callable[[str], bool],
+        repair: Callable[[ToolCall], ToolCall] | None,
+    ) -> None:
+        self._is_in_session = is_in_session
+        self._repair = repair
+        self._ids: set[str] = set()
+        self._added: list[tuple[ToolCall, list[ToolCall]]] = []
+        self._are_changed = False  # whether one is not as it was announced
+
+    def add(self, call: ToolCall) -> list[ToolCall]:
+        finals: list[ToolCall] = []
+        for one in (call,) if self._repair is None else split_parallel(call):
+            final = with_unique_id(one, self._is_taken)
+            if self._repair is not None:
+                final = self._repair(final)
+            self._ids.add(final.id)
+            finals.append(final)
+        self._added.append((call, finals))
+        self._are_changed = self._are_changed or finals != [call]
+        return finals
+
+    def complete(self, reply: AssistantItem) -> AssistantItem:
+        """The reply with the calls as they were announced; those that were not are added now."""
+        if not self._are_changed and reply.calls == tuple([call for call, _ in self._added]):
+            return reply
+        left = list(self._added)
+        content: list[AssistantContent] = []
+        for part in reply.content:
+            if type(part) is ToolCall:
+                announced = next((pair for pair in left if pair[0] == part), None)
+                if announced is not None:
+                    left.remove(announced)
+                content += announced[1] if announced is not None else self.add(part)
+            else:
+                content.append(part)
+        if content == list(reply.content):
+            return reply
+        return msgspec.structs.replace(reply, content=tuple(content))
+
+    def _is_taken(self, call_id: str) -> bool:
+        return call_id in self._ids or self._is_in_session(call_id)
