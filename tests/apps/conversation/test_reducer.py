@@ -1,4 +1,8 @@
 import time
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.apps.tui.events import after, blocks
 from treadle.apps.conversation.block_text import format_call_title
@@ -343,6 +347,21 @@ def test_a_call_that_gets_another_id_while_it_is_written_is_one_block():
     (call,) = blocks(view)
     assert isinstance(call, ToolCallBlock)
     assert (call.call_id, call.state) == ("c1_1", "done")
+
+
+REPLY = "One two.\n\nThree\n\n```py\na = 1\n```\nFour"
+
+
+@given(st.lists(st.integers(0, len(REPLY)), max_size=20), st.integers(0, 2**20))
+def test_a_reply_with_notes_between_its_deltas_is_shown_whole(cuts, notes):
+    edges = [0, *sorted(cuts), len(REPLY)]
+    view = ViewState()
+    for number, (start, end) in enumerate(pairwise(edges)):
+        view = apply_event(view, TextDelta("s", "t", 1, REPLY[start:end]))
+        if notes >> number & 1:
+            view = add_block(view, NoteBlock("note"))
+    shown = [block.text for block in blocks(view) if isinstance(block, MarkdownBlock | CodeBlock)]
+    assert "".join("".join(shown).split()) == "Onetwo.Threea=1Four"
 
 
 def test_what_the_engine_says_is_a_note():

@@ -132,7 +132,8 @@ def _text_delta(view: ViewState, event: events.TextDelta) -> ViewState:
     blocks = view.blocks.set(index, pieces[0])
     for piece in pieces[1:]:
         blocks = blocks.append(piece)
-    return _replace(view, blocks=blocks, stream_index=len(blocks) - 1, activity=WRITING)
+        index = len(blocks) - 1  # not before: a note may stand below the block that grows
+    return _replace(view, blocks=blocks, stream_index=index, activity=WRITING)
 
 
 def _thinking_delta(view: ViewState, event: events.ThinkingDelta) -> ViewState:
