@@ -10,6 +10,7 @@ import pytest
 
 from treadle.apps.assembly import SessionOptions, build_agent
 from treadle.apps.settings.settings import Settings
+from treadle.core.errors import ConfigError
 from treadle.core.steps import Finished
 from treadle.testing.provider import FakeReply, ProviderServer
 
@@ -64,3 +65,35 @@ async def test_the_caller_of_a_request_is_the_host(monkeypatch: pytest.MonkeyPat
         assert session.agent.config.caller == caller
         await session.store.aclose()
         await session.aclose()
+
+
+@pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4-5", "anthropic/claude-opus-4-5"])
+async def test_another_model_that_continues_a_session_is_named(
+    model: str, monkeypatch: pytest.MonkeyPatch
+):
+    async with ProviderServer([FakeReply("fine")]) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        await use("one", interactive=False)
+    session = await build_agent(Settings(model=model), Path.cwd(), SessionOptions(resume=""))
+    told = [note for note in session.session_warnings if "until now" in note]
+    await session.abandon()
+    before = SETTINGS.model
+    expected = f"this session used {before} until now; {model} continues it"
+    assert told == ([] if model == before else [expected])
+
+
+async def test_an_embedded_model_does_not_take_over_a_session(monkeypatch: pytest.MonkeyPatch):
+    async with ProviderServer([FakeReply("fine")]) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        await use("one", interactive=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    for name in ("OLLAMA_HOST", "LMSTUDIO_BASE_URL", "LLAMACPP_BASE_URL"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="this session used anthropic/claude-sonnet-4-5"):
+        await build_agent(Settings(), Path.cwd(), SessionOptions(resume=""))
+    named = Settings(model="embedded/smollm2-135m")
+    session = await build_agent(named, Path.cwd(), SessionOptions(resume=""))
+    assert any("until now" in note for note in session.session_warnings)
+    await session.abandon()

@@ -111,7 +111,7 @@ async def test_the_other_local_servers_are_found_too(variable, provider):
 async def test_whatever_else_listens_on_that_port_is_passed_over(answer, no_leaks):
     async with server(answer, []) as port:
         choice = await find_default_model(
-            {**DEAD, "LLAMACPP_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+            {**DEAD, "LLAMACPP_BASE_URL": f"http://127.0.0.1:{port}/v1"}, 0.15
         )
     assert choice.model.startswith("embedded")
 

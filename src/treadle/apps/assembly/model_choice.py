@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from treadle.apps.assembly.redaction import RedactingModel
@@ -15,6 +16,8 @@ from treadle.apps.settings.settings import Settings
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.core.contracts.model import Model
 from treadle.core.errors import ConfigError, UnknownModel
+from treadle.core.transcript.pending import last_reply
+from treadle.core.transcript.state import SessionState
 
 
 async def choose_model(settings: Settings) -> tuple[Model, str]:
@@ -86,17 +89,40 @@ def _create_model_of(setting: str, settings: Settings) -> Model:
 
 def is_small_model(model: Model) -> bool:
     """Whether the model can handle only a short prompt and a few tools."""
-    return model.name.startswith("embedded")
+    return _is_small_name(model.name)
+
+
+def _is_small_name(name: str) -> bool:
+    return name.startswith("embedded")
 
 
 def has_tool_search(model: Model) -> bool:
     """Whether the provider finds deferred tools itself, also for every fallback."""
+    return all("tool_search" in one.card.abilities for one in _iterate_fallbacks(model))
+
+
+def describe_model_change(model: Model, state: SessionState | None, *, is_named: bool) -> str:
+    """A note for a continued session that another model answered until now; "" if it is the same.
+
+    An embedded model takes over from a larger one only if the user named it: ConfigError.
+    """
+    reply = None if state is None else last_reply(state.transcript)
+    if reply is None or reply.model in ("", *[one.card.name for one in _iterate_fallbacks(model)]):
+        return ""
+    if is_small_model(model) and not is_named and not _is_small_name(reply.model):
+        raise ConfigError(
+            f"this session used {reply.model}, but no key is set and no local server answers. "
+            f"Set the key or start the server; --model {model.name} continues it with that "
+            "embedded model"
+        )
+    return f"this session used {reply.model} until now; {model.name} continues it"
+
+
+def _iterate_fallbacks(model: Model) -> Iterator[Model]:
     used: Model | None = model
     while used is not None:
-        if "tool_search" not in used.card.abilities:
-            return False
+        yield used
         used = used.fallback
-    return True
 
 
 def wrap_model(

@@ -1,7 +1,7 @@
 """Model servers on this machine: Ollama, LM Studio, llama.cpp, vLLM.
 
-It asks each server for the names of its models, all at once and with a short timeout. Used by
-default_model.py and the command line.
+It asks each server for the names of its models, all at once. Used by default_model.py and the
+command line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from treadle.core.errors import ConfigError
 from treadle.models.provider_base.quirks import SERVERS, resolve_server
 
-PROBE_SECONDS = 0.15
+PROBE_SECONDS = 2.0  # where nothing listens, the connection is refused at once
 LOCAL_SERVERS = ("ollama", "lmstudio", "llamacpp")
 
 
