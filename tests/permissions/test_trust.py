@@ -77,7 +77,7 @@ def test_an_approval_is_bound_to_the_definition(tmp_path, store):
     assert again.get_approval_state(tmp_path / "other", "server", "x", definition) == "new"
 
 
-def test_allow_rules_of_a_folder_wait_until_they_are_accepted_as_they_are(tmp_path, store):
+def test_each_allow_rule_of_a_folder_waits_until_it_is_accepted(tmp_path, store):
     brought = parse_rules({"allow": ["Bash"], "deny": ["Read(.env)"]}, root="/r", home="/h")
     store.trust(tmp_path)
     assert not store.has_accepted_rules(tmp_path, brought)
@@ -87,8 +87,21 @@ def test_allow_rules_of_a_folder_wait_until_they_are_accepted_as_they_are(tmp_pa
     assert store.has_accepted_rules(tmp_path, brought)
     other = parse_rules({"allow": ["Bash", "Write"]}, root="/r", home="/h")
     assert not store.has_accepted_rules(tmp_path, other)
+    assert [rule.text for rule in filter_project_rules(other, store, tmp_path).allow] == ["Bash"]
     store.accept_rule(tmp_path, "Write")
-    assert [rule.text for rule in filter_project_rules(other, store, tmp_path).allow] == ["Write"]
+    assert filter_project_rules(other, store, tmp_path).allow == other.allow
+    store.distrust(tmp_path)
+    assert filter_project_rules(other, store, tmp_path).allow == ()
+
+
+def test_allow_rules_that_were_accepted_as_a_whole_stay_so_while_they_are_the_same(tmp_path, store):
+    brought = parse_rules({"allow": ["Bash", "Edit"]}, root="/r", home="/h")
+    store.trust(tmp_path)
+    store.approve(tmp_path, "rules", "allow", {"allow": ["Bash", "Edit"]})  # as 0.2 wrote it
+    assert store.has_accepted_rules(tmp_path, brought)
+    assert filter_project_rules(brought, store, tmp_path).allow == brought.allow
+    other = parse_rules({"allow": ["Bash", "Write"]}, root="/r", home="/h")
+    assert filter_project_rules(other, store, tmp_path).allow == ()
 
 
 def test_a_project_cannot_open_the_sandbox_and_an_always_allow_of_the_user_can(tmp_path, store):

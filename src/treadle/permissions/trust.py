@@ -111,13 +111,22 @@ class TrustStore:
         self._change(lambda data: data.approvals.update(approved))
 
     def has_accepted_rules(self, folder: str | Path, rules: RuleSet) -> bool:
-        """Whether the user accepted the present allow rules of a trusted folder."""
-        state = self.get_approval_state(folder, "rules", "allow", _define_allow_rules(rules))
-        return self.is_trusted(folder) and state == "approved"
+        """Whether the user accepted all allow rules of a trusted folder."""
+        brought = filter(may_project_allow, rules.allow)
+        return self.is_trusted(folder) and all(self.is_accepted(folder, r, rules) for r in brought)
 
     def accept_rules(self, folder: str | Path, rules: RuleSet) -> None:
         """Accept the allow rules of a folder, which the user was shown."""
-        self.approve(folder, "rules", "allow", _define_allow_rules(rules))
+        self._accept(folder, [rule.text for rule in filter(may_project_allow, rules.allow)])
+
+    def is_accepted(self, folder: str | Path, rule: Rule, rules: RuleSet) -> bool:
+        """Whether the user accepted this allow rule of a folder; `rules` are all of its rules,
+        which version 0.2 accepted as a whole."""
+        if self.has_accepted_rule(folder, rule.text):
+            return True
+        whole = {"allow": sorted(rule.text for rule in rules.allow)}
+        state = self.get_approval_state(folder, "rules", "allow", whole)
+        return state == "approved" and self.is_trusted(folder) and may_project_allow(rule)
 
     def has_accepted_rule(self, folder: str | Path, text: str) -> bool:
         """Whether the user chose "always allow" for this rule here, in a trusted folder or not."""
@@ -125,7 +134,12 @@ class TrustStore:
 
     def accept_rule(self, folder: str | Path, text: str) -> None:
         """Accept an allow rule that the user chose in an approval."""
-        self.approve(folder, "rule", text, {"allow": text})
+        self._accept(folder, [text])
+
+    def _accept(self, folder: str | Path, rules: list[str]) -> None:
+        keys = {text: _make_approval_key(folder, "rule", text) for text in rules}
+        accepted = {key: hash_definition({"allow": text}) for text, key in keys.items()}
+        self._change(lambda data: data.approvals.update(accepted))
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -169,15 +183,10 @@ def hash_definition(definition: Mapping[str, Any]) -> str:
 
 def filter_project_rules(rules: RuleSet, store: TrustStore, folder: str | Path) -> RuleSet:
     """The rules of a project that apply: ask and deny rules, and the allow rules that the user
-    accepted, all of them together or each in an approval."""
+    accepted, with trust or in an approval. A new one does not end the others."""
     from treadle.permissions.ruleset.rules import RuleSet  # trust is known before there are rules
 
-    are_accepted = store.has_accepted_rules(folder, rules)
-    accepted = (
-        rule
-        for rule in rules.allow
-        if (are_accepted and may_project_allow(rule)) or store.has_accepted_rule(folder, rule.text)
-    )
+    accepted = (rule for rule in rules.allow if store.is_accepted(folder, rule, rules))
     return RuleSet(tuple(accepted), rules.ask, rules.deny)
 
 
@@ -209,10 +218,6 @@ def filter_project_front_matter(front: Mapping[str, Any], *, is_trusted: bool) -
 
 def _is_within(folder: str | Path, folders: list[str]) -> bool:
     return is_inside(os.path.realpath(folder), [f for f in folders if f != "/"])
-
-
-def _define_allow_rules(rules: RuleSet) -> dict[str, Any]:
-    return {"allow": sorted(rule.text for rule in rules.allow)}
 
 
 def _make_approval_key(folder: str | Path, kind: str, name: str) -> str:
