@@ -9,7 +9,7 @@ Reads the indexes of the library, no log. Used by `-p --verbose`, `--max-cost au
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -63,13 +63,17 @@ class Forecast(msgspec.Struct, frozen=True):
         if self.cost is None:
             return f"no forecast: only {known} with a known cost"
         few = f"only {known}: a guess" if self.samples < FEW_SAMPLES else f"from {known}"
-        cost = [format_dollars(one) for one in (self.cost.middle, self.cost.low, self.cost.high)]
-        text = f"about {cost[0]} (mostly {cost[1]} to {cost[2]})"
+        text = _format_spread(self.cost, format_dollars)
         if self.seconds is not None:
-            times = (self.seconds.middle, self.seconds.low, self.seconds.high)
-            middle, low, high = map(_format_time, times)
-            text += f", about {middle} (mostly {low} to {high})"
+            text += f", {_format_spread(self.seconds, _format_time)}"
         return f"{text}, {few}"
+
+
+def _format_spread(spread: Spread, format_one: Callable[[float], str]) -> str:
+    middle, low, high = map(format_one, (spread.middle, spread.low, spread.high))
+    return (
+        f"about {middle}" if low == middle == high else f"about {middle} (mostly {low} to {high})"
+    )
 
 
 class _PastTask(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from treadle.apps.settings.settings import (
     format_unknown_setting,
     format_value,
     parse_setting,
+    treadle_home,
 )
 from treadle.core.errors import ConfigError
 from treadle.lib.text.text import shorten_home
@@ -76,6 +77,8 @@ def describe_setting(settings: Settings, name: str) -> str:
     choices = f" ({', '.join(setting.choices)})" if setting.choices else ""
     value, origin = settings.format(setting.name), settings.origin(setting.name)
     change = f"/config {setting.name} VALUE changes it, /config {setting.name} {UNSET} removes it"
+    if setting.kind == "table":
+        change = f"its entries are changed in {shorten_home(treadle_home() / 'config.toml')}"
     return f"{setting.name} = {value}   set by: {origin}\n{setting.help}{choices}\n{change}"
 
 

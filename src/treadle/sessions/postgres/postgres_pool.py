@@ -134,5 +134,8 @@ def to_store_error(error: psycopg.Error, address: str) -> StoreError:
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(f"{address} does not allow this: {text}; grant the rights to the user")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        return StoreError(f"{address} cannot be reached: {text}; check that it runs")
+        return StoreError(
+            f"{address} cannot be reached: {text}; check that it runs, "
+            "and the user and the password (PGPASSWORD or ~/.pgpass)"
+        )
     return StoreRefused(f"{address}: {text}")

@@ -133,7 +133,7 @@ PEER_SUBCOMMANDS = _make_table(
     ("e exec", ("-p", "--print"), ""),
     ("features", (), "a feature is there, or it is not"),
     ("install migrate-installer update upgrade", (),
-     "it is updated as any Python package: see install.md"),
+     "it is updated as any Python package: see upgrade.md"),
     ("mcp-server", ("treadle mcp",), ""),
     ("sandbox", ("--sandbox",), "commands of the agent run in it anyway"),
 )
