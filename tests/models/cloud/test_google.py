@@ -135,15 +135,20 @@ async def test_what_is_missing_or_wrong_is_named(tmp_path: Path):
     with pytest.raises(AccessDenied, match="gcloud auth application-default login"):
         await google.make_token(empty).get()
     missing = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")}
-    with pytest.raises(ConfigError, match="cannot be read"):
+    unset = r"cannot be read: GOOGLE_APPLICATION_CREDENTIALS .*unset it and run `gcloud auth"
+    with pytest.raises(ConfigError, match=unset):
         await google.make_token(missing).get()
+    broken = tmp_path / "application_default_credentials.json"
+    broken.write_text("{")
+    with pytest.raises(ConfigError, match=r"cannot be read: /.*To continue, run `gcloud auth"):
+        await google.make_token({"CLOUDSDK_CONFIG": str(tmp_path)}).get()
     file = tmp_path / "other.json"
     file.write_text('{"type": "external_account"}')
     with pytest.raises(ConfigError, match=r"'external_account'.*TREADLE_VERTEX_TOKEN_COMMAND"):
         await google.make_token({"GOOGLE_APPLICATION_CREDENTIALS": str(file)}).get()
     with serve_tokens({"/token": {"error": "invalid_grant"}}, status=400) as server:
         file.write_text(json.dumps(service_account(server.url)))
-        with pytest.raises(AccessDenied, match="invalid_grant"):
+        with pytest.raises(AccessDenied, match=r"invalid_grant.*unset it and run"):
             await google.make_token({"GOOGLE_APPLICATION_CREDENTIALS": str(file)}).get()
 
 

@@ -50,17 +50,19 @@ LOCATION_VARIABLES = ("GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION", "CLOUD_ML_
 DEFAULT_LOCATION = "global"
 LOGIN_COMMAND = "gcloud auth application-default login"
 REMEDY = f"run `{LOGIN_COMMAND}`, or set {FILE_VARIABLE}"
+_FILE_REMEDY = f"set {FILE_VARIABLE} to another file, or unset it and run `{LOGIN_COMMAND}`"
 TOKEN_SECONDS = 3_600
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
 _PRODUCT_FILE = Path("/sys/class/dmi/id/product_name")
 
 
 class GoogleSource(msgspec.Struct, frozen=True):
-    """Where the token comes from: `summary` is for the user."""
+    """Where the token comes from: `summary` and `remedy` are for the user."""
 
     kind: str  # token, command, file or metadata
     summary: str
     value: str = ""
+    remedy: str = REMEDY  # what to do if it gives no token
 
 
 def find_source(environ: Mapping[str, str]) -> GoogleSource | None:
@@ -70,7 +72,7 @@ def find_source(environ: Mapping[str, str]) -> GoogleSource | None:
     if command := environ.get(COMMAND_VARIABLE, "").strip():
         return GoogleSource("command", COMMAND_VARIABLE, command)
     if path := environ.get(FILE_VARIABLE, "").strip():
-        return GoogleSource("file", f"{FILE_VARIABLE} {path}", path)
+        return GoogleSource("file", f"{FILE_VARIABLE} {path}", path, _FILE_REMEDY)
     known = _find_config_folder(environ) / "application_default_credentials.json"
     if known.is_file():
         return GoogleSource("file", str(known), str(known))
@@ -85,7 +87,7 @@ def find_project(environ: Mapping[str, str]) -> str:
         return environ[variable].strip()
     source = find_source(environ)
     if source is not None and source.kind == "file":
-        fields = _read_file(source.value)
+        fields = _read_file(source)
         named = fields.get("project_id") or fields.get("quota_project_id")
         if isinstance(named, str) and named:
             return named
@@ -112,13 +114,14 @@ def make_token(environ: Mapping[str, str]) -> CachedToken:
             return AccessToken(printed, time.time() + TOKEN_SECONDS / 2)
         if source.kind == "metadata":
             return await _fetch_from_metadata(environ)
-        return await fetch_by_file(_read_file(source.value), source.value)
+        return await _fetch_by_file(source)
 
     return CachedToken(fetch)
 
 
-async def fetch_by_file(fields: Mapping[str, Any], path: str) -> AccessToken:
+async def _fetch_by_file(source: GoogleSource) -> AccessToken:
     """The token for the credentials in a file."""
+    fields = _read_file(source)
     kind = fields.get("type")
     url = str(fields.get("token_uri") or TOKEN_URL)
     if kind == "service_account":
@@ -128,11 +131,11 @@ async def fetch_by_file(fields: Mapping[str, Any], path: str) -> AccessToken:
         body = {"grant_type": "refresh_token", **{name: str(fields.get(name)) for name in names}}
     else:
         raise ConfigError(
-            f"{path} has credentials of the type {kind!r}, which need Google's own tools: set "
-            f"{COMMAND_VARIABLE} to `gcloud auth application-default print-access-token`"
+            f"{source.value} has credentials of the type {kind!r}, which need Google's own tools: "
+            f"set {COMMAND_VARIABLE} to `gcloud auth application-default print-access-token`"
         )
     form = urlencode(body).encode()
-    answer = await request_json("POST", url, _FORM, form, provider=PROVIDER, remedy=REMEDY)
+    answer = await request_json("POST", url, _FORM, form, provider=PROVIDER, remedy=source.remedy)
     return read_token(answer)
 
 
@@ -174,11 +177,14 @@ def _find_config_folder(environ: Mapping[str, str]) -> Path:
     return Path(folder) if folder else find_home_file(environ, ".config", "gcloud")
 
 
-def _read_file(path: str) -> dict[str, Any]:
+def _read_file(source: GoogleSource) -> dict[str, Any]:
     try:
-        fields = msgspec.json.decode(Path(path).read_bytes())
+        fields = msgspec.json.decode(Path(source.value).read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the credentials of Google cannot be read: {path} ({error})") from None
+        raise ConfigError(
+            f"the credentials of Google cannot be read: {source.summary} ({error}). "
+            f"To continue, {source.remedy}."
+        ) from None
     return fields if isinstance(fields, dict) else {}
 
 
