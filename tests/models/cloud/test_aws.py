@@ -139,6 +139,7 @@ async def test_what_is_missing_beside_what_is_set_is_named(
     environ = {**home, **given, "AWS_EC2_METADATA_DISABLED": "true"}
     with pytest.raises(AccessDenied, match=gap):
         await aws.fetch_keys(environ, "us-east-1")
-    is_ready, text = describe_cloud("bedrock", environ)
+    is_ready, text, is_incomplete = describe_cloud("bedrock", environ)
     assert not is_ready
+    assert is_incomplete is bool(given)
     assert not given or gap in text

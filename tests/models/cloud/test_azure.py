@@ -133,4 +133,7 @@ def test_half_of_an_application_is_named_and_so_is_the_login():
     gap = "AZURE_TENANT_ID is set, but not AZURE_CLIENT_SECRET"
     with pytest.raises(AccessDenied, match=rf"{gap}: run `az login`"):
         make_azure_client(environ, None).check_access()  # type: ignore[union-attr]
-    assert describe_cloud("azure", environ)[1].startswith(gap)
+    is_ready, text, is_incomplete = describe_cloud("azure", environ)
+    assert text.startswith(gap)
+    assert is_incomplete
+    assert not is_ready

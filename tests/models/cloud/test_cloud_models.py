@@ -305,4 +305,24 @@ async def test_the_program_runs_and_lists_with_only_the_variables_of_a_cloud(mon
         assert "bedrock/MODEL" in listed.out
         assert "AWS_ACCESS_KEY_ID, us-east-1" in listed.out
         checked = await run(None, "doctor")
-        assert "bedrock (AWS_ACCESS_KEY_ID, us-east-1)" in checked.out
+        assert "✓ clouds    bedrock (AWS_ACCESS_KEY_ID, us-east-1)" in checked.out
+
+
+@pytest.mark.parametrize("others", [{}, AWS], ids=["alone", "beside a cloud that is ready"])
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"AZURE_TENANT_ID": "t"}, "azure: AZURE_TENANT_ID is set, but not AZURE_CLIENT_ID and"),
+        (
+            {"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere/key.json"},
+            "vertex: the credentials of Google cannot be read: GOOGLE_APPLICATION_CREDENTIALS",
+        ),
+    ],
+)
+async def test_doctor_has_a_note_for_credentials_that_are_set_in_part(
+    given: dict[str, str], line: str, others: dict[str, str]
+):
+    checked = await run(None, "doctor", **given, **others)
+    note = checked.out[checked.out.index("! clouds") :]
+    assert line in " ".join(note.split())
+    assert ("bedrock (AWS_ACCESS_KEY_ID" in note) is bool(others)

@@ -101,6 +101,7 @@ class AccessStatus(NamedTuple):
 
     is_ready: bool
     text: str
+    is_incomplete: bool = False  # what is set is not whole, or cannot be read
 
 
 def describe_access(provider: ProviderEntry, environ: Mapping[str, str]) -> AccessStatus:

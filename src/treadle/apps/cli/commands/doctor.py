@@ -192,16 +192,19 @@ def _check_keys() -> CheckResult:
 
 
 def _check_clouds() -> CheckResult:
-    """The accounts of clouds that are set up, or what is missing for them."""
+    """The accounts of clouds that are set up, or what is missing for them. What is missing beside
+    something that is set is always listed."""
     from treadle.models.registry import KNOWN_PROVIDERS, describe_access
 
     clouds = {name: KNOWN_PROVIDERS[name] for name in ("bedrock", "vertex", "azure")}
     found = {name: describe_access(provider, os.environ) for name, provider in clouds.items()}
     ready = [f"{name} ({status.text})" for name, status in found.items() if status.is_ready]
-    missing = [f"{name}: {status.text}" for name, status in found.items() if not status.is_ready]
+    missing = {name: f"{name}: {one.text}" for name, one in found.items() if not one.is_ready}
+    incomplete = [text for name, text in missing.items() if found[name].is_incomplete]
+    status: CheckStatus = "note" if incomplete else "ok"
     if ready:
-        return CheckResult("ok", ", ".join(ready))
-    return CheckResult("ok", "no account is set up", "; ".join(missing))
+        return CheckResult(status, ", ".join(ready), "; ".join(incomplete))
+    return CheckResult(status, "no account is set up", "; ".join(missing.values()))
 
 
 def _check_settings() -> CheckResult:

@@ -108,7 +108,7 @@ def _list_hosted(include_all: bool) -> Iterable[ModelRow]:
     for provider in KNOWN_PROVIDERS.values():
         if not provider.needs_key or (provider.name.endswith("-chat") and not include_all):
             continue
-        is_ready, source = describe_access(provider, os.environ)
+        is_ready, source, _ = describe_access(provider, os.environ)
         for name in _list_model_names(provider, include_all):
             card = card_for(f"{provider.name}/{name}", prices=True)
             yield _make_row(card, source, is_ready)
