@@ -146,6 +146,20 @@ def test_the_header_for_a_long_context_changes_the_window():
     assert (plain.card.window, long.card.window) == (200_000, 1_000_000)
 
 
+@pytest.mark.parametrize("name", ["anthropic-beta", "Anthropic-Beta"])
+def test_betas_in_a_header_of_the_user_are_sent_once_beside_ours(name: str):
+    given = {name: "context-1m-2025-08-07, b-1", "Anthropic-Version": "2026-01-01"}
+    long = Anthropic("claude-sonnet-4-5", api_key="k", headers=given, beta=["b-1"])
+    assert long.card.window == 1_000_000
+    tool = ToolSpec("f", "F.", {"type": "object"})
+    options = ModelOptions(thinking=2_000)
+    request = ModelRequest(Transcript([to_user_item("q")]), tools=(tool,), options=options)
+    sent = long.codec.encode_request(request).headers
+    assert sent["anthropic-beta"] == "b-1,context-1m-2025-08-07,interleaved-thinking-2025-05-14"
+    assert sent["anthropic-version"] == "2026-01-01"
+    assert len({header.lower() for header in sent}) == len(sent)
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_half_an_emoji_in_a_schema_or_a_description_does_not_end_the_session(wire: str):
     schema = {"type": "object", "properties": {"a": {"type": "string", "description": "x \ud83d"}}}

@@ -44,6 +44,7 @@ DEFAULT_ENDPOINT = "https://api.anthropic.com"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"
 URL_VARIABLE = "ANTHROPIC_BASE_URL"
+BETA_HEADER = "anthropic-beta"
 LONG_CONTEXT_BETA = "context-1m"
 LONG_WINDOW = 1_000_000
 
@@ -74,11 +75,12 @@ class AnthropicCodec:
         provider: ProviderInfo | None = None,
     ) -> None:
         self._model = model
+        self._headers, self._beta = _split_betas(headers or {}, beta)
+        if any(name.startswith(LONG_CONTEXT_BETA) for name in self._beta):
+            card = msgspec.structs.replace(card, window=max(card.window, LONG_WINDOW))
         self.card = card
         self._api_key = api_key
         self._base_url = base_url
-        self._headers = dict(headers or {})
-        self._beta = tuple(beta)
         self._version = version
         self._encoder = AnthropicEncoder(model=card.name)
         has_own_url = bool(base_url or os.environ.get(URL_VARIABLE))
@@ -102,7 +104,7 @@ class AnthropicCodec:
             return {"x-api-key": key}
         if token:
             return {"authorization": f"Bearer {token}"}
-        if any(name.lower() in ("x-api-key", "authorization") for name in self._headers):
+        if "x-api-key" in self._headers or "authorization" in self._headers:
             return {}
         raise make_missing_key_error(self.provider, f"{KEY_VARIABLE} (or {TOKEN_VARIABLE})")
 
@@ -163,8 +165,22 @@ class AnthropicCodec:
         headers |= self._headers
         betas = [*self._beta, *[beta for beta in head.betas if beta not in self._beta]]
         if betas:
-            headers["anthropic-beta"] = ",".join(betas)
+            headers[BETA_HEADER] = ",".join(betas)
         return headers
+
+
+def _split_betas(
+    headers: Mapping[str, str], beta: Sequence[str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The headers in lower case, and all betas: those of a header, too."""
+    lowered: dict[str, str] = {}
+    betas = [*beta]
+    for name, value in headers.items():
+        if name.lower() == BETA_HEADER:
+            betas += [one.strip() for one in value.split(",") if one.strip()]
+        else:
+            lowered[name.lower()] = value
+    return lowered, tuple(dict.fromkeys(betas))
 
 
 class Anthropic(HTTPModel):
@@ -193,8 +209,6 @@ class Anthropic(HTTPModel):
             card = card_for(f"anthropic/{model}")
             if base_url or client is not None or os.environ.get(URL_VARIABLE, "").strip():
                 card = without_tool_search(card)
-        if any(name.startswith(LONG_CONTEXT_BETA) for name in beta):
-            card = msgspec.structs.replace(card, window=max(card.window, LONG_WINDOW))
         if card.default_output is None:
             default_output = resolve_max_tokens(ModelOptions(thinking=AUTO), card)
             card = msgspec.structs.replace(card, default_output=default_output)
