@@ -11,7 +11,7 @@ from treadle.core.contracts.model import ModelNotified, ModelOptions, ModelReque
 from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import BadRequest
 from treadle.core.transcript import NoticeItem, Transcript, to_user_item
-from treadle.models import Anthropic, OpenAIResponses
+from treadle.models import Anthropic, Gemini, OpenAIResponses
 from treadle.models.profiles import PROFILES
 from treadle.models.provider_base.codec import Codec
 from treadle.models.provider_base.http_model import HTTPModel
@@ -79,7 +79,28 @@ class Picky(ProviderServer):
                 "are: 'minimal', 'low', and 'medium'."
             )
             return [RequestViolation("reasoning.effort", text)]
+        config = fields.get("generationConfig", {}).get("thinkingConfig", {})
+        if (level := config.get("thinkingLevel")) == "minimal":
+            text = (
+                f"Thinking level {level.upper()} is not supported for this model. Please retry "
+                "with other thinking level."
+            )
+            return [RequestViolation("", text)]
+        if level == "high":
+            text = (
+                f"{level!r} is not a supported thinking level for this model. Allowed values are: "
+                "medium, low."
+            )
+            return [RequestViolation("", text)]
         return []
+
+
+def read_effort(body: dict[str, Any]) -> str:
+    """The effort in a request of any format."""
+    if config := body.get("generationConfig"):
+        return str(config["thinkingConfig"].get("thinkingLevel", ""))
+    fields: dict[str, Any] = body.get("output_config") or body["reasoning"]
+    return str(fields["effort"])
 
 
 @pytest.mark.parametrize(
@@ -89,16 +110,23 @@ class Picky(ProviderServer):
         ("gpt-5.5", "xhigh", ["xhigh", "medium", "medium"]),
         ("gpt-5.5", "none", ["none", "minimal", "minimal"]),
         ("gpt-5.5", "auto", ["medium", "medium"]),
+        ("gpt-5.5", 30_000, ["high", "medium", "medium"]),
+        ("claude-opus-5", 30_000, ["high", "medium", "medium"]),
+        ("gemini-3.8-flash", "minimal", ["minimal", "low", "low"]),
+        ("gemini-3.8-flash", "high", ["high", "medium", "medium"]),
+        ("gemini-3.8-flash", 30_000, ["high", "medium", "medium"]),
     ],
 )
 async def test_an_effort_that_is_refused_is_lowered_and_told_once(
-    name: str, wish: str, efforts: list[str]
+    name: str, wish: str | int, efforts: list[str]
 ):
     model: HTTPModel
     request = ModelRequest(Transcript([to_user_item("x")]), options=ModelOptions(thinking=wish))
     async with Picky([FakeReply("a"), FakeReply("b")]) as server:
         if name.startswith("claude"):
             model = Anthropic(name, api_key="k", base_url=server.url)
+        elif name.startswith("gemini"):
+            model = Gemini(name, api_key="k", base_url=server.url)
         else:
             model = OpenAIResponses(name, api_key="k", base_url=f"{server.url}/v1", quirks="openai")
         told = []
@@ -107,9 +135,7 @@ async def test_an_effort_that_is_refused_is_lowered_and_told_once(
             assert isinstance(events[-1], Reply)
             told += [event.text for event in events if isinstance(event, ModelNotified)]
         await model.aclose()
-    bodies = [json.loads(one.body) for one in server.requests]
-    asked = [body.get("output_config", body.get("reasoning"))["effort"] for body in bodies]
-    assert asked == efforts
+    assert [read_effort(json.loads(one.body)) for one in server.requests] == efforts
     steps = list(dict.fromkeys(efforts))
     assert told == [
         f"the model refuses the effort {high!r}: {low!r} is used instead"
@@ -122,6 +148,40 @@ def test_the_efforts_that_anthropic_lists_are_known(wish: str, next_effort: str)
     others = {"xhigh": "high, low, max, medium", "max": "low, medium"}[wish]
     text = f"This model does not support effort level {wish!r}. Supported levels: {others}."
     assert find_accepted_effort(wish, BadRequest("refused", provider_message=text)) == next_effort
+
+
+@pytest.mark.parametrize(
+    ("wish", "text", "next_effort"),
+    [
+        ("minimal", "Thinking level MINIMAL is not supported for this model. Please", "low"),
+        ("low", "Thinking level LOW is not supported for this model.", None),
+        ("max", "Thinking level HIGH is not supported for this model.", "medium"),
+        ("minimal", "Allowed values are: MEDIUM, LOW, HIGH. The thinking level is wrong.", "low"),
+        ("max", "'high' is not a supported thinking level. Allowed values are: low.", "low"),
+        ("high", "Thinking level is not supported for this model.", ""),
+        ("high", "Thinking budget is not supported for this model.", None),
+    ],
+)
+def test_refusals_in_googles_words_are_known(wish: str, text: str, next_effort: str | None):
+    assert find_accepted_effort(wish, BadRequest("refused", provider_message=text)) == next_effort
+
+
+async def test_a_model_that_takes_no_thinking_level_is_asked_without_one():
+    class WithoutLevels(ProviderServer):
+        def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+            is_refused = b"thinkingLevel" in request.body
+            text = "Thinking level is not supported for this model."
+            return [RequestViolation("", text)] if is_refused else []
+
+    request = ModelRequest(Transcript([to_user_item("x")]), options=ModelOptions(thinking="auto"))
+    async with WithoutLevels([FakeReply("a"), FakeReply("b")]) as server:
+        model = Gemini("gemini-flash-latest", api_key="k", base_url=server.url)
+        told, *events = [event async for event in model.stream(request)]
+        assert told == ModelNotified("the model refuses the effort 'high': it is asked for none")
+        assert isinstance(events[-1], Reply)
+        assert isinstance([event async for event in model.stream(request)][-1], Reply)
+        await model.aclose()
+    assert [read_effort(json.loads(one.body)) for one in server.requests] == ["high", "", ""]
 
 
 async def test_a_refusal_that_no_effort_mends_is_raised():

@@ -130,5 +130,10 @@ def resolve_thinking(options: ModelOptions, card: ModelCard) -> int | str | None
     return wish or None
 
 
+def to_effort(budget: int) -> str:
+    """The effort for a number of tokens, for a model without budgets."""
+    return "low" if budget <= 4_096 else "medium" if budget <= 16_384 else "high"
+
+
 def _read_value(text: str) -> int | str | None:
     return int(text) if text.isdecimal() else text or None

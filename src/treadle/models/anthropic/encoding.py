@@ -28,7 +28,7 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.profiles import DISABLED, resolve_thinking
+from treadle.models.profiles import DISABLED, resolve_thinking, to_effort
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -255,7 +255,7 @@ def build_thinking_fields(options: ModelOptions, card: ModelCard) -> dict[str, A
         return {
             "max_tokens": limit,
             "thinking": _build_adaptive_thinking(card),
-            "output_config": {"effort": _to_effort(thinking)},
+            "output_config": {"effort": _choose_effort(thinking)},
         }
     budget = thinking if isinstance(thinking, int) else _THINKING_BUDGETS.get(thinking, 24_000)
     budget = max(MIN_THINKING_BUDGET, budget)
@@ -287,9 +287,9 @@ def _build_adaptive_thinking(card: ModelCard) -> dict[str, Any]:
     return thinking
 
 
-def _to_effort(thinking: int | str) -> str:
+def _choose_effort(thinking: int | str) -> str:
     if isinstance(thinking, int):
-        return "low" if thinking < 8_000 else "medium" if thinking < 20_000 else "high"
+        return to_effort(thinking)
     return thinking if thinking in _EFFORTS else "low" if thinking == "minimal" else "high"
 
 

@@ -23,7 +23,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.profiles import DISABLED, resolve_thinking
+from treadle.models.profiles import DISABLED, resolve_thinking, to_effort
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
@@ -282,7 +282,7 @@ def _build_thinking_config(card: ModelCard, options: ModelOptions) -> dict[str, 
 
 def _to_level(thinking: int | str) -> str:
     if isinstance(thinking, int):
-        return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
+        return to_effort(thinking)
     if thinking in ("none", DISABLED):
         return "minimal"
     return thinking if thinking in _THINKING_LEVELS else "high"

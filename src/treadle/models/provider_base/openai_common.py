@@ -23,7 +23,7 @@ from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, U
 from treadle.core.transcript.usage import Usage
 from treadle.lib.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
-from treadle.models.profiles import DISABLED, resolve_thinking
+from treadle.models.profiles import DISABLED, resolve_thinking, to_effort
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json, encode_json_string
 from treadle.models.provider_base.error_map import (
@@ -239,7 +239,7 @@ def resolve_effort(options: ModelOptions, card: ModelCard) -> str | None:
     thinking = resolve_thinking(options, card)
     if thinking is None or isinstance(thinking, str):
         return "none" if thinking == DISABLED else thinking
-    return "low" if thinking <= 4_096 else "medium" if thinking <= 16_384 else "high"
+    return to_effort(thinking)
 
 
 def encode_tool_choice(choice: str, nested: bool) -> object:

@@ -133,13 +133,13 @@ class RefusalSearch:
     def _lower_effort(self, refused: ModelRequest, refusal: BadRequest) -> bool:
         effort = get_effort(refused.options, self._card)
         accepted = find_accepted_effort(effort, refusal)
-        if not accepted or effort in self.lowered_efforts:
+        if accepted is None or effort in self.lowered_efforts:
             return False
         self.lowered_efforts[effort] = accepted
         self._request = with_effort(self._request, accepted)
         self._tried.clear()  # a request with another effort is another one
-        line = f"the model refuses the effort {effort!r}: {accepted!r} is used instead"
-        self._events.append(ModelNotified(line))
+        instead = f"{accepted!r} is used instead" if accepted else "it is asked for none"
+        self._events.append(ModelNotified(f"the model refuses the effort {effort!r}: {instead}"))
         return True
 
     def _leave_out_named_tool(self, refused: ModelRequest, refusal: BadRequest) -> bool:
