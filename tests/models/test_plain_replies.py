@@ -12,7 +12,15 @@ import pytest
 
 from tests.models.wires import WIRES, connect
 from treadle.core.contracts.model import ModelEvent, ModelRequest, ModelToolCallRequested, Reply
-from treadle.core.errors import Overloaded, StreamBroken
+from treadle.core.errors import (
+    AccessDenied,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    QuotaExhausted,
+    StreamBroken,
+    UnknownModel,
+)
 from treadle.core.transcript import Text, Thinking, Transcript, to_user_item
 from treadle.testing.provider import FakeCall, FakeReply
 from treadle.testing.provider.dialects import FakeDialect
@@ -107,8 +115,78 @@ async def test_an_error_in_one_piece_with_status_200_is_an_error(wire: str):
         await ask(wire, body, "application/json")
 
 
+ERROR_BODIES: list[tuple[dict[str, Any], type[ModelError], str]] = [
+    ({"error": {"message": "not today", "code": 503}}, Overloaded, "not today"),
+    (
+        {"object": "error", "message": "This model's maximum context length is 8192 tokens."},
+        ContextTooLong,
+        "maximum context length is 8192",
+    ),
+    ({"detail": "The gate is shut"}, StreamBroken, "reported an error: The gate is shut"),
+    ({"detail": [{"msg": "no field"}]}, StreamBroken, "no field"),
+    ({"code": "InvalidApiKey", "message": "Invalid key."}, AccessDenied, "Invalid key"),
+    ({"code": 401, "msg": "token expired", "success": False}, AccessDenied, "token expired"),
+    ({"base_resp": {"status_code": 1004, "status_msg": "log in"}}, AccessDenied, "log in"),
+    (
+        {"choices": None, "base_resp": {"status_code": 1008, "status_msg": "no balance"}},
+        QuotaExhausted,
+        "no balance",
+    ),
+    ({"message": "The provided model identifier is invalid."}, UnknownModel, "is invalid"),
+]
+
+
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("body", [b'{"hello":1}', b"[]", b"<html></html>", b"", b'{"a":"\\ud83d"}'])
+@pytest.mark.parametrize(("body", "error", "text"), ERROR_BODIES, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/event-stream", ""])
+async def test_an_error_with_status_200_is_told_whatever_its_layout_and_type(
+    wire: str, body: dict[str, Any], error: type[ModelError], text: str, kind: str
+):
+    sent = json.dumps(body).encode() + (b"\n\n" if kind == "text/plain" else b"")
+    with pytest.raises(error, match=text) as caught:
+        await ask(wire, sent, kind)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_event_that_is_called_error_is_one_whatever_its_layout(wire: str):
+    body = b'event: error\ndata: {"message":"the GPU is gone","code":"503"}\n\n'
+    with pytest.raises(Overloaded, match="the GPU is gone"):
+        await ask(wire, body, "text/event-stream")
+
+
+async def test_the_status_in_a_chunk_of_minimax_is_an_error_unless_it_is_zero():
+    failed = b'data: {"choices":[],"base_resp":{"status_code":1008,"status_msg":"no balance"}}\n\n'
+    with pytest.raises(QuotaExhausted, match="no balance"):
+        await ask("chat", failed, "text/event-stream")
+    choice = b'"choices":[{"delta":{"content":"Paris"},"finish_reason":"stop"}]'
+    fine = b"data: {%b,%b}\n\n" % (choice, b'"base_resp":{"status_code":0,"status_msg":""}')
+    *_, last = await ask("chat", fine, "text/event-stream")
+    assert isinstance(last, Reply)
+    assert last.item.text == "Paris"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("kind", ["text/plain", ""])
+async def test_a_reply_in_one_piece_is_read_whatever_its_type(wire: str, kind: str):
+    whole = DIALECTS[wire].render_response(FakeReply("It is 3."), "m", 1)
+    reply = (await ask(wire, whole, kind))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.item.text == "It is 3."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"message":{"role":"assistant"}}',
+        b'{"hello":1}',
+        b"[]",
+        b"<html></html>",
+        b"",
+        b'{"a":"\\ud83d"}',
+    ],
+)
 async def test_json_that_is_no_reply_is_an_error_and_not_an_empty_reply(wire: str, body: bytes):
     with pytest.raises(StreamBroken, match="not a reply"):
         await ask(wire, body, "application/json")
@@ -131,6 +209,12 @@ async def test_the_reason_in_an_error_field_of_a_stream_is_told(wire: str, start
     body = start + b'error: {"code":500,"message":"the GPU is gone","type":"server_error"}\n\n'
     with pytest.raises(Overloaded, match="the GPU is gone"):
         await ask(wire, body, "text/event-stream")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_error_as_text_that_is_cut_is_not_called_a_wrong_address(wire: str):
+    with pytest.raises(StreamBroken, match="before the reply was complete"):
+        await ask(wire, b'{"error": {"mess', "text/plain")
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -44,6 +44,7 @@ from treadle.models.provider_base.error_map import (
     incomplete_stream_error,
     late_arguments_error,
     map_error_body,
+    map_stream_error,
     unreadable_event_error,
 )
 from treadle.models.provider_base.error_types import ProviderErrorBody
@@ -185,10 +186,12 @@ class AnthropicDecoder:
         out: list[ModelEvent] = []
         emit = out.append
         blocks = self._newest_blocks
-        for _, data in events:
+        for name, data in events:
             if self.done:
                 break
             try:
+                if name == b"error":
+                    raise map_stream_error(self._provider, data)
                 try:
                     event = _decode_event(data)
                 except (msgspec.DecodeError, UnicodeDecodeError):

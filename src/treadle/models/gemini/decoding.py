@@ -152,8 +152,10 @@ class GeminiDecoder:
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
         out: list[ModelEvent] = []
-        for _, data in events:
+        for name, data in events:
             try:
+                if name == b"error":
+                    raise map_stream_error(self._provider, data)
                 try:
                     chunk = _decode_chunk(data)
                 except UNREADABLE:
@@ -162,8 +164,8 @@ class GeminiDecoder:
             except ModelError as error:
                 raise DecodeFailed(error, out) from error
             except UNREADABLE as error:
-                name = "of generateContent"
-                broken = unreadable_event_error(self._provider, data, name, error)
+                expected = "of generateContent"
+                broken = unreadable_event_error(self._provider, data, expected, error)
                 raise DecodeFailed(broken, out) from error
         return out
 

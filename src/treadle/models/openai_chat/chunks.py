@@ -79,6 +79,10 @@ class _GroqExtension(msgspec.Struct):
     usage: ChatUsage | None = None
 
 
+class _MiniMaxStatus(msgspec.Struct, gc=False):
+    status_code: int | None = None  # 0 if all is well
+
+
 class ChatChunk(msgspec.Struct, gc=False):
     id: str | None = None
     object: str | None = None
@@ -88,6 +92,7 @@ class ChatChunk(msgspec.Struct, gc=False):
     x_groq: _GroqExtension | None = None
     citations: list[Any] | None = None  # of Perplexity, whole in each chunk
     search_results: list[Any] | None = None
+    base_resp: _MiniMaxStatus | None = None
 
 
 # Not strict: some servers quote their numbers.

@@ -137,9 +137,12 @@ class ChatDecoder:
 
     def _read_chunks(self, events: Iterable[tuple[bytes, bytes]], out: list[ModelEvent]) -> None:
         texts = self._text
-        for _, data in events:
+        for name, data in events:
             if self.done:
                 break
+            if name == b"error":
+                self._raise_stream_error(data)
+                continue
             if data == b"[DONE]":
                 self._finish_calls(out)
                 self.done = True
@@ -148,8 +151,8 @@ class ChatDecoder:
                 chunk = decode_chunk(data)
             except UNREADABLE:
                 chunk = self._decode_odd_chunk(data)
-            if chunk.object == "error" or chunk.error is not ABSENT:
-                self._raise_stream_error(chunk, data)
+            if chunk.object == "error" or chunk.error is not ABSENT or chunk.base_resp is not None:
+                self._check_error(chunk, data)
             choice = pick_choice(chunk)
             if choice is not None:
                 delta = choice.delta or choice.message
@@ -404,9 +407,12 @@ class ChatDecoder:
             return msgspec.structs.replace(converted, cost=usage.cost)
         return converted
 
-    def _raise_stream_error(self, chunk: ChatChunk, data: bytes) -> None:
-        if chunk.object != "error" and bytes(chunk.error) == b"null":
-            return
+    def _check_error(self, chunk: ChatChunk, data: bytes) -> None:
+        has_failed = chunk.base_resp is not None and bool(chunk.base_resp.status_code)
+        if has_failed or chunk.object == "error" or bytes(chunk.error) not in (b"", b"null"):
+            self._raise_stream_error(data)
+
+    def _raise_stream_error(self, data: bytes) -> None:
         if self._finish_reason in _CUT_REASONS:
             return  # OpenRouter repeats as an error that the limit was reached
         raise map_stream_error(self._provider, data)

@@ -56,7 +56,7 @@ from treadle.models.provider_base.error_map import (
     incomplete_stream_error,
     late_arguments_error,
     map_error_body,
-    parse_error_body,
+    map_stream_error,
     unreadable_event_error,
 )
 from treadle.models.provider_base.error_types import ProviderErrorBody
@@ -196,7 +196,7 @@ class ResponsesDecoder:
             case b"response.failed" | b"response.cancelled":
                 self._handle_failure(decode_event(data, ResponseEvent).response)
             case b"error":
-                raise map_error_body(self._provider, parse_error_body(data), None)
+                raise map_stream_error(self._provider, data)
             case _:
                 # Server-side tools report their progress, which is not kept. Data that is not
                 # JSON still means a broken stream.

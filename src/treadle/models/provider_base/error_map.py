@@ -67,7 +67,8 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def parse_error_body(body: bytes) -> ProviderErrorBody:
-    """Read an error body: {"error": {...}}, {"error": "..."}, {"detail": ...}, text, HTML."""
+    """Read an error body: {"error": {...}}, {"error": "..."}, {"detail": ...},
+    {"base_resp": {...}}, text, HTML."""
     try:
         value = msgspec.json.decode(fix_json_surrogates(body.decode()))
     except UNREADABLE:
@@ -83,6 +84,8 @@ def _parse_error_value(value: object) -> ProviderErrorBody:
         value = value[0]  # Gemini's compatible endpoint wraps its error in a list
     if not isinstance(value, dict):
         return ProviderErrorBody(message=str(value)[:MAX_QUOTE_CHARS])
+    if isinstance(base := value.get("base_resp"), dict):  # MiniMax
+        value = {**value, "message": base.get("status_msg"), "code": base.get("status_code")}
     inner = value.get("error", value)
     if isinstance(inner, str):
         kind, code = (_to_text(value.get(key)) for key in ("type", "code"))
@@ -107,6 +110,20 @@ def _find_reason(details: object) -> str:
     rows = details if isinstance(details, list) else []
     reasons = [_to_text(row.get("reason")) for row in rows if isinstance(row, dict)]
     return next(filter(None, reasons), "")
+
+
+def is_error_body(body: bytes) -> bool:
+    """Whether this JSON, which is no reply, says what went wrong."""
+    try:
+        fields = msgspec.json.decode(fix_json_surrogates(body.decode()), type=dict[str, object])
+    except UNREADABLE:
+        return False
+    if isinstance(base := fields.get("base_resp"), dict):
+        return bool(base.get("status_code"))
+    # A message that is an object is a reply of another interface.
+    texts = (fields.get("message"), fields.get("msg"))
+    has_text = any(isinstance(text, str) for text in texts)
+    return has_text or any(fields.get(name) is not None for name in ("error", "detail"))
 
 
 def has_field(body: bytes, name: str) -> bool:
@@ -255,7 +272,7 @@ def _format_error(
         return f"{name} has a temporary problem{http_status}: {text}."
     if kind in read_codes(error):
         return f"{name} could not use what the model wrote ({text})."
-    return f"{name} ended the stream with an error: {text}."
+    return f"{name} reported an error: {text}."
 
 
 def _bad_request(

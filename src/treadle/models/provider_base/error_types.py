@@ -50,7 +50,8 @@ CODES: Mapping[type[ModelError], frozenset[str]] = {
     QuotaExhausted: frozenset((
         "billing_error", "billing_not_active", "billing_hard_limit_reached", "billing_disabled",
         "insufficient_quota", "insufficient_balance", "insufficient_balance_error",
-        "exceeded_current_quota_error", "budget_exceeded", "arrearage", "1113",  # Z.ai
+        "exceeded_current_quota_error", "budget_exceeded", "arrearage",
+        "1008", "1113",  # MiniMax, Z.ai
     )),
     RateLimited: frozenset((
         "rate_limit_error", "rate_limit_exceeded", "rate_limit_reached_error", "rate_limited",
@@ -58,8 +59,8 @@ CODES: Mapping[type[ModelError], frozenset[str]] = {
     )),
     AccessDenied: frozenset((
         "authentication_error", "invalid_authentication_error", "invalid_api_key",
-        "api_key_invalid", "permission_error", "permission_denied", "permission_denied_error",
-        "permission-denied",
+        "invalidapikey", "api_key_invalid", "permission_error", "permission_denied",
+        "permission_denied_error", "permission-denied", "1004",  # MiniMax
     )),
     UnknownModel: frozenset(("model_not_found", "not_found_error")),
     ContextTooLong: frozenset((
@@ -81,9 +82,9 @@ _STREAM_CODES = frozenset((
 ))  # fmt: skip
 # With these statuses a provider may say in words, or quote of another one, what it is about.
 _STATUSES_OF_WORDS: Mapping[type[ModelError], tuple[int | None, ...]] = {
-    QuotaExhausted: (400, 403, 429),
-    AccessDenied: (400,),
-    UnknownModel: (400,),
+    QuotaExhausted: (None, 400, 403, 429),
+    AccessDenied: (None, 400),
+    UnknownModel: (None, 400),
     ContextTooLong: (None, 400, 422, 500),
 }
 

@@ -27,9 +27,11 @@ from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.lib.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
 from treadle.models.provider_base.error_map import (
+    UNREADABLE,
     ProviderInfo,
     find_refused_tool,
     has_field,
+    is_error_body,
     map_stream_error,
     map_transport_error,
 )
@@ -136,14 +138,20 @@ class HTTPModel:
         if request.idempotency_key:
             headers["idempotency-key"] = request.idempotency_key
         reader = SSEReader()
+        unread: list[bytes] | None = []  # the chunks up to the first event
         try:
             async with transport.post(url, headers, encoded.body, self._timeouts) as response:
                 for events in await self._read_whole_reply(response, decoder):
                     yield events
                 async for chunk in response:
                     progress, failure = decoder.progress, None
+                    parts = reader.feed(chunk)
+                    if parts:
+                        unread = None
+                    elif unread is not None:
+                        unread.append(chunk)
                     try:
-                        events = decoder.feed(reader.feed(chunk))
+                        events = decoder.feed(parts)
                     except DecodeFailed as failed:
                         events, failure = failed.events, failed.error
                     if decoder.progress != progress:
@@ -156,7 +164,9 @@ class HTTPModel:
                         if not response.is_read:
                             await _drain(response)
                         break
-                if reader.pending and not decoder.done:
+                if unread is not None and _is_json(body := b"".join(unread)):
+                    yield decode_reply(codec, decoder, body)
+                elif reader.pending and not decoder.done:
                     # Some servers leave out the blank line after the last event.
                     events, failure = _decode(decoder, reader.feed(b"\n\n"))
                     yield events
@@ -262,10 +272,10 @@ def decode_reply(codec: Codec, decoder: Decoder, body: bytes) -> EventBatch:
     """The events of a reply in one piece; `decoder.finish` returns the reply."""
     if body.lstrip().startswith((b"data:", b"event:", b":")):
         parts = SSEReader().feed(body + b"\n\n")  # a stream with the wrong type
-    elif has_field(body, "error"):
-        raise map_stream_error(codec.provider, body)
     else:
-        parts = codec.split_reply(body)
+        parts = [] if has_field(body, "error") else codec.split_reply(body)
+        if not parts and is_error_body(body):
+            raise map_stream_error(codec.provider, body)
         if not parts:
             raise make_not_a_reply_error(codec.provider)
     events, failure = _decode(decoder, parts)
@@ -284,6 +294,18 @@ def _decode(
         return failed.events, failed.error
     except ModelError as error:
         return [], error
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether this is an object or an array: a reply or an error in one piece, with another type
+    than JSON, or none."""
+    if not body.lstrip().startswith((b"{", b"[")):
+        return False
+    try:
+        msgspec.json.decode(body)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def make_not_a_reply_error(provider: ProviderInfo) -> StreamBroken:
