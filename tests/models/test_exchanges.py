@@ -64,7 +64,7 @@ def test_a_recorded_reply_has_the_text_that_was_shown_and_the_calls_that_were_an
     said = "".join([part["text"] for part in parts if part["type"] == "text"])
     announced = [event[1] for event in expected["events"] if event[0] == "ToolCallRequested"]
     called = [part["id"] for part in parts if part["type"] == "tool_call"]
-    assert said.startswith(shown)
+    assert said == shown
     assert announced == called
 
 

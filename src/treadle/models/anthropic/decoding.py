@@ -246,6 +246,7 @@ class AnthropicDecoder:
                     self._finish_block(block, out)
                 if self._stop_reason not in ("max_tokens", "model_context_window_exceeded"):
                     self._confirm_doubtful_calls(out)
+                self._explain_refusal(out)
                 self.done = True
             case "error":
                 failure = event.error or _StreamError()
@@ -316,6 +317,14 @@ class AnthropicDecoder:
                 block.is_doubtful = False
                 out.append(ModelToolCallRequested(block.call))
 
+    def _explain_refusal(self, out: list[ModelEvent]) -> None:
+        """A refusal without content gets a text."""
+        if self._stop_reason != "refusal" or any(map(_to_content, self._blocks)):
+            return
+        text = self._refusal_text or "The model declined to answer this."
+        self._blocks.append(_PartialBlock(0, "text", {}, deltas=[text]))
+        out.append(ModelTextDelta(text))
+
     # -------------------------------------------------------------- the reply
 
     def finish(self) -> AssistantItem:
@@ -325,8 +334,6 @@ class AnthropicDecoder:
         for block in sorted(self._blocks, key=lambda block: block.index):
             content += _to_content(block)
         stop: StopReason = _STOP_REASONS.get(self._stop_reason or "", "end_turn")
-        if stop == "refusal" and not content:
-            content.append(Text(self._refusal_text or "The model declined to answer this."))
         return AssistantItem(
             tuple(content),
             stop=stop,

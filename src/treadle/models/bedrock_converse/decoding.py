@@ -266,6 +266,10 @@ class ConverseDecoder:
             if is_open and reason not in _CUT_REASONS:
                 block.call = ToolCall(block.id, block.name, "".join(block.deltas))
                 out.append(ModelToolCallRequested(block.call))
+        if _STOP_REASONS.get(reason) == "refusal" and not any(map(_to_content, self._blocks)):
+            text = f"{self._provider.name} declined ({reason})."
+            self._blocks.append(_PartialBlock("text", deltas=[text]))
+            out.append(ModelTextDelta(text))
 
     def _read_usage(self, usage: _Usage | None, out: list[ModelEvent]) -> None:
         if usage is not None:
@@ -313,8 +317,6 @@ class ConverseDecoder:
         stop: StopReason = _STOP_REASONS.get(self._stop_reason, "end_turn")
         if any(block.call is not None for block in self._blocks) and stop == "end_turn":
             stop = "tool_use"
-        if stop == "refusal" and not content:
-            content.append(Text(f"{self._provider.name} declined ({self._stop_reason})."))
         return AssistantItem(
             tuple(content), stop=stop, model=self._card.name, usage=self._build_usage()
         )

@@ -180,6 +180,7 @@ class GeminiDecoder:
         if feedback is not None and feedback.block_reason:
             self._finish_reason = "SAFETY"
             self._finish_message = feedback.block_reason_message or feedback.block_reason
+            self._explain_refusal(out)
         if chunk.usage_metadata is not None:
             self._usage = chunk.usage_metadata
             out.append(ModelUsageUpdated(self._build_usage()))
@@ -200,6 +201,17 @@ class GeminiDecoder:
                 message = self._finish_message or reason
                 body = ProviderErrorBody(message, "tool_use_failed")
                 raise map_error_body(self._provider, body, None)
+            if reason in _REFUSALS:
+                self._explain_refusal(out)
+
+    def _explain_refusal(self, out: list[ModelEvent]) -> None:
+        """A refusal without text gets one."""
+        self._close_text()
+        if not any(isinstance(part, Text) for part in self._content):
+            why = self._finish_message or self._finish_reason
+            text = f"{self._provider.name} declined to answer this ({why})."
+            self._content.append(Text(text))
+            out.append(ModelTextDelta(text))
 
     # -------------------------------------------------------------- parts
 
@@ -277,16 +289,12 @@ class GeminiDecoder:
             raise incomplete_stream_error(self._provider)
         self._close_text()
         content = list(self._content)
-        stop = self._stop_reason()
-        if stop == "refusal" and not any(isinstance(part, Text) for part in content):
-            why = self._finish_message or self._finish_reason
-            content.append(Text(f"{self._provider.name} declined to answer this ({why})."))
         if self._sources:
             sources = _encode(list(self._sources.values()))
             content.append(Opaque(ORIGIN, sources, CITATIONS_LABEL))
         return AssistantItem(
             tuple(content),
-            stop=stop,
+            stop=self._stop_reason(),
             model=self._card.name,
             usage=self._build_usage(),
             response_id=self._response_id,

@@ -194,7 +194,7 @@ class ResponsesDecoder:
             case b"response.completed" | b"response.incomplete" | b"response.done":
                 self._finish_response(decode_event(data, ResponseEvent).response, out)
             case b"response.failed" | b"response.cancelled":
-                self._handle_failure(decode_event(data, ResponseEvent).response)
+                self._handle_failure(decode_event(data, ResponseEvent).response, out)
             case b"error":
                 raise map_stream_error(self._provider, data)
             case _:
@@ -355,11 +355,12 @@ class ResponsesDecoder:
                 partial.call = partial.doubtful_call
                 out.append(ModelToolCallRequested(partial.call))
 
-    def _handle_failure(self, response: ResponseBody) -> None:
+    def _handle_failure(self, response: ResponseBody, out: list[ModelEvent]) -> None:
         details = response.error or FailureDetails(message="no reason given")
         code, message = details.code or "", details.message or ""
         if "policy" in code or code == "content_filter":  # a refusal, not an error
             self._is_refused, self._refusal_text, self.done = True, message or code, True
+            out.append(ModelTextDelta(self._refusal_text))
             return
         is_about_input = "image" in code or "file" in code
         error = ProviderErrorBody(message=message, code=code)
