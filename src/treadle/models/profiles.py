@@ -130,6 +130,16 @@ def resolve_thinking(options: ModelOptions, card: ModelCard) -> int | str | None
     return wish or None
 
 
+def resolve_sampling(options: ModelOptions, card: ModelCard) -> tuple[float | None, float | None]:
+    """Temperature and top_p, as far as this model takes them. Where it takes only one of them, it
+    is the temperature."""
+    if "sampling" not in card.abilities:
+        return None, None
+    if options.temperature is not None and "one_sampling" in card.abilities:
+        return options.temperature, None
+    return options.temperature, options.top_p
+
+
 def to_effort(budget: int) -> str:
     """The effort for a number of tokens, for a model without budgets."""
     return "low" if budget <= 4_096 else "medium" if budget <= 16_384 else "high"

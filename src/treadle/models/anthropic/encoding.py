@@ -28,7 +28,7 @@ from treadle.core.transcript.content import (
 )
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 from treadle.core.transcript.transcript import Transcript
-from treadle.models.profiles import DISABLED, resolve_thinking, to_effort
+from treadle.models.profiles import DISABLED, resolve_sampling, resolve_thinking, to_effort
 from treadle.models.provider_base.encoding import (
     REFUSED_REASON,
     EncodedBlock,
@@ -140,8 +140,8 @@ def encode_head(
         text = encode_json_string(request.system)
         fields["system"] = msgspec.Raw(b'[{"type":"text","text":%b%b}]' % (text, mark))
     version = API_VERSION
-    if not is_thinking and "sampling" in card.abilities:
-        sampling = _build_sampling(options)
+    if not is_thinking:
+        sampling = _build_sampling(options, card)
         fields |= sampling
         version = SAMPLING_VERSION if sampling else API_VERSION
     if options.service_tier:
@@ -214,10 +214,10 @@ def encode_tools(tools: Sequence[ToolSpec], cache_mark: bytes) -> bytes:
     return b"[%b]" % b",".join([*encoded, *deferred])
 
 
-def _build_sampling(options: ModelOptions) -> dict[str, float]:
+def _build_sampling(options: ModelOptions, card: ModelCard) -> dict[str, float]:
     """The provider refuses a temperature above 1."""
-    heat = None if options.temperature is None else min(1.0, options.temperature)
-    given = {"temperature": heat, "top_p": options.top_p}
+    heat, top_p = resolve_sampling(options, card)
+    given = {"temperature": None if heat is None else min(1.0, heat), "top_p": top_p}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -26,6 +26,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
+from treadle.models.profiles import resolve_sampling
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
     InputParts,
@@ -153,11 +154,12 @@ def encode_head(card: ModelCard, request: ModelRequest, has_calls: bool) -> byte
         tools = []
     if tools:
         fields["toolConfig"] = _build_tool_config(tools, options)
+    heat, top_p = resolve_sampling(options, card)
     given = {
         "maxTokens": options.max_tokens,
         "stopSequences": list(options.stop) or None,
-        "temperature": options.temperature if "sampling" in card.abilities else None,
-        "topP": options.top_p if "sampling" in card.abilities else None,
+        "temperature": heat,
+        "topP": top_p,
     }
     config = {name: value for name, value in given.items() if value is not None}
     if config:

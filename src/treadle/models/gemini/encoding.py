@@ -23,7 +23,7 @@ from treadle.core.transcript.content import (
     ToolCall,
     UserContent,
 )
-from treadle.models.profiles import DISABLED, resolve_thinking, to_effort
+from treadle.models.profiles import DISABLED, resolve_sampling, resolve_thinking, to_effort
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
@@ -252,14 +252,15 @@ def _build_tool_config(options: ModelOptions, searches: bool) -> dict[str, Any]:
 def _build_generation_config(
     card: ModelCard, options: ModelOptions, has_tools: bool
 ) -> dict[str, Any]:
+    heat, top_p = resolve_sampling(options, card)
     given: dict[str, Any] = {
+        "temperature": heat,
+        "topP": top_p,
         "maxOutputTokens": options.max_tokens,
         "seed": options.seed,
         "stopSequences": list(options.stop) or None,
         "thinkingConfig": _build_thinking_config(card, options),
     }
-    if "sampling" in card.abilities:
-        given |= {"temperature": options.temperature, "topP": options.top_p}
     if options.output_schema is not None and not (has_tools and _is_old(card)):
         given["responseMimeType"] = "application/json"
         given["responseJsonSchema"] = adapt_schema(options.output_schema)

@@ -23,7 +23,7 @@ from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, U
 from treadle.core.transcript.usage import Usage
 from treadle.lib.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
-from treadle.models.profiles import DISABLED, resolve_thinking, to_effort
+from treadle.models.profiles import DISABLED, resolve_sampling, resolve_thinking, to_effort
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json, encode_json_string
 from treadle.models.provider_base.error_map import (
@@ -223,10 +223,8 @@ def build_common_options(
     options: ModelOptions, card: ModelCard, has_tools: bool
 ) -> dict[str, object]:
     """The options that have the same name in both APIs."""
-    values: dict[str, object] = {}
-    if "sampling" in card.abilities:
-        given = {"temperature": options.temperature, "top_p": options.top_p}
-        values |= {name: value for name, value in given.items() if value is not None}
+    given = zip(("temperature", "top_p"), resolve_sampling(options, card), strict=True)
+    values: dict[str, object] = {name: value for name, value in given if value is not None}
     if has_tools and options.parallel_calls is not None:
         values["parallel_tool_calls"] = options.parallel_calls
     if options.service_tier:
