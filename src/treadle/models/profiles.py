@@ -5,8 +5,8 @@ listed is not asked to think. Each row names its source and the day on which it 
 of Claude Code and Codex are in tests/data/peer_requests.json. Used by catalog.py (the card of a
 model) and by the encoders.
 
-Not in the table, because it holds for a whole wire: notices of the engine have the role developer
-with OpenAI, and reasoning is sent back in every turn. Thoughts are shown to the user, so that
+Not in the table, because it holds for a whole wire: notices of the engine have the role of the
+system prompt with OpenAI, and reasoning is sent back in every turn. Thoughts are shown to the user, so that
 summaries of them are asked for, which the makers' agents do not.
 """
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.core.contracts.model import ModelRequest
 from treadle.core.errors import ContextTooLong
 from treadle.core.transcript import (
     AssistantItem,
@@ -28,6 +29,7 @@ from treadle.core.transcript import (
 )
 from treadle.core.transcript.items import ResultNote
 from treadle.models.anthropic.encoding import LIMITS, AnthropicEncoder
+from treadle.models.openai_chat import OpenAIChat
 from treadle.models.openai_chat.encoding import ChatEncoder
 from treadle.models.openai_responses.encoding import ResponsesEncoder
 from treadle.models.provider_base.encoding import (
@@ -361,6 +363,15 @@ def test_only_words_of_the_engine_have_the_role_of_the_developer(
     """A notice that quotes files or people has no more weight than they have."""
     told = Transcript([to_user_item("go"), NoticeItem("x", kind)])
     assert [one["role"] for one in messages(told, encoder=encoder)] == ["user", role]
+
+
+@pytest.mark.parametrize(("name", "role"), [("gpt-4", "system"), ("gpt-5", "developer")])
+def test_notices_of_the_engine_have_the_role_of_the_system_prompt(name: str, role: str):
+    told = Transcript([to_user_item("go"), NoticeItem("x", "mode")])
+    codec = OpenAIChat(name, quirks="openai", api_key="k").codec
+    body = b"".join(codec.encode_request(ModelRequest(told, system="s")).body)
+    roles = [one["role"] for one in msgspec.json.decode(body)["messages"]]
+    assert roles == [role, "user", role]
 
 
 def test_another_server_of_openais_format_gets_notices_as_the_users():

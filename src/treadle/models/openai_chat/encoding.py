@@ -58,11 +58,13 @@ _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 class ChatEncoder(MessageEncoder):
-    """Encodes items as messages."""
+    """Encodes items as messages. `thinks`: the model does."""
 
-    def __init__(self, quirks: Quirks, model: str = "") -> None:
+    def __init__(self, quirks: Quirks, model: str = "", thinks: bool = True) -> None:
         self._quirks = quirks
-        self.cache_key: Hashable = ("openai_chat", quirks, model)
+        # The older models accept only `system`.
+        self.system_role = quirks.system_role if thinks else "system"
+        self.cache_key: Hashable = ("openai_chat", quirks, model, self.system_role)
         self.accepts_reply_first = quirks.accepts_reply_first
         self.limits = RequestLimits(
             origin=quirks.name,
@@ -79,7 +81,7 @@ class ChatEncoder(MessageEncoder):
     def encode_input(self, parts: InputParts, by_engine: bool = False) -> list[EncodedBlock]:
         if not parts:
             return []
-        role = get_engine_role(self._quirks) if by_engine else b"user"
+        role = get_engine_role(self._quirks, self.system_role) if by_engine else b"user"
         content = self._encode_content(parts)
         return [(parts[0][0], b'{"role":"%b","content":%b}' % (role, content))]
 
@@ -213,10 +215,8 @@ def encode_chat_body(
     messages = history.messages()
     head = b'{"model":' + encode_json_string(model) + b',"messages":['
     if request.system:
-        # The older models accept only `system`.
-        role = quirks.system_role if "thinking" in card.abilities else "system"
-        system = encode_json_string(request.system)
-        head += b'{"role":"%b","content":%b}' % (role.encode(), system)
+        values = (encoder.system_role.encode(), encode_json_string(request.system))
+        head += b'{"role":"%b","content":%b}' % values
         if any(messages):
             head += b","
     tail = b'],"stream":true'

@@ -35,7 +35,7 @@ class ChatCodec(OpenAICodec):
 
     def __init__(self, model: str, card: ModelCard, account: OpenAIAccount) -> None:
         super().__init__(model, card, account)
-        self._encoder = ChatEncoder(account.quirks, card.name)
+        self._encoder = ChatEncoder(account.quirks, card.name, "thinking" in card.abilities)
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         quirks = self._account.quirks

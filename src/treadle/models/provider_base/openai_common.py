@@ -248,9 +248,10 @@ def encode_tool_choice(choice: str, nested: bool) -> object:
     return {"type": "function", "function": named} if nested else {"type": "function", **named}
 
 
-def get_engine_role(quirks: Quirks) -> bytes:
-    """The role of the engine's own notices; not every server accepts another one than user."""
-    return b"developer" if quirks.system_role == "developer" else b"user"
+def get_engine_role(quirks: Quirks, system_role: str = "developer") -> bytes:
+    """The role of the engine's own notices: that of the system prompt. Not every server accepts
+    another one than user."""
+    return system_role.encode() if quirks.system_role == "developer" else b"user"
 
 
 def build_cache_fields(quirks: Quirks, request: ModelRequest) -> dict[str, object]:
