@@ -220,10 +220,12 @@ def handle(message: dict[str, Any]) -> None:
                                     "instructions": "Handle with care."})  # fmt: skip
         case "resources/list":
             memo = {"uri": "memo://1", "name": "memo", "mimeType": "text/plain"}
-            send(id=number, result={"resources": [memo]})
+            odd = [{"name": "odd", "uri": 3}] if MODE == "one_odd" else []
+            send(id=number, result={"resources": [*odd, memo]})
         case "resources/templates/list":
-            send(id=number, result={"resourceTemplates": [{"uriTemplate": "memo://{n}",
-                                                           "name": "any memo"}]})  # fmt: skip
+            template = {"uriTemplate": "memo://{n}", "name": "any memo"}
+            templates = ["odd", template] if MODE == "one_odd" else [template]
+            send(id=number, result={"resourceTemplates": templates})
         case "resources/read" if params["uri"] == "memo://1":
             memo = {"uri": "memo://1", "mimeType": "text/plain", "text": "remember"}
             send(id=number, result={"contents": [memo]})
@@ -231,8 +233,15 @@ def handle(message: dict[str, Any]) -> None:
             send(id=number, result={})
         case "prompts/list":
             argument = {"name": "topic", "description": "of the poem", "required": True}
-            prompt = {"name": "poem", "description": "Writes a poem.", "arguments": [argument]}
-            send(id=number, result={"prompts": [prompt]})
+            prompt: dict[str, Any] = {
+                "name": "poem",
+                "description": "Writes a poem.",
+                "arguments": [argument],
+            }
+            odd = [{"name": "odd", "arguments": "none"}] if MODE == "one_odd" else []
+            if MODE == "one_odd":
+                prompt["title"] = 3
+            send(id=number, result={"prompts": [*odd, prompt]})
         case "prompts/get":
             words = f"A poem about {params['arguments']['topic']}."
             message = {"role": "user", "content": {"type": "text", "text": words}}

@@ -134,6 +134,19 @@ async def test_one_bad_tool_does_not_hide_the_others(own_place: Path):
         assert any("the tool echo is read without some of its fields" in note for note in notes)
 
 
+async def test_one_bad_prompt_or_resource_does_not_hide_the_others(own_place: Path):
+    async with served(own_place, "one_odd") as server:
+        await server.wait_ready()
+        catalog = server.catalog
+        assert [(one.name, one.arguments[0].name) for one in catalog.prompts] == [("poem", "topic")]
+        assert [one.uri for one in catalog.resources] == ["memo://1", "memo://{n}"]
+        notes = " ".join(message.text for message in server.logs)
+        assert "the prompt odd is left out: arguments" in notes
+        assert "the prompt poem is read without some of its fields: title" in notes
+        assert "the resource odd is left out: uri" in notes
+        assert "the resource template ? is left out" in notes
+
+
 async def test_a_server_that_does_not_answer_is_slow_until_it_does(
     own_place: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,8 +1,8 @@
 """Reads the messages of a server as far as they can be read: a bad part does not spoil the rest.
 
-A half of a surrogate pair is replaced, a tool that cannot be used is left out and named, a block of
-an unknown type is named in the result, and of a flood of log lines only a part is read. Used by
-connection.py, between the transports and the SDK.
+A half of a surrogate pair is replaced, a tool, prompt or resource that cannot be used is left out
+and named, a block of an unknown type is named in the result, and of a flood of log lines only a
+part is read. Used by connection.py, between the transports and the SDK.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import mcp_types as types
 import msgspec
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from treadle.lib.text.text import fix_surrogates
 
@@ -36,7 +36,26 @@ _ESCAPE = re.compile(
     rb"[0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_PLAIN_FIELDS = ("name", "description", "inputSchema")  # of a tool, enough to call it
+
+
+class _EntryKind(NamedTuple):
+    """The entries of one list of a server. `plain_fields` are enough to use one."""
+
+    noun: str
+    model: type[BaseModel]
+    plain_fields: tuple[str, ...]
+
+
+_ENTRY_KINDS = {
+    "tools": _EntryKind("tool", types.Tool, ("name", "description", "inputSchema")),
+    "prompts": _EntryKind("prompt", types.Prompt, ("name", "description", "arguments")),
+    "resources": _EntryKind("resource", types.Resource, ("name", "uri", "description", "mimeType")),
+    "resourceTemplates": _EntryKind(
+        "resource template",
+        types.ResourceTemplate,
+        ("name", "uriTemplate", "description", "mimeType"),
+    ),
+}
 
 
 class LenientReader:
@@ -109,35 +128,39 @@ class LenientReader:
                 receive.close()
 
     def mend(self, message: types.JSONRPCMessage) -> types.JSONRPCMessage:
-        """The message with what can be used of a list of tools and of the blocks of a result."""
+        """The message with what can be used of a list and of the blocks of a result."""
         if not isinstance(message, types.JSONRPCResponse):
             return message
-        tools, content = message.result.get("tools"), message.result.get("content")
-        if isinstance(tools, list):
-            message.result["tools"] = [one for one in map(self._mend_tool, tools) if one]
+        for field, kind in _ENTRY_KINDS.items():
+            entries = message.result.get(field)
+            if isinstance(entries, list):
+                mended = [self._mend_entry(entry, kind) for entry in entries]
+                message.result[field] = [entry for entry in mended if entry is not None]
+        content = message.result.get("content")
         if isinstance(content, list):
             message.result["content"] = [_mend_block(block) for block in content]
         return message
 
-    def _mend_tool(self, tool: Any) -> dict[str, Any] | None:
-        """The tool, without the fields that are wrong; None if it cannot be used."""
-        problem = _find_problem(tool)
+    def _mend_entry(self, entry: Any, kind: _EntryKind) -> dict[str, Any] | None:
+        """The entry of a list, without the fields that are wrong; None if it cannot be used."""
+        problem = _find_problem(entry, kind)
         if problem is None:
-            return dict(tool)
-        known = tool if isinstance(tool, dict) else {}
-        smaller = {key: known[key] for key in _PLAIN_FIELDS if key in known}
-        is_usable = _find_problem(smaller) is None
+            return dict(entry)
+        known = entry if isinstance(entry, dict) else {}
+        smaller = {key: known[key] for key in kind.plain_fields if key in known}
+        is_usable = _find_problem(smaller, kind) is None
         done = "read without some of its fields" if is_usable else "left out"
-        line = f"the tool {known.get('name', '?')} is {done}: {problem[:MAX_PROBLEM_CHARS]}"
+        name = known.get("name", "?")
+        line = f"the {kind.noun} {name} is {done}: {problem[:MAX_PROBLEM_CHARS]}"
         if line not in self._noted:
             self._noted.add(line)
             self._note(line)
         return smaller if is_usable else None
 
 
-def _find_problem(tool: Any) -> str | None:
+def _find_problem(entry: Any, kind: _EntryKind) -> str | None:
     try:
-        types.Tool.model_validate(tool)
+        kind.model.model_validate(entry)
     except ValueError as error:
         return " ".join(str(error).split("\n", 3)[1:3])
     return None
