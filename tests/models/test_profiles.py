@@ -143,6 +143,24 @@ async def test_an_effort_that_is_refused_is_lowered_and_told_once(
     ]
 
 
+async def test_an_effort_that_is_accepted_after_all_is_used_again():
+    class Changing(ProviderServer):
+        def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+            takes = "minimal" if len(self.requests) < 3 else "low"
+            effort = json.loads(request.body)["reasoning"]["effort"]
+            text = f"Unsupported value: '{effort}'. Supported values are: '{takes}'."
+            return [] if effort == takes else [RequestViolation("reasoning.effort", text)]
+
+    request = ModelRequest(Transcript([to_user_item("x")]), options=ModelOptions(thinking="low"))
+    async with Changing([FakeReply("a"), FakeReply("b"), FakeReply("c")]) as server:
+        model = OpenAIResponses("gpt-5.5", api_key="k", base_url=f"{server.url}/v1")
+        for _ in range(3):
+            assert isinstance([event async for event in model.stream(request)][-1], Reply)
+        await model.aclose()
+    efforts = [read_effort(json.loads(one.body)) for one in server.requests]
+    assert efforts == ["low", "minimal", "minimal", "low", "low"]
+
+
 @pytest.mark.parametrize(("wish", "next_effort"), [("xhigh", "high"), ("max", "medium")])
 def test_the_efforts_that_anthropic_lists_are_known(wish: str, next_effort: str):
     others = {"xhigh": "high, low, max, medium", "max": "low, medium"}[wish]

@@ -97,6 +97,7 @@ class HTTPModel:
                         if search is not None:  # it is accepted without these
                             self._refused_tools += search.take_refused_tools()
                             self._lowered_efforts |= search.lowered_efforts
+                            self._lowered_efforts.pop(get_effort(request.options, self.card), "")
                         for event in events:
                             yield event
                 return

@@ -133,7 +133,7 @@ class RefusalSearch:
     def _lower_effort(self, refused: ModelRequest, refusal: BadRequest) -> bool:
         effort = get_effort(refused.options, self._card)
         accepted = find_accepted_effort(effort, refusal)
-        if accepted is None or effort in self.lowered_efforts:
+        if accepted is None or not self.lowered_efforts.keys().isdisjoint((effort, accepted)):
             return False
         self.lowered_efforts[effort] = accepted
         self._request = with_effort(self._request, accepted)
