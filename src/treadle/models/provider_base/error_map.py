@@ -84,8 +84,9 @@ def _parse_error_value(value: object) -> ProviderErrorBody:
         value = value[0]  # Gemini's compatible endpoint wraps its error in a list
     if not isinstance(value, dict):
         return ProviderErrorBody(message=str(value)[:MAX_QUOTE_CHARS])
-    if isinstance(base := value.get("base_resp"), dict):  # MiniMax
-        value = {**value, "message": base.get("status_msg"), "code": base.get("status_code")}
+    base = value.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code"):  # MiniMax
+        value = {**value, "message": base.get("status_msg"), "code": base["status_code"]}
     inner = value.get("error", value)
     if isinstance(inner, str):
         kind, code = (_to_text(value.get(key)) for key in ("type", "code"))
@@ -118,8 +119,9 @@ def is_error_body(body: bytes) -> bool:
         fields = msgspec.json.decode(fix_json_surrogates(body.decode()), type=dict[str, object])
     except UNREADABLE:
         return False
-    if isinstance(base := fields.get("base_resp"), dict):
-        return bool(base.get("status_code"))
+    base = fields.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code"):
+        return True
     # A message that is an object is a reply of another interface.
     texts = (fields.get("message"), fields.get("msg"))
     has_text = any(isinstance(text, str) for text in texts)
