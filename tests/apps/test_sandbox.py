@@ -94,3 +94,19 @@ async def test_commands_work_with_few_descriptors(limit: int, sandbox: bool):
     result = server.requests[-1].body.decode()
     assert f"{limit}\\n[exit code 3]" in result
     assert "still" in result  # the working directory was reported
+
+
+@needs_bubblewrap
+async def test_doctor_says_what_a_command_could_do_in_a_sandbox_that_confines_nothing(
+    own_place: Path,
+):
+    checked = await run(None, "doctor")
+    assert "commands run in bubblewrap, without network" in checked.out
+    program = own_place / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    program.chmod(0o755)
+    checked = await run(None, "doctor", PATH=f"{program.parent}:/usr/bin:/bin")
+    assert checked.code == 1
+    assert "bubblewrap does not confine: a command read a file outside of the folder" in checked.out
+    assert list(Path.home().glob(".treadle-doctor-*")) == []

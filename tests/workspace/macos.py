@@ -80,6 +80,7 @@ def main(folder: str) -> None:
     from treadle.workspace import processes
     from treadle.workspace.local import LocalWorkspace
     from treadle.workspace.options import WorkspaceOptions
+    from treadle.workspace.sandbox.probe import find_leak
 
     *python, code = processes.FORK_SERVER
     here = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
@@ -96,6 +97,14 @@ def main(folder: str) -> None:
         await check_workspace(lambda: make("off"))
         await check_workspace(lambda: make("required"))
         await check_tree(await make("off"))
+        await check_leak(await make("required"))
+
+    async def check_leak(workspace: LocalWorkspace) -> None:
+        await workspace.prepare()
+        leak = await find_leak(workspace)
+        assert "wrote a file" in leak, "this sandbox confines nothing"
+        assert "connected" in leak
+        await workspace.aclose()
 
     async def check_tree(workspace: LocalWorkspace) -> None:
         nap = f"sleep {10**9 + os.getpid()}"

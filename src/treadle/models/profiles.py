@@ -6,8 +6,8 @@ of Claude Code and Codex are in tests/data/peer_requests.json. Used by catalog.p
 model) and by the encoders.
 
 Not in the table, because it holds for a whole wire: notices of the engine have the role of the
-system prompt with OpenAI, and reasoning is sent back in every turn. Thoughts are shown to the user, so that
-summaries of them are asked for, which the makers' agents do not.
+system prompt with OpenAI, and reasoning is sent back in every turn. Thoughts are shown to the user,
+so that summaries of them are asked for, which the makers' agents do not.
 """
 
 from __future__ import annotations

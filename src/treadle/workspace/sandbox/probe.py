@@ -1,15 +1,21 @@
-"""Whether the sandbox can be built here, and whether a command in it wanted the network it has not.
+"""Whether the sandbox can be built here, whether it confines commands, and whether a command in it
+wanted the network it has not.
 
 The first is tried once by `local.py`, which shows the problem to the user; the policy decides what
-then happens to commands. The second is read in the output of a command (a failed name look-up, a
-refused connection): a hint for the model, never a decision.
+then happens to commands. The second is tried by `treadle doctor`. The third is read in the output
+of a command (a failed name look-up, a refused connection): a hint for the model, never a decision.
 """
+# ruff: noqa: ASYNC240 (nothing else runs while `treadle doctor` looks)
 
 from __future__ import annotations
 
 import re
+import shlex
+import socket
+import tempfile
 from pathlib import Path
 
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.workspace.output import decode_output
@@ -53,6 +59,42 @@ async def find_sandbox_problem(
         output = decode_output(ended.stream.head).strip()
     known = (reason for sign, reason in KNOWN_ERRORS if sign in output)
     return next(known, f"{sandbox.name} failed: {output[:200]}")
+
+
+SECRET = "a file outside of the folder"
+LEAK_TRIAL = """\
+cat {folder}/file && echo; echo x > {folder}/written; (: < /dev/tcp/127.0.0.1/{port}) 2>/dev/null
+true"""
+
+
+async def find_leak(workspace: Workspace) -> str:
+    """What a command in the sandbox of an open workspace could do that it must not; "" if
+    nothing: it tries to read and to write a file outside of the folder, and to connect."""
+    outside = [Path.home(), Path(tempfile.gettempdir())]
+    outside = [folder for folder in outside if not folder.is_relative_to(workspace.root)]
+    with (
+        tempfile.TemporaryDirectory(prefix=".treadle-doctor-", dir=outside[0]) as folder,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        server.setblocking(False)
+        Path(folder, "file").write_text(SECRET)
+        port = server.getsockname()[1]
+        trial = LEAK_TRIAL.format(folder=shlex.quote(folder), port=port)
+        done = await workspace.run(trial, sandboxed=True)
+        leaks = {
+            "read a file outside of the folder": SECRET in done.output,
+            "wrote a file outside of the folder": Path(folder, "written").exists(),
+            "connected to a server": _was_connected(server),
+        }
+    return ", ".join(what for what, could in leaks.items() if could)
+
+
+def _was_connected(server: socket.socket) -> bool:
+    try:
+        server.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
 
 
 NO_NETWORK_NOTE = (

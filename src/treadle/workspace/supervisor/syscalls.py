@@ -1,8 +1,8 @@
 """The seam to the system: what Linux has and other systems do not, with what is used instead there;
 small files, and the messages of the fork server's sockets.
 
-Imports only modules that are built in or small, because imports are start-up time. No other module
-of the workspace asks which system this is; process_tree.py has the processes.
+Imports only modules that are built in or small, because imports are start-up time. Where the
+workspace differs from system to system it asks `IS_LINUX`; process_tree.py has the processes.
 """
 
 import ctypes

@@ -150,7 +150,13 @@ async def _check_sandbox() -> CheckResult:
     workspace = await LocalWorkspace.open(Path.cwd())
     try:
         if workspace.sandboxed:
-            return CheckResult("ok", f"commands run in {workspace.sandbox_name}, without network")
+            from treadle.workspace.sandbox.probe import find_leak
+
+            name = workspace.sandbox_name
+            if leak := await find_leak(workspace):
+                advice = "use --sandbox off: commands that do more than read then need approval"
+                return CheckResult("bad", f"{name} does not confine: a command {leak}", advice)
+            return CheckResult("ok", f"commands run in {name}, without network")
         advice = "without a sandbox, commands that do more than read need approval, in auto as well"
         return CheckResult("note", f"no sandbox: {workspace.sandbox_problem}", advice)
     finally:
