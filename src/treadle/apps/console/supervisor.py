@@ -295,16 +295,26 @@ def find_wait(session_dir: Path, code: int) -> float | None:
     return None
 
 
+# Programs that show a notification of the desktop, each with the arguments before its text.
+_NOTIFIERS = {
+    "notify-send": ("--", "treadle"),
+    "osascript": (
+        *("-e", "on run {message}"),
+        *("-e", 'display notification message with title "treadle"'),
+        *("-e", "end run", "--"),
+    ),
+}
+
+
 def _notify(text: str) -> None:
     """Show a notification of the desktop, if there is one and the setting `notify` allows it."""
     from treadle.apps.settings.load import load_settings
 
-    program = shutil.which("notify-send")
+    program = next(filter(shutil.which, _NOTIFIERS), None)
     try:
         if program is None or load_settings(Path("/")).notify == "off":
             return
-        subprocess.run(
-            [program, "--", "treadle", text], timeout=5, check=False, capture_output=True
-        )
+        argv = [program, *_NOTIFIERS[program], text]
+        subprocess.run(argv, timeout=5, check=False, capture_output=True)
     except (TreadleError, OSError, subprocess.SubprocessError):
         return  # the session does not depend on it
