@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 PLANTED = {
+    "a plain tool imports the core": ("lib/text/planted.py", "import treadle.core.errors"),
+    "a plain tool imports an agent": ("lib/planted.py", "import treadle.agents.agent"),
     "a sibling imports a sibling": ("models/planted.py", "import treadle.tools.planted"),
     "a sibling imports the loop": ("permissions/planted.py", "import treadle.core.loop.planted"),
     "the core looks up": ("core/contracts/planted.py", "import treadle.models.planted"),

@@ -1,4 +1,5 @@
-"""The hosts: command line, terminal, page, editors, fleets, and what they share.
+"""The hosts: command line, terminal, page, editors, fleets, evals, the protocols AG-UI and A2A, and
+what they share.
 
-Hosts do not import each other; they share settings, assembly, console and conversation.
+Hosts do not import each other; they share settings, assembly, console, conversation and pages.
 """
