@@ -89,7 +89,7 @@ PEER_OPTIONS = _make_table(
      "the call is denied"),
     ("agent agents", ("/agents",), "definitions are files"),
     ("allowedTools", ("--allow",), "once for each rule"),
-    ("chrome", (), "there is no tool for a browser; an MCP server can be one"),
+    ("chrome", ("treadle mcp add --known playwright",), "a browser, as an MCP server"),
     ("dangerously-bypass-approvals-and-sandbox yolo",
      ("--permission-mode bypass", "--sandbox off"), _TWO_DECISIONS),
     ("dangerously-skip-permissions", ("--permission-mode bypass",), "deny rules still hold"),
