@@ -13,7 +13,7 @@ USAGE = """\
 usage: treadle memory                     list the lines of this project and of yours
        treadle memory accept N ...        use lines that the agent proposed
        treadle memory edit N TEXT         change a line, and use it
-       treadle memory forget N ...        remove lines
+       treadle memory forget N ...        remove lines; also: undo N ...
        treadle memory add [--user] TEXT   keep a line of yours; --user: in every project"""
 
 
