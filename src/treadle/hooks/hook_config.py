@@ -50,8 +50,9 @@ HOOK_EVENTS: Mapping[str, HookPoint] = {
 }
 # Events of Claude Code that have no counterpart here.
 UNSUPPORTED_EVENTS = word_set(
-    "CwdChanged Elicitation ElicitationResult Setup TaskCompleted TaskCreated TeammateIdle "
-    "WorktreeCreate WorktreeRemove"
+    "CwdChanged DirectoryAdded Elicitation ElicitationResult MessageDisplay PostModelSwitch "
+    "PostToolBatch PreModelSwitch Setup TaskCompleted TaskCreated TeammateIdle "
+    "UserPromptExpansion WorktreeCreate WorktreeRemove"
 )
 DEFAULT_TIMEOUT = 60.0
 FOREIGN_TIMEOUT = 600.0  # of a hook that was written for Claude Code

@@ -74,13 +74,18 @@ async def test_a_script_learns_that_the_files_of_an_untrusted_folder_are_not_use
     assert not quiet.err
 
 
+@pytest.mark.parametrize(
+    "event",
+    ["TeammateIdle", "PostToolBatch", "UserPromptExpansion", "PreModelSwitch", "PostModelSwitch",
+     "MessageDisplay", "DirectoryAdded"],
+)  # fmt: skip
 def test_an_event_that_only_claude_code_has_is_told_with_verbose_and_a_misspelt_one_always(
-    folder: Path,
+    folder: Path, event: str
 ):
-    hooks: dict[str, list[object]] = {"TeammateIdle": [], "PreToolUze": []}
+    hooks: dict[str, list[object]] = {event: [], "PreToolUze": []}
     (folder / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
     found = discover_extensions(folder)
     assert [one.rpartition(": ")[2] for one in found.unsupported] == [
-        "hooks for TeammateIdle are not run here"
+        f"hooks for {event} are not run here"
     ]
     assert ["PreToolUze" in one for one in found.notes] == [True]
