@@ -37,7 +37,10 @@ TEXTS = {
     "GOAL_NOT_MET": (
         "The command of `--until` failed too often. Of a fleet: some runs did not pass."
     ),
-    "REFUSED": "The model refused to answer.",
+    "REFUSED": (
+        "The model refused to answer, or nothing was changed as you asked: a small model could not "
+        "do it, and its answer says so."
+    ),
     "APPROVAL_NEEDED": "The turn ended, but a call that needed an approval was denied.",
     "SESSION_NOT_FOUND": "The session does not exist.",
     "WRONG_FOLDER": "The session belongs to another folder.",

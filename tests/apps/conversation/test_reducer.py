@@ -241,6 +241,8 @@ def test_every_terminal_reason_but_end_turn_is_shown():
     assert len(after(end()).blocks) == 0
     for reason in ("max_turns", "budget_exceeded", "goal_not_met", "refused", "aborted"):
         assert isinstance(blocks(after(end(reason)))[-1], NoteBlock)
+    not_done = after(end("refused", metadata={"detail": "nothing was changed"}))
+    assert blocks(not_done) == [NoteBlock("nothing was changed", "warning")]
     failed = after((RunFailed, "no key", "AccessDenied", TurnResult("t", "error")))
     assert blocks(failed) == [NoteBlock("no key", "error")]
 

@@ -98,7 +98,7 @@ def explain_exit(
             allow = " ".join(f"--allow {shlex.quote(rule)}" for rule in rules)
             return f"needs approval: {calls} (allow with {allow or '--allow RULE'})"
         case exit_codes.REFUSED:
-            return "the model refused to answer"
+            return report.detail or "the model refused to answer"
         case exit_codes.SUSPENDED:
             from treadle.apps.cli.resume_answers import format_resume_hint
 

@@ -1,6 +1,6 @@
 """The end of a turn: decides after a model reply whether the loop continues or the turn ends.
 
-refusal                  the turn ends `refused`
+refusal                  the turn ends `refused`; by the engine, a detail says that it is not done
 calls beyond a limit     they are not run; the turn ends for the reason of the gate, after a closing
                          summary if it allows one
 closing summary          the turn ends for the reason that asked for it
@@ -26,7 +26,7 @@ from treadle.core.errors import ContextTooLong, EmptyReply, ModelError, error_te
 from treadle.core.events import TerminalReason
 from treadle.core.loop.hooks import Hooks
 from treadle.core.loop.loop_session import LoopSession
-from treadle.core.transcript.content import RedactedThinking, Text, Thinking, ToolCall
+from treadle.core.transcript.content import ENGINE, RedactedThinking, Text, Thinking, ToolCall
 from treadle.core.transcript.integrity import is_empty
 from treadle.core.transcript.items import AssistantItem, Metadata, NoticeItem
 from treadle.core.transcript.pending import Rest, pending
@@ -36,6 +36,7 @@ CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly whe
 TRUNCATED_CALL_NOTICE = (
     "Your reply was cut off inside a tool call, which was not run. Use smaller steps."
 )
+NOT_DONE_DETAIL = "nothing was changed as you asked; the answer says why"
 TRUNCATED_DETAIL = "the reply is cut off at the output limit of the model"
 EMPTY_REPLY_NOTICE = "Your last reply has no text. Answer, or call a tool."
 CLOSING_NOTICE = (
@@ -74,7 +75,9 @@ def handle_reply(
     if not is_reply_empty:
         session.append(reply)
     if reply.stop == "refusal":
-        return TurnEnd("refused")
+        return TurnEnd(
+            "refused", metadata={"detail": NOT_DONE_DETAIL} if _is_by_engine(reply) else {}
+        )
     if closing is not None:
         if closing.reason == "max_turns" and not is_reply_empty:
             # The next turn has rounds again: it can continue the work without a message.
@@ -192,6 +195,11 @@ def _stop_at_calls(reply: AssistantItem, session: LoopSession, stop: Stop) -> Tu
         text = CALLS_NOT_RUN_NOTICE.format(detail=stop.detail)
         session.append(NoticeItem(text, kind="budget", next_move="ask"))
     return TurnEnd(stop.reason, metadata={"detail": stop.detail})
+
+
+def _is_by_engine(reply: AssistantItem) -> bool:
+    """Whether the engine ended the reply of a small model, which did not do what it was asked."""
+    return any(isinstance(part, Text) and part.by == ENGINE for part in reply.content)
 
 
 def _without_calls(reply: AssistantItem) -> AssistantItem:

@@ -10,6 +10,7 @@ from typing import Any
 from tests.models.embedded.tool_specs import content, is_there, write
 from treadle.agents.agent import Agent
 from treadle.core.errors import ToolError
+from treadle.core.loop.turn_end import NOT_DONE_DETAIL
 from treadle.core.transcript import AssistantItem, ToolCall, Transcript
 from treadle.models.embedded import Assisted, Embedded
 from treadle.models.embedded.server import CompletionChunk
@@ -140,5 +141,6 @@ async def test_an_answer_instead_of_the_change_is_not_a_success() -> None:
     server = ScriptedServer(wrong, *others, {"answer": "It is fixed."})
     result = await run(server, "Remove the unused variable from a.py")
     assert result.reason == "refused"
+    assert result.detail == NOT_DONE_DETAIL
     assert result.text.startswith("It is fixed.\n\nThis is not done.")
     assert content("a.py") == "x = 1\n"

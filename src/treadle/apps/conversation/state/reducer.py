@@ -381,6 +381,8 @@ def _turn_finished(view: ViewState, event: events.TurnFinished) -> ViewState:
     text, detail = _STOP_MESSAGES.get(event.result.reason, ""), event.result.metadata.get("detail")
     if event.result.reason in ("budget_exceeded", "repetition") and detail:
         text = f"stopped: {detail}"
+    if event.result.reason == "refused" and detail:
+        text = str(detail)
     if event.result.reason == "repetition":
         text += "; send a message that says what to do instead"
     if event.result.reason == "goal_not_met":
