@@ -26,6 +26,8 @@ DOCUMENTS = [
     "description: one\n  two\n  three",
     "url: https://example.org/a#b",
     "name: ''\nother: x",
+    "\"name\": reviewer\n'argument-hint': a file",
+    r'description: "\x41 \u00e9 \U0001f600 \e[1m \0 \a\b\v\_\N\L\P\/ and \t\"this\" \\"',
 ]
 
 
@@ -58,6 +60,17 @@ def test_a_list_with_commas_keeps_what_is_in_parentheses_and_quotes():
         "Read",
         '"a, b"',
     ]
+
+
+def test_an_unknown_escape_leaves_the_others_decoded():
+    head, _ = parse_frontmatter(
+        '---\na: "C:\\work \\x4g \\U99999999 \\ud83d\\ude00 \\ud83d \\x41"\n---\n'
+    )
+    assert head["a"] == "C:\\work \\x4g \\U99999999 \U0001f600 \ufffd A"
+
+
+def test_a_line_of_three_dots_closes_the_frontmatter_as_well():
+    assert parse_frontmatter("---\nname: a\n...\nBody\n---\n") == ({"name": "a"}, "Body\n---\n")
 
 
 def test_a_line_that_is_none_is_named():

@@ -16,12 +16,13 @@ objects.
 from __future__ import annotations
 
 import re
+import sys
 
 from treadle.lib.text.lazy_regex import compile_lazily
 
 Frontmatter = dict[str, str | list[str]]
 
-_KEY = compile_lazily(r"^([A-Za-z][\w-]*)\s*:\s*(.*)$")
+_KEY = compile_lazily(r"""^([A-Za-z][\w-]*|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*')\s*:\s*(.*)$""")
 _BLOCK_LINE = compile_lazily(r"[ \t]|- |\]|<|\s*$")  # belongs to the key above it
 _TAG = compile_lazily(r"<(\w+)>")
 _BLOCK_HEAD = compile_lazily(r"([|>])[+-]?\d?[+-]?")
@@ -31,6 +32,15 @@ _QUOTED = compile_lazily(r"""\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'""")
 _LIST_PART = compile_lazily(
     r"""(?:\s*(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*')\s*(?=,|$)|\([^()]*\)|[^,(]|\()+"""
 )
+
+
+_ESCAPE = compile_lazily(r"\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|.)", re.DOTALL)
+# What a character after a backslash means; any other stays as it is written.
+_ESCAPED = {
+    "0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r",
+    "e": "\x1b", " ": " ", '"': '"', "/": "/", "\\": "\\", "N": "\x85", "_": "\xa0",
+    "L": "\u2028", "P": "\u2029",
+}  # fmt: skip
 
 
 class FrontmatterError(ValueError):
@@ -44,7 +54,7 @@ def parse_frontmatter(text: str) -> tuple[Frontmatter, str]:
         return {}, text
     lines = text.split("\n")
     try:
-        end = next(n for n, line in enumerate(lines[1:], 1) if line.rstrip() == "---")
+        end = next(n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "..."))
     except StopIteration:
         raise FrontmatterError("line 1: the frontmatter has no closing ---") from None
     return _parse_lines(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n")
@@ -61,7 +71,7 @@ def _parse_lines(lines: list[str]) -> Frontmatter:
         pair = _KEY.match(line)
         if pair is None:
             raise FrontmatterError(f"line {number + 1}: {line.strip()!r} is not `key: value`")
-        key, value = pair.group(1), pair.group(2).strip()
+        key, value = _unquote(pair.group(1)), pair.group(2).strip()
         start = number
         while number < len(lines) and _BLOCK_LINE.match(lines[number]):
             number = _find_tag_end(lines, number) + 1
@@ -132,13 +142,17 @@ def _unquote(value: str) -> str:
         return value
     if value[0] == "'":
         return value[1:-1].replace("''", "'")
-    try:
-        import json
+    plain = _ESCAPE.sub(_decode_escape, value[1:-1]) if "\\" in value else value[1:-1]
+    # An emoji may be written as two escapes, as in JSON.
+    return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
-        decoded = json.loads(value, strict=False)
-    except ValueError:
-        return value[1:-1]
-    return decoded if isinstance(decoded, str) else value[1:-1]
+
+def _decode_escape(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if len(code) == 1:
+        return _ESCAPED.get(code, escape[0])
+    number = int(code[1:], 16)
+    return chr(number) if number <= sys.maxunicode else escape[0]
 
 
 def parse_list(value: str | list[str] | None) -> list[str] | None:
