@@ -13,7 +13,7 @@ from treadle import Agent, Usage, tool
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.recent_files import list_recent_files, make_recent_files_notice
 from treadle.context.compaction.summary import format_items, get_summary_tokens, summarize
-from treadle.context.compaction.trims import trim_old_items
+from treadle.context.compaction.trims import trim_old_items, truncate_results
 from treadle.core.contracts.model import ModelCard, ModelRequest
 from treadle.core.errors import Overloaded
 from treadle.core.events import Notified
@@ -231,6 +231,9 @@ def test_a_trimmed_read_says_to_read_again_and_a_picture_is_called_one():
     assert texts[0].endswith("9,000 characters are out of view; read the file again to see them]")
     assert texts[1].endswith('recall with id "c" shows them]')
     assert texts[2] == "[a picture (image/png) that was shown before]"
+    cut = [item.text for item in truncate_results([read, shell], 500)]
+    assert "characters left out; read the file again to see them ...]" in cut[0]
+    assert 'characters left out; recall with id "c" shows them ...]' in cut[1]
 
 
 # --- a model that fails to write a summary ----------------------------------------------------

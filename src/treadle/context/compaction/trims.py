@@ -61,11 +61,17 @@ def _trim_item(item: Item) -> Item:
     text = item.model_text
     if len(text) <= LARGE_RESULT_CHARS:
         return item
-    how = f'recall with id "{item.call_id}" shows them'
-    if item.name in READ_TOOLS:
-        how = "read the file again to see them"
-    note = f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters are out of view; {how}]"
+    note = (
+        f"{text[:PREVIEW_CHARS]}\n[{len(text):,} characters are out of view; {_find_again(item)}]"
+    )
     return msgspec.structs.replace(item, content=(Text(note),), notes=())
+
+
+def _find_again(item: ToolResultItem) -> str:
+    """How the model sees the whole result again. A file may have changed since it was read."""
+    if item.name in READ_TOOLS:
+        return "read the file again to see them"
+    return f'recall with id "{item.call_id}" shows them'
 
 
 def _replace_media(item: MediaItem) -> MediaItem:
@@ -79,7 +85,8 @@ def _truncate_result(item: ToolResultItem, limit: int) -> ToolResultItem:
     text = item.model_text
     if len(text) <= limit:
         return item
-    return msgspec.structs.replace(item, content=(Text(truncate_middle(text, limit)),), notes=())
+    short = truncate_middle(text, limit, _find_again(item))
+    return msgspec.structs.replace(item, content=(Text(short),), notes=())
 
 
 def _truncate_user_message(item: Item, limit: int) -> Item:
@@ -121,10 +128,10 @@ def _truncate_part(part: AssistantContent, limit: int) -> AssistantContent:
     return part
 
 
-def truncate_middle(text: str, limit: int) -> str:
+def truncate_middle(text: str, limit: int, find_again: str = "recall finds them") -> str:
     if len(text) <= limit:
         return text
     half = max(20, limit // 2 - 60)
     left_out = len(text) - 2 * half
-    note = f"[... {left_out:,} characters left out; recall finds them ...]"
+    note = f"[... {left_out:,} characters left out; {find_again} ...]"
     return f"{text[:half]}\n{note}\n{text[-half:]}"
