@@ -49,7 +49,7 @@ OFFICE_TYPES = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 }
 NO_OUTPUT = "(no output)"
-NOTICE_START, NOTICE_END = '<notice kind="', "</notice>"
+_NOTICE_TAG = compile_lazily(r"<(?=\s*/?\s*notice\b)", re.IGNORECASE)
 # The notices whose text is the engine's alone. Others quote files, programs or people.
 ENGINE_NOTICES = frozenset({"mode", "attendance", "budget", "compaction", "sandbox", "open_todos"})
 
@@ -98,10 +98,10 @@ def filter_input(
 
 
 def escape_notices(text: str) -> str:
-    """The text without the tags that only the engine writes."""
-    for tag in (NOTICE_START, NOTICE_END):
-        text = text.replace(tag, f"&lt;{tag[1:]}")
-    return text
+    """The text without the tags that only the engine writes, in any spelling."""
+    # Each `<` costs the expression something, and most large results have many, but not the word.
+    is_likely = "<" in text and "notice" in text.lower()
+    return _NOTICE_TAG.sub("&lt;", text) if is_likely else text
 
 
 def filter_result(
@@ -110,8 +110,8 @@ def filter_result(
     """Never empty: a result without output says so. What looks like a notice in it is none."""
     parts = _filter_parts(item.model_parts, position, limits, omissions)
     for index, (number, part) in enumerate(parts):
-        if type(part) is Text and NOTICE_START in part.text:
-            parts[index] = (number, Text(escape_notices(part.text)))
+        if type(part) is Text and (text := escape_notices(part.text)) is not part.text:
+            parts[index] = (number, Text(text))
     return parts or [(0, Text(NO_OUTPUT))]
 
 
