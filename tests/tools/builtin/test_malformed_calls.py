@@ -302,12 +302,29 @@ async def test_calls_in_one_call_of_a_wrapper_are_calls_of_their_own(folder: Pat
     assert all("it was in `multi_tool_use.parallel`" in one.model_text for one in results)
 
 
-async def test_a_search_for_a_sentence_says_how_to_search(folder: Path) -> None:
+SENTENCES = (
+    "where is the text parsed?",
+    '"adds two numbers"',
+    "Where does the app parse (and check) the config?",
+    r"Where does the app parse \(and check\) the config\?",
+    r"adds\s+two\s+numbers",
+    "cache: how; is `it` used…",
+    "where does [x] come from",
+)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+async def test_a_search_for_a_sentence_says_how_to_search(folder: Path, sentence: str) -> None:
     (folder / "a.py").write_text("def parse(): ...\n")
     async with hands(folder) as place:
-        found = await place.one("grep", pattern="where is the text parsed?")
-        names = await place.one("glob", pattern="the parser of the config")
-        plain = await place.one("grep", pattern="compile")
+        found = await place.one("grep", pattern=sentence)
+        names = await place.one("glob", pattern=sentence)
     assert "search for one word" in found.text
     assert "search for one word" in names.text
-    assert plain.text == "No matches."
+
+
+@pytest.mark.parametrize("pattern", ["compile", "parse_all|read_all|x", r"def\s+load\(", "a += 1"])
+async def test_another_search_that_finds_nothing_only_says_so(folder: Path, pattern: str) -> None:
+    (folder / "a.py").write_text("def parse(): ...\n")
+    async with hands(folder) as place:
+        assert (await place.one("grep", pattern=pattern)).text == "No matches."

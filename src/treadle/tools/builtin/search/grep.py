@@ -14,9 +14,11 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from treadle.core.arguments.fit_names import Report
 from treadle.core.contracts.tool import ToolOutput
 from treadle.core.contracts.workspace import ProgramResult
 from treadle.core.errors import ToolError
+from treadle.core.transcript.content import Arguments
 from treadle.lib.text.text import plural
 from treadle.tools.builtin.base import BuiltinTool, describe
 from treadle.tools.builtin.search.ripgrep import (
@@ -71,7 +73,8 @@ class GrepTool(BuiltinTool[GrepArguments]):
         "search_code", "file_search", "codebase_search",
     )  # fmt: skip
     argument_aliases: ClassVar = {
-        "directory": "path", "dir_path": "path", "include": "glob", "include_pattern": "glob",
+        "directory": "path", "dir_path": "path", "target_directories": "path",
+        "include": "glob", "include_pattern": "glob",
         "file_pattern": "glob", "file_type": "type", "query": "pattern", "regex": "pattern",
         "context": "-C", "case_insensitive": "-i", "ignore_case": "-i", "line_numbers": "-n",
         "after_context": "-A", "before_context": "-B", "max_results": "head_limit",
@@ -84,6 +87,14 @@ class GrepTool(BuiltinTool[GrepArguments]):
             "text": "content", "counts": "count",
         }
     }  # fmt: skip
+
+    @classmethod
+    def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
+        """No folder in a list of folders means all of them."""
+        if arguments.get("path") != []:
+            return arguments
+        report("`path` is left out, because it was an empty list")
+        return {name: value for name, value in arguments.items() if name != "path"}
 
     def validate(self, args: GrepArguments) -> str | None:
         if not args.pattern:

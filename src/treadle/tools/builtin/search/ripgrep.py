@@ -27,12 +27,17 @@ MAX_OUTPUT_BYTES = 16 << 20
 DEFAULT_OPTIONS = ("--no-config", "--color=never", "--hidden")
 LAST_OPTIONS = ("--glob=!.git", "--glob=!.jj", "--glob=!.hg")
 
-_SENTENCE = compile_lazily(r"[\w'’-]+(?:[ ,]+[\w'’-]+){2,}[.?!]?")
+MIN_SENTENCE_WORDS = 3
+_WORD = compile_lazily(r"[^\W\d_][\w'’-]*|\d+")
+_ESCAPED_SPACE, _ESCAPED_EDGE = compile_lazily(r"\\s[+*]?"), compile_lazily(r"\\[bB<>]|\\(?=\W)")
+_AROUND_WORDS = "\"'`“”„‘’«»()?:;,.!…^$"
 
 
 def explain_sentence(pattern: str, kind: str) -> str:
     """What to do after a search for a sentence that found nothing; "" for other patterns."""
-    if not _SENTENCE.fullmatch(pattern.strip()):
+    text = _ESCAPED_EDGE.sub("", _ESCAPED_SPACE.sub(" ", pattern))
+    words = (word.strip(_AROUND_WORDS) for word in text.split())
+    if len([word for word in words if _WORD.fullmatch(word)]) < MIN_SENTENCE_WORDS:
         return ""
     return (
         f" The words are searched as {kind}, not by what they mean: search for one word that must "
