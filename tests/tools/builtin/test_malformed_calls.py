@@ -61,9 +61,17 @@ async def test_malformed_calls_are_repaired_or_told_what_is_allowed(folder: Path
     reply = next(item for item in result.transcript if isinstance(item, AssistantItem))
     results = {one.call_id: one for one in result.transcript if isinstance(one, ToolResultItem)}
     table: Counter[tuple[str, str]] = Counter()
-    for expected, call in zip(CALLS, reply.calls, strict=True):
-        answer, request = results[call.id], judge.asked.get(call.id)
+    made = {str(one.id): one for one in reply.calls}
+    for given, expected in zip(calls, CALLS, strict=True):
         means = expected["means"]
+        if means is not None and isinstance(means[0], list):  # several calls
+            parts = [made[f"{given.id}-{number}"] for number in range(1, len(means) + 1)]
+            assert [[one.name, one.arguments] for one in parts] == means
+            assert [judge.asked[one.id].arguments for one in parts] == [one[1] for one in means]
+            table[expected["kind"], "repaired"] += 1
+            continue
+        call = made[given.id]
+        answer, request = results[call.id], judge.asked.get(call.id)
         if means is None:
             assert request is None, f"{expected['raw']!r} was put to the policy"
             assert answer.text.startswith("error: "), answer.text
@@ -107,8 +115,8 @@ async def test_a_call_that_was_cut_off_anywhere_is_never_repaired(folder: Path) 
             if not isinstance(parse_arguments(raw), dict) or len(raw) > 500:
                 continue
             for end in range(1, len(raw)):
-                call = repairer.repair(ToolCall("c", expected["name"], raw[:end]))
-                assert call.arguments is None, f"{raw[:end]!r} became {call.raw!r}"
+                for call in repairer.repair(ToolCall("c", expected["name"], raw[:end])):
+                    assert call.arguments is None, f"{raw[:end]!r} became {call.raw!r}"
 
 
 async def test_a_tool_whose_repair_fails_gets_the_call_as_it_is() -> None:
@@ -284,11 +292,17 @@ async def test_what_is_shown_is_the_call_that_is_meant_and_it_runs_once(folder: 
     assert [(event.name, event.summary) for event in started] == [("read", "[read: a.txt]")]
 
 
-async def test_calls_in_one_call_of_a_wrapper_are_calls_of_their_own(folder: Path) -> None:
+@pytest.mark.parametrize("is_text", [False, True])
+async def test_calls_in_one_call_of_a_wrapper_are_calls_of_their_own(
+    folder: Path, is_text: bool
+) -> None:
     (folder / "a.py").write_text("x = 1\n")
+    parameters: list[Any] = [{"path": "a.py"}, {"pattern": "*.py"}]
+    if is_text:
+        parameters = [json.dumps(one) for one in parameters]
     uses = [
-        {"recipient_name": "functions.read", "parameters": {"path": "a.py"}},
-        {"recipient_name": "functions.glob", "parameters": {"pattern": "*.py"}},
+        {"recipient_name": "functions.read", "parameters": parameters[0]},
+        {"recipient_name": "functions.glob", "parameters": parameters[1]},
     ]
     call = ToolCall("c", "multi_tool_use.parallel", json.dumps({"tool_uses": uses}))
     async with hands(folder) as place:
@@ -300,6 +314,23 @@ async def test_calls_in_one_call_of_a_wrapper_are_calls_of_their_own(folder: Pat
     assert [one.call_id for one in results] == ["c-1", "c-2"]
     assert ["x = 1" in results[0].text, "a.py" in results[1].text] == [True, True]
     assert all("it was in `multi_tool_use.parallel`" in one.model_text for one in results)
+
+
+async def test_a_read_of_several_files_is_a_call_for_each(folder: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (folder / name).write_text(f"name = {name!r}\n")
+    uses = [
+        {"recipient_name": "Read", "parameters": {"file_paths": ["a.py", "b.py"], "limit": 1}},
+        {"recipient_name": "glob", "parameters": {"pattern": "*.py"}},
+    ]
+    call = ToolCall("c", "multi_tool_use.parallel", json.dumps({"tool_uses": uses}))
+    async with hands(folder) as place:
+        agent = Agent(Scripted([Say(calls=[call]), "done"]), [place.tools])
+        result = await agent.run("go")
+    results = [item for item in result.transcript if isinstance(item, ToolResultItem)]
+    assert [one.call_id for one in results] == ["c-1-1", "c-1-2", "c-2"]
+    assert ["'a.py'" in results[0].text, "'b.py'" in results[1].text] == [True, True]
+    assert "each file of `file_paths` has a call of its own" in results[1].model_text
 
 
 SENTENCES = (

@@ -305,13 +305,15 @@ def find_target(tool: Tool, name: str) -> Tool | None:
 class RepairedArguments(msgspec.Struct, frozen=True):
     """Arguments as a tool knows them. `notes` say what was changed, in a few words for the model.
     `tool`, `tool_arguments`: another tool that is meant, if the agent has it. `is_guessed`: a value
-    was changed, not only a name; the user is asked about such a call if it is irreversible."""
+    was changed, not only a name; the user is asked about such a call if it is irreversible. `more`:
+    the arguments of further calls of the tool that were in this one; the notes are theirs, too."""
 
     arguments: Arguments
     notes: tuple[str, ...] = ()
     tool: str = ""
     tool_arguments: Arguments = {}
     is_guessed: bool = False
+    more: tuple[Arguments, ...] = ()
 
 
 @runtime_checkable

@@ -78,7 +78,7 @@ class ModelCaller:
         self._clock, self._retry = parts.config.clock, parts.config.retry
         self._session = parts.session
         self._eager = eager
-        self._repair = CallRepairer(parts.toolbox).repair if eager is not None else None
+        self._repairer = CallRepairer(parts.toolbox) if eager is not None else None
         self._interruption = parts.interruption if eager is not None else Interruption()
         self._keys = RequestKeys()
         self.admit_probe: AdmitProbe | None = None  # see ModelRequest; set by the gateway
@@ -229,7 +229,7 @@ class ModelCaller:
 
     async def _attempt(self, request: ModelRequest) -> AssistantItem:
         emit, streamed, interruption = self._emitter.emit, self._streamed_text, self._interruption
-        ready = AnnouncedCalls(self._session.has_call_id, self._repair)
+        ready = AnnouncedCalls(self._session.has_call_id, self._repairer)
         reply: AssistantItem | None = None
         part: PartKind = ""  # the open one
         task = asyncio.current_task()

@@ -46,27 +46,31 @@ class CallRepairer:
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
 
-    def repair(self, call: ToolCall) -> ToolCall:
-        """The call under the name and with the arguments that it means."""
+    def repair(self, call: ToolCall) -> tuple[ToolCall, ...]:
+        """The call under the name and with the arguments that it means; as several, with ids of
+        their own, if it wraps several."""
+        return tuple([one for part in _split_parallel(call) for one in self._repair_one(part)])
+
+    def _repair_one(self, call: ToolCall) -> tuple[ToolCall, ...]:
         try:
             return call_contained(self._repair, call)
         except Exception as error:  # noqa: BLE001 - the code of a tool may raise anything
             logger.warning("a call of %s could not be repaired: %s", call.name, error_text(error))
-            return call
+            return (call,)
 
-    def _repair(self, call: ToolCall) -> ToolCall:
+    def _repair(self, call: ToolCall) -> tuple[ToolCall, ...]:
         notes: list[str] = []
         is_guessed = False
         tool = self._toolbox.find(call.name) or self._find_meant(call.name)
         if tool is None:
-            return call
+            return (call,)
         if tool.spec.name != call.name:
             notes.append(f"the tool is named `{tool.spec.name}`")
         arguments = call.parsed
         if isinstance(arguments, str):
             read = _read_arguments(call.raw, tool)
             if read is None:
-                return _replace(call, tool, call.raw, "; ".join(notes)) if notes else call
+                return (_replace(call, tool, call.raw, "; ".join(notes)) if notes else call,)
             arguments, is_guessed = read.arguments, read.is_guessed
             notes += read.notes
         repaired = _repair_arguments(tool, arguments)
@@ -75,12 +79,18 @@ class CallRepairer:
         meant = self._toolbox.find(repaired.tool) if repaired.tool else None
         if meant is not None:
             note = f"`{meant.spec.name}` is a tool of its own"
-            return _replace(call, meant, _encode(repaired.tool_arguments), note, is_guessed)
+            return (_replace(call, meant, _encode(repaired.tool_arguments), note, is_guessed),)
         if not notes:
-            return call
+            return (call,)
         shown = list(dict.fromkeys(notes))
         note = "; ".join(shown[:MAX_NOTES])
-        return _replace(call, tool, _encode(repaired.arguments), note, is_guessed)
+        meant_calls = [
+            _replace(call, tool, _encode(one), note, is_guessed)
+            for one in (repaired.arguments, *repaired.more)
+        ]
+        if len(meant_calls) == 1:
+            return (meant_calls[0],)
+        return tuple([_number(one, number) for number, one in enumerate(meant_calls, 1)])
 
     def _find_meant(self, name: str) -> Tool | None:
         """The only tool that has this name in another spelling, or as another name."""
@@ -93,7 +103,12 @@ class CallRepairer:
         return self._toolbox.find(aliased[0]) if len(aliased) == 1 else None
 
 
-def split_parallel(call: ToolCall) -> tuple[ToolCall, ...]:
+def _number(call: ToolCall, number: int) -> ToolCall:
+    """One of the calls that a call wraps."""
+    return msgspec.structs.replace(call, id=f"{call.id}-{number}")
+
+
+def _split_parallel(call: ToolCall) -> tuple[ToolCall, ...]:
     """The calls that a call of OpenAI's `multi_tool_use.parallel` wraps; else the call itself."""
     if call.name not in _PARALLEL:
         return (call,)
@@ -102,12 +117,16 @@ def split_parallel(call: ToolCall) -> tuple[ToolCall, ...]:
         case {"tool_uses": [_, *_] as uses, **rest} if not rest:
             for number, use in enumerate(uses, 1):
                 match use:
-                    case {"recipient_name": str(name), "parameters": dict(arguments), **more}:
+                    case {
+                        "recipient_name": str(name),
+                        "parameters": dict() | str() as arguments,
+                        **more,
+                    }:
                         if more:
                             return (call,)
-                        part_id = f"{call.id}-{number}"
+                        raw = arguments if isinstance(arguments, str) else _encode(arguments)
                         note = f"it was in `{call.name}`"
-                        parts.append(ToolCall(part_id, name, _encode(arguments), note, call.by))
+                        parts.append(_number(ToolCall(call.id, name, raw, note, call.by), number))
                     case _:
                         return (call,)
     return tuple(parts) or (call,)
@@ -177,20 +196,18 @@ class AnnouncedCalls:
     def __init__(
         self,
         is_in_session: Callable[[str], bool],
-        repair: Callable[[ToolCall], ToolCall] | None,
+        repairer: CallRepairer | None,
     ) -> None:
         self._is_in_session = is_in_session
-        self._repair = repair
+        self._repairer = repairer
         self._ids: set[str] = set()
         self._added: list[tuple[ToolCall, list[ToolCall]]] = []
         self._are_changed = False  # whether one is not as it was announced
 
     def add(self, call: ToolCall) -> list[ToolCall]:
         finals: list[ToolCall] = []
-        for one in (call,) if self._repair is None else split_parallel(call):
+        for one in (call,) if self._repairer is None else self._repairer.repair(call):
             final = with_unique_id(one, self._is_taken)
-            if self._repair is not None:
-                final = self._repair(final)
             self._ids.add(final.id)
             finals.append(final)
         self._added.append((call, finals))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from treadle.core.arguments.fit_names import fold_name
 from treadle.core.contracts.tool import RepairedArguments, ToolOutput
 from treadle.core.contracts.workspace import FileContent, OutsideReader
 from treadle.core.errors import MissingExtra, ToolError, WorkspaceError
@@ -44,6 +45,13 @@ def read_range(lines: Any) -> dict[str, int]:
     return {}
 
 
+def _has_paths(name: str, given: Any) -> bool:
+    """Whether this argument is a list of at least two files."""
+    if fold_name(name) not in ("filepaths", "paths") or not isinstance(given, list):
+        return False
+    return len(given) > 1 and all(isinstance(path, str) for path in given)
+
+
 class ReadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file_path: str
     offset: Annotated[int, describe("First line, from 1")] = 0
@@ -70,7 +78,7 @@ class ReadTool(BuiltinTool[ReadArguments]):
         self._native_pdf = native_pdf
 
     def repair(self, arguments: Arguments) -> RepairedArguments:
-        """Also with the last line in place of the number of lines."""
+        """Also with the last line in place of the number of lines, and with several files."""
         plain, notes = dict(arguments), list[str]()
         if plain.pop(_WHOLE_FILE, None) is not None:  # it is what `read` does without a range
             notes.append(f"`{_WHOLE_FILE}` is left out")
@@ -82,8 +90,13 @@ class ReadTool(BuiltinTool[ReadArguments]):
                     del plain[name]
                     plain |= lines
                     notes.append(f"`{name}` is `offset` and `limit`")
-        meant = super().repair(plain)
-        return msgspec.structs.replace(meant, notes=(*notes, *meant.notes))
+        several = next((name for name, given in plain.items() if _has_paths(name, given)), "")
+        if several:
+            notes.append(f"each file of `{several}` has a call of its own")
+        calls = [{**plain, several: path} for path in plain[several]] if several else [plain]
+        meant, *others = map(super().repair, calls)
+        more = tuple([one.arguments for one in others])
+        return msgspec.structs.replace(meant, notes=(*notes, *meant.notes), more=more)
 
     def validate(self, args: ReadArguments) -> str | None:
         if not args.file_path:

@@ -18,6 +18,7 @@ from treadle.core.contracts.tool import Access, ToolOutput
 from treadle.core.errors import ToolError
 from treadle.core.transcript.content import Arguments, Document, Image
 from treadle.lib.files.media_types import IMAGE_MEDIA_TYPES, MAX_IMAGE_BYTES
+from treadle.lib.http.local_hosts import is_loopback
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.tools.builtin.base import BuiltinTool, describe, escape_multiline
 from treadle.tools.builtin.file_text import decode_text, slice_part
@@ -54,11 +55,14 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
 
     @classmethod
     def repair_values(cls, arguments: Arguments, report: Report) -> Arguments:
-        url = arguments.get("url")
-        if not isinstance(url, str) or not _BARE_ADDRESS.match(url.strip()):
+        given = arguments.get("url")
+        bare = _BARE_ADDRESS.match(given.strip()) if isinstance(given, str) else None
+        if bare is None:
             return arguments
-        report.guess(f"`url` is `https://{url.strip()}`")
-        return {**arguments, "url": f"https://{url.strip()}"}
+        scheme = "http" if is_loopback(bare["host"].strip("[]").lower()) else "https"
+        url = f"{scheme}://{bare.string}"
+        report.guess(f"`url` is `{url}`")
+        return {**arguments, "url": url}
 
     def validate(self, args: WebFetchArguments) -> str | None:
         if args.offset < 0:
@@ -115,7 +119,11 @@ class WebFetchTool(BuiltinTool[WebFetchArguments]):
         raise ToolError(f"more than {MAX_REDIRECTS} redirects, the last to {url}")
 
 
-_BARE_ADDRESS = compile_lazily(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(/|$)")
+# A host with a dot, this machine or an address by numbers, with or without a port.
+_BARE_ADDRESS = compile_lazily(
+    r"(?P<host>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|(?i:localhost)"
+    r"|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?=[/?#]|$)"
+)
 
 
 def _check_url(url: str) -> str | None:
