@@ -120,6 +120,28 @@ async def test_a_session_of_a_repository_is_tested_for_nothing_and_the_first_dif
         assert (both.code, f"asks no model: leave out {words[0]}" in both.err) == (2, True), both
 
 
+async def test_a_session_in_which_tools_corrected_texts_replays_as_equal():
+    Path("notes.txt").write_text("    call(x[0)\n")
+    calls = (
+        FakeCall("Read", {"path": "notes.txt"}),
+        FakeCall("grep", {"pattern": "x[0)"}),
+        FakeCall(
+            "edit", {"file_path": "notes.txt", "old_string": "call(x[0)  ", "new_string": "go()"}
+        ),
+    )
+    async with ProviderServer([FakeReply(calls=calls), LAST]) as server:
+        first = await run(server, "-p", "look", "--output-format", "json", *FREELY)
+    session = first.lines[0]["session_id"]
+    entries = read_entries(Library().find(session))
+    items = [entry.item for entry in entries if isinstance(entry, ItemAdded)]
+    results = [item for item in items if isinstance(item, ToolResultItem)]
+    assert [[note.kind for note in item.notes] for item in results] == [["corrected"]] * 3
+    assert not any("corrected" in item.text for item in results)
+    assert Path("notes.txt").read_text() == "    go()\n"
+    same = await run(None, "replay", session)
+    assert (same.code, same.out) == (0, f"{session}: 2 replies, the same transcript\n")
+
+
 async def test_a_session_with_repaired_calls_and_an_unanswered_message_replays_as_equal():
     Path("notes.txt").write_text("one\n")
     calls = (FakeCall("Read", {"path": "notes.txt"}), FakeCall("nothing", {"x": 1}))

@@ -255,7 +255,8 @@ async def test_an_old_text_with_the_numbers_of_read_is_found_if_it_is_there_once
         _, item = await agent.do(
             ("read", {"file_path": "a.py"}), ("edit", {"file_path": "a.py", **edit})
         )
-    assert "began with line numbers, which are left out" in plain(item)
+    assert plain(item).startswith("Edited ")
+    assert "[corrected: old_string began with line numbers, which are left out]" in item.model_text
     assert (folder / "a.py").read_text() == "one\n  TWO\nthree\n"
 
 

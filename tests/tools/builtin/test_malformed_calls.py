@@ -24,11 +24,12 @@ from treadle.core.loop.calls.call_repair import CallRepairer
 from treadle.core.loop.calls.toolbox import Toolbox
 from treadle.core.loop.emitter import Emitter
 from treadle.core.transcript.content import ToolCall, parse_arguments
-from treadle.core.transcript.items import AssistantItem, ToolResultItem
+from treadle.core.transcript.items import AssistantItem, ResultNote, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.testing import RecordingObserver
 from treadle.tools import tool
 from treadle.tools.builtin import ALL_TOOLS
+from treadle.tools.builtin.files.edit import WHITESPACE_NOTE
 
 CALLS = [
     json.loads(line)
@@ -194,7 +195,8 @@ async def test_an_edit_that_differs_only_in_white_space_is_made_and_said(
     (folder / "a.py").write_text(FILE)
     async with hands(folder) as place:
         answer = await place.one("edit", file_path="a.py", old_string=old, new_string=new)
-    assert answer.text.startswith("Edited a.py (old_string differed in white space"), answer.text
+    assert answer.text.startswith("Edited a.py. It now reads:"), answer.text
+    assert answer.notes == (ResultNote("corrected", f"[corrected: {WHITESPACE_NOTE}]"),)
     assert (folder / "a.py").read_text() == after
 
 
@@ -211,10 +213,12 @@ async def test_a_regular_expression_that_is_none_is_searched_as_text(folder: Pat
     async with hands(folder) as place:
         text = await place.one("grep", pattern="x[0)", output_mode="content")
         ahead = await place.one("grep", pattern="foo(?=bar)", output_mode="content")
-    assert text.text == (
-        "a.py:1:call(x[0)\n(the pattern is no valid regular expression; it was searched as text)"
+    assert text.text == "a.py:1:call(x[0)"
+    assert text.model_text == (
+        "a.py:1:call(x[0)\n"
+        "[corrected: the pattern is no valid regular expression; it was searched as text]"
     )
-    assert ahead.text == "a.py:2:foobar" or "searched as text" in ahead.text
+    assert ahead.text == "a.py:2:foobar" or "searched as text" in ahead.model_text
 
 
 def _heredoc(body: str, quote: str = "'") -> dict[str, Any]:

@@ -126,7 +126,7 @@ async def test_what_is_wrong_with_a_search_is_said(tree: Path) -> None:
             ("grep", {"pattern": "x", "path": "srk"}),
             ("grep", {"pattern": "--pre=touch", "path": "src"}),
         )
-    assert "searched as text" in plain(regex)
+    assert "searched as text" in regex.model_text
     assert "klingon" in failed(kind)
     assert "srk does not exist" in failed(place)
     assert plain(option) == "No matches."

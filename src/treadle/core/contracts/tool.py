@@ -138,13 +138,15 @@ STOPPED_KEY = "is_stopped"  # in ToolOutput.data: it was stopped before it was d
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a call returned: `content` for the model, `display` for the user."""
+    """What a call returned: `content` for the model, `display` for the user. `notes` say what the
+    tool had to correct in its arguments, in a few words for the model; they are no content."""
 
     content: str | tuple[ResultContent, ...]
     display: str = ""
     is_error: bool = False
     full_output: str = ""  # where the whole output can be read, if content is a part of it
     data: dict[str, Any] | None = None  # for programs, kept in the log; not shown to the model
+    notes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

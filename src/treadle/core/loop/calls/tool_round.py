@@ -39,7 +39,6 @@ from treadle.core.transcript.entries import EarlyResult
 from treadle.core.transcript.integrity import make_interrupted_result
 from treadle.core.transcript.items import (
     CallOutcome,
-    NoteKind,
     ResultNote,
     ToolResultItem,
     join_text,
@@ -283,9 +282,7 @@ class ToolRound:
         save = self._save_output if self._config.save_output is not None else None
         item = truncate(prepared.call, result.output, limit, save, result.outcome)
         if prepared.call.repaired:
-            item = _add_note(
-                item, "corrected", REPAIRED_CALL.format(repaired=prepared.call.repaired)
-            )
+            item = _add_note(item, _note_correction(prepared.call.repaired))
         item = self._with_approval(item)
         earlier = self._preparer.faults.pop(item.call_id, None)
         error, fault = self._runner.take_fault(item.call_id) or earlier, None
@@ -301,7 +298,8 @@ class ToolRound:
         if decision is None or decision.decision != "allow":
             return item
         if decision.raw is not None:
-            item = _add_note(item, "edited", EDITED_CALL.format(arguments=decision.raw))
+            text = EDITED_CALL.format(arguments=decision.raw)
+            item = _add_note(item, ResultNote("edited", text))
         approval = {"by": decision.decided_by, "edited": decision.raw}
         return msgspec.structs.replace(item, data={**(item.data or {}), "approval": approval})
 
@@ -340,8 +338,12 @@ class ToolRound:
         )
 
 
-def _add_note(item: ToolResultItem, kind: NoteKind, text: str) -> ToolResultItem:
-    return msgspec.structs.replace(item, notes=(*item.notes, ResultNote(kind, text)))
+def _add_note(item: ToolResultItem, note: ResultNote) -> ToolResultItem:
+    return msgspec.structs.replace(item, notes=(*item.notes, note))
+
+
+def _note_correction(text: str) -> ResultNote:
+    return ResultNote("corrected", REPAIRED_CALL.format(repaired=fix_surrogates(text)))
 
 
 def _check_seconds(seconds: object) -> float | None:
@@ -384,6 +386,8 @@ def truncate(
             saved_at = save_output(call.id, join_text(parts))
         marker = truncation_marker(total) + (f" The whole is in {saved_at}" if saved_at else "")
         parts, notes = _truncate_parts(parts, limit), (ResultNote("truncated", marker),)
+    if output.notes:
+        notes = (*notes, *map(_note_correction, output.notes))
     return ToolResultItem(
         call.id,
         call.name,

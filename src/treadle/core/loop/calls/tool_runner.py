@@ -169,7 +169,7 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
     content = output.content
     if not isinstance(content, str):
         check_parts(content := tuple(content))
-    elif output.data is None:
+    elif output.data is None and not output.notes:
         kinds = type(output.display), type(output.is_error), type(output.full_output)
         if kinds == (str, bool, str):
             return output
@@ -179,6 +179,7 @@ def _to_storable(output: ToolOutput) -> ToolOutput:
         bool(output.is_error),
         str(output.full_output),
         None if output.data is None else to_json_object(output.data),
+        tuple([str(note) for note in output.notes]),
     )
 
 

@@ -34,8 +34,8 @@ from treadle.tools.builtin.files.file_changes import (
 from treadle.tools.builtin.files.read import read_range
 from treadle.tools.builtin.session_memory import CallSite
 
-WHITESPACE_NOTE = " (old_string differed in white space; the file's indentation is kept)"
-NUMBERS_NOTE = " (old_string began with line numbers, which are left out)"
+WHITESPACE_NOTE = "old_string differed in white space; the file's indentation is kept"
+NUMBERS_NOTE = "old_string began with line numbers, which are left out"
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,7 +127,7 @@ class EditTool(FileChangeTool[EditArguments]):
         if change.before is None:
             return f"Created {change.display_path}."
         lines = format_changed_lines(change)
-        return f"Edited {change.display_path}{change.note}. It now reads:\n{lines}"
+        return f"Edited {change.display_path}. It now reads:\n{lines}"
 
 
 async def _plan_new_file(args: EditArguments, site: CallSite, path: Path) -> PlannedChange | None:

@@ -50,7 +50,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
     old_text: str = ""
     new_text: str = ""
     mode: int | None = None
-    note: str = ""  # how it was found, for the model
+    note: str = ""  # what was corrected to find it, for the model
 
     @property
     def expected_digest(self) -> str:
@@ -97,7 +97,8 @@ class FileChangeTool(BuiltinTool[ArgumentsT], Generic[ArgumentsT]):
         def make_output() -> ToolOutput:
             text, display = self.format_confirmation(args, changes), _join_diffs(changes)
             data = {"changed_files": [str(change.path) for change in changes]}
-            return ToolOutput(text, escape_multiline(display), data=data)
+            notes = tuple([change.note for change in changes if change.note])
+            return ToolOutput(text, escape_multiline(display), data=data, notes=notes)
 
         texts = [text for change in changes for text in (change.old_text, change.new_text)]
         # Made before the change: a problem with the output must not hide that it was applied.

@@ -37,7 +37,7 @@ BYTES_BEFORE_MATCH = 100  # that are shown of a very long line
 # Tried in this order if a pattern is no regular expression of ripgrep: with look-around, else text.
 _OTHER_DIALECTS = (
     ("--pcre2", ""),
-    ("--fixed-strings", "\n(the pattern is no valid regular expression; it was searched as text)"),
+    ("--fixed-strings", "the pattern is no valid regular expression; it was searched as text"),
 )
 GrepOutputMode = Literal["files_with_matches", "content", "count"]
 # Names of arguments as models know them from ripgrep.
@@ -113,11 +113,11 @@ class GrepTool(BuiltinTool[GrepArguments]):
         options = [*_build_options(args, limit), *left_out, f"--regexp={args.pattern}"]
         output, reading = await _search_any_dialect(site, options, args)
         done, top = output.result, output.folder
-        note = incomplete_warning(done) + left_out_note + reading
+        note, notes = incomplete_warning(done) + left_out_note, (reading,) if reading else ()
         total, matches = _select_first(output, args.output_mode, args.offset + limit)
         if not total:
             advice = explain_sentence(args.pattern, "one text")
-            return ToolOutput(f"No matches.{advice}{note}", display="No matches")
+            return ToolOutput(f"No matches.{advice}{note}", display="No matches", notes=notes)
         format_path = make_formatter(top, site)
         shown = matches[args.offset :]
         lines = [_format_line(format_path(name), rest, args) for name, rest in shown]
@@ -125,7 +125,7 @@ class GrepTool(BuiltinTool[GrepArguments]):
         number = "" if _is_capped(done.stdout, args, limit) else f"{left} "
         rest = f"\n({number}more; continue with offset={args.offset + limit})" if left > 0 else ""
         count = plural(total, "line" if args.output_mode == "content" else "file")
-        return ToolOutput("\n".join(lines) + rest + note, count)
+        return ToolOutput("\n".join(lines) + rest + note, count, notes=notes)
 
 
 class SearchOutput(msgspec.Struct, frozen=True):
