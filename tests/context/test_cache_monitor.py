@@ -93,6 +93,51 @@ async def test_a_broken_cache_is_told_once_with_what_it_cost():
     ]
 
 
+@pytest.mark.parametrize(
+    ("used", "seconds", "is_told"),
+    [
+        (Usage(0, 5, cache_write=100_000, requests=1), 299, True),
+        (Usage(0, 5, cache_write=100_000, requests=1), 3_600, False),  # the cache has ended
+        (Usage(100_000, 5, requests=1), 1, False),  # nothing was cached
+    ],
+)
+async def test_only_a_cache_that_is_there_breaks(used: Usage, seconds: int, is_told: bool):
+    now = [1_000.0]
+    model = CacheMonitor(Scripted([Say("x", usage=used)] * 2), get_time=lambda: now[0])
+    witness, said = RecordingObserver(), ["Be brief."]
+    driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(prompt="a")
+    await driver.next()
+    said[0], now[0] = "Be long.", now[0] + seconds
+    driver.submit("b")
+    await driver.next()
+    assert bool(witness.events_of(Notified)) == is_told
+
+
+async def test_only_the_cached_part_of_a_request_counts_as_lost():
+    used = Usage(60_000, 5, cache_read=40_000, requests=1)
+    model = CacheMonitor(Scripted([Say("x", usage=used)] * 2))
+    witness, said = RecordingObserver(), ["Be brief."]
+    driver = Agent(model, instructions=lambda: said[0], observers=[witness]).start(prompt="a")
+    await driver.next()
+    said[0] = "Be long."
+    driver.submit("b")
+    await driver.next()
+    [told] = [event.text for event in witness.events_of(Notified)]
+    assert "about 40,000 tokens are sent uncached" in told
+
+
+async def test_the_cache_of_an_earlier_process_ends_as_well():
+    head = make_head("scripted", request())
+    for until, is_told in ((2_000.0, True), (900.0, False)):
+        saved: list[HeadRecorded] = []
+        log = HeadLog("s", saved.append, head, 1_000, until)
+        model = CacheMonitor(Scripted(["x"]), log, get_time=lambda: 1_000.0)
+        witness = RecordingObserver()
+        agent = Agent(model, observers=[witness], instructions="other")
+        await agent.start(prompt="a", session_id="s").next()
+        assert bool(witness.events_of(Notified)) == is_told, until
+
+
 async def test_after_a_compaction_only_what_is_sent_uncached_is_counted():
     used = Usage(10, 5, cache_read=99_990, requests=1)
     notes = Scripted(["Known: all."])

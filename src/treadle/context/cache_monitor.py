@@ -8,6 +8,8 @@ notifies the user in one line: the first change, and the money lost. The head of
 
 from __future__ import annotations
 
+import math
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -20,33 +22,46 @@ from treadle.core.contracts.wrapped import WrappedModel, open_stream
 from treadle.core.transcript.entries import HeadRecorded
 from treadle.core.transcript.size_estimate import estimate_chars, estimate_item_chars
 from treadle.core.transcript.transcript import Transcript
+from treadle.core.transcript.usage import Usage
 from treadle.lib.sequences import common_prefix_length
 from treadle.lib.text.text import format_dollars
 
 MAX_SESSIONS = 256
+CACHE_SECONDS = 300.0  # providers keep a prompt for this long without a request
 
 
 class _LastRequest(msgspec.Struct, frozen=True):
     request: ModelRequest
-    cached_tokens: int  # that the provider may have cached
+    tokens: int
+    cached_tokens: int  # of them; as far as the provider tells
+    cached_until: float
 
 
 class HeadLog(msgspec.Struct, frozen=True):
     """The head of a session's last request, and where a new one is recorded. `cached_tokens` are
-    those that the provider may still have cached from an earlier process."""
+    those that the provider has cached from an earlier process, until `cached_until` (as
+    `time.time`)."""
 
     session_id: str
     save: Callable[[HeadRecorded], None]
     last: HeadRecorded | None = None
     cached_tokens: int = 0
+    cached_until: float = math.inf
     memory_chars: int = 0  # of the memory files in the instructions
 
 
 class CacheMonitor(WrappedModel):
     """Watches the requests of the wrapped model."""
 
-    def __init__(self, model: Model, head_log: HeadLog | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        head_log: HeadLog | None = None,
+        *,
+        get_time: Callable[[], float] = time.time,
+    ) -> None:
         super().__init__(model)
+        self._get_time = get_time
         self._last: dict[str, _LastRequest] = {}
         self._head_log = head_log
 
@@ -59,16 +74,21 @@ class CacheMonitor(WrappedModel):
         async with open_stream(self._model, request) as events:
             async for event in events:
                 if is_turn and isinstance(event, Reply):
-                    self._save_last(request, event.item.usage.total_input)
+                    self._save_last(request, event.item.usage)
                 yield event
 
     def _find_change(self, request: ModelRequest) -> tuple[str, int]:
-        """What broke the cached prefix, and how many tokens are sent again for it."""
+        """What broke the cached prefix, and how many tokens are sent again for it. A cache that the
+        provider has dropped by itself, or never had, cannot break."""
         last, log = self._last.get(request.session_id), self._head_log
         if last is not None:
+            if not last.cached_tokens or self._get_time() >= last.cached_until:
+                return "", 0
             change = describe_first_change(last.request, request)
             return change, _count_lost(last, request) if change else 0
         if log is None or log.last is None or request.session_id != log.session_id:
+            return "", 0
+        if self._get_time() >= log.cached_until:
             return "", 0
         return describe_head_change(log.last, make_head(self.name, request)), log.cached_tokens
 
@@ -84,9 +104,11 @@ class CacheMonitor(WrappedModel):
             log.save(head)
             self._head_log = msgspec.structs.replace(log, last=head)
 
-    def _save_last(self, request: ModelRequest, cached: int) -> None:
+    def _save_last(self, request: ModelRequest, usage: Usage) -> None:
         self._save_head(request, self._last.pop(request.session_id, None))
-        self._last[request.session_id] = _LastRequest(request, cached)
+        until = self._get_time() + CACHE_SECONDS
+        last = _LastRequest(request, usage.total_input, count_cached(usage), until)
+        self._last[request.session_id] = last
         while len(self._last) > MAX_SESSIONS:
             self._last.pop(next(iter(self._last)))
 
@@ -98,6 +120,11 @@ class CacheMonitor(WrappedModel):
         full_price = max(card.input_price, card.cache_write_price or 0.0)
         loss = tokens * (full_price - card.cache_read_price) / 1e6
         return f"{text} (+{format_dollars(loss)})" if loss > 0 else text
+
+
+def count_cached(usage: Usage) -> int:
+    """How many tokens of a request are in the provider's cache; 0 if it does not tell."""
+    return usage.cache_read + usage.cache_write
 
 
 def _count_lost(last: _LastRequest, new: ModelRequest) -> int:
@@ -113,7 +140,8 @@ def _count_lost(last: _LastRequest, new: ModelRequest) -> int:
         kept_chars += sum(map(estimate_item_chars, new.transcript[:same]))
     old_chars = _count_tool_chars(old) + len(old.system) + estimate_chars(old.transcript)
     sent = min(old_chars, tools + system + estimate_chars(new.transcript))
-    return last.cached_tokens * max(0, sent - kept_chars) // max(1, old_chars)
+    size = last.tokens / max(1, old_chars)  # of a character
+    return max(0, round(min(last.cached_tokens, sent * size) - kept_chars * size))
 
 
 def _count_tool_chars(request: ModelRequest) -> int:

@@ -7,14 +7,13 @@ treadle.sessions.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.apps.assembly.lazy import Lazy
-from treadle.context.cache_monitor import HeadLog
+from treadle.context.cache_monitor import CACHE_SECONDS, HeadLog, count_cached
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import find_innermost
 from treadle.core.errors import SessionNotFound, WorkspaceError
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from treadle.agents.child_agents import ChildAgents
     from treadle.sessions.log.journal import Journal
     from treadle.workspace.checkpoints.checkpoints import Checkpoints, FileSnapshot
-
-
-CACHE_SECONDS = 300.0  # providers keep a prompt for this long without a request
 
 
 def open_session(
@@ -79,16 +75,16 @@ def make_head_log(store: Store, view: SessionState | None, *, memory_chars: int 
     """Where the head of each request is recorded, with the last one of a resumed session."""
     head = view.request_head if view is not None else None
     reply = last_reply(view.transcript) if view is not None else None
-    cached_tokens = 0
-    if head is not None and reply is not None and _count_idle_seconds(store) < CACHE_SECONDS:
-        cached_tokens = reply.usage.total_input
-    return HeadLog(store.session_id, store.append, head, cached_tokens, memory_chars)
+    tokens, until = 0, 0.0
+    if head is not None and reply is not None:
+        tokens, until = count_cached(reply.usage), _get_last_change(store) + CACHE_SECONDS
+    return HeadLog(store.session_id, store.append, head, tokens, until, memory_chars)
 
 
-def _count_idle_seconds(store: Store) -> float:
-    """How long ago the session was written."""
+def _get_last_change(store: Store) -> float:
+    """When the session was written."""
     files = get_session_dir(store).glob("journal*.jsonl")
-    return time.time() - max([file.stat().st_mtime for file in files], default=0.0)
+    return max([file.stat().st_mtime for file in files], default=0.0)
 
 
 def get_outputs_dir(store: Store | None) -> Path:

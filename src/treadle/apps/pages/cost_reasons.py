@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.apps.pages.timeline import RequestInfo, Timeline
+from treadle.context.cache_monitor import CACHE_SECONDS
 from treadle.core.transcript.entries import HeadRecorded
 from treadle.core.transcript.usage import Usage
 from treadle.lib.text.text import plural
 from treadle.models.catalog import card_for, compute_cost
 
 MIN_LOST = 1_000  # tokens; less is how a provider rounds
-CACHE_MINUTES = 5  # that providers keep a cache at least
 _SAMPLE = 1_000  # tokens of which the price of one is computed
 
 
@@ -75,9 +75,9 @@ def _list_causes(timeline: Timeline, before: RequestInfo, request: RequestInfo) 
         for step in timeline.steps
         if step.kind in ("rewrite", "rewind") and before.seq < step.seq <= request.view_seq
     ]
-    minutes = int((request.start - before.end) // 60)
-    if minutes >= CACHE_MINUTES:
-        passed = plural(minutes, "minute")
+    idle_seconds = request.start - before.end
+    if idle_seconds >= CACHE_SECONDS:
+        passed = plural(int(idle_seconds // 60), "minute")
         causes.append(f"{passed} passed since the request before: a cache is kept for some minutes")
     return causes
 
