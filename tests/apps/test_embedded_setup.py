@@ -70,9 +70,13 @@ def test_a_key_or_the_better_model_is_offered_once_and_enter_downloads_nothing(b
         return ""
 
     embedded_setup.offer_better(ask)
-    assert questions == ["k: give a key, d: download Better (7.0 KB), Enter: neither: "]
+    assert questions == [
+        "k: give a key, d: download Better (7.0 KB, about 1 minute at 40 Mbit/s), Enter: neither: "
+    ]
     assert locate_weights(better) is None
-    assert "No key of a provider is set" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for words in ("No key of a provider is set", "treadle login", "treadle tour"):
+        assert words in shown
     embedded_setup.offer_better(ask)
     assert len(questions) == 1
 
@@ -145,7 +149,13 @@ async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_
     assert ran.code == 0
     assert ran.out.strip()
     assert "embedded/smollm2-135m" in ran.err
-    assert "treadle models get qwen2.5-coder-1.5b" in ran.err
+    estimate = "(1.1 GB, about 4 minutes at 40 Mbit/s)"
+    for words in (
+        f"treadle models get qwen2.5-coder-1.5b {estimate}",
+        "treadle login",
+        "treadle tour",
+    ):
+        assert words in ran.err
     assert (await run(None, "-p", "say hello", "--quiet")).err == ""
 
 

@@ -281,7 +281,9 @@ async def test_the_tiny_model_says_that_code_is_not_done_instead_of_nonsense(
     reply = await get_reply(Assisted(tiny), asked)
     assert reply.stop == "refusal"
     assert reply.text.startswith("This is not done. SmolLM2 135M on this machine")
-    assert "treadle models get qwen2.5-coder-1.5b (1.1 GB)" in reply.text
+    assert (
+        "treadle models get qwen2.5-coder-1.5b (1.1 GB, about 4 minutes at 40 Mbit/s)" in reply.text
+    )
     assert "treadle login" in reply.text
     hello = await get_reply(Assisted(tiny), request("Hello there", ADD_TOOL))
     assert hello.stop == "end_turn"

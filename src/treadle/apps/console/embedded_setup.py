@@ -122,7 +122,7 @@ def offer_better(ask: Callable[[str], str] = input) -> None:
     if default.is_available and not default.model.startswith("embedded"):
         return
     print(_describe_choice(default))
-    size = format_bytes(QWEN_CODER.size)
+    size = QWEN_CODER.download_estimate
     question = f"k: give a key, d: download {QWEN_CODER.title} ({size}), Enter: neither: "
     try:
         answer = ask(question).strip().lower()
@@ -152,7 +152,8 @@ def _describe_choice(default: DefaultModel) -> str:
     return (
         "No key of a provider is set, such as ANTHROPIC_API_KEY; no local server answers.\n"
         f"{here}\n"
-        "You can give a key now, or download a better model that needs none and works offline."
+        "You can give a key now (later: treadle login), or download a better model that needs none "
+        "and works offline.\ntreadle tour shows what the program does, without a model."
     )
 
 

