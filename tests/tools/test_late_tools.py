@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
 from treadle import Agent
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
@@ -15,6 +16,7 @@ from treadle.models import Scripted
 from treadle.testing.conformance.mutator import make_mutation_context
 from treadle.testing.stores import MemoryStore
 from treadle.testing.tools import ChangingSource, RecordingTool
+from treadle.tools.federation import Federation
 from treadle.tools.late_tools import StableToolList
 
 
@@ -150,15 +152,83 @@ async def test_the_model_is_told_when_a_late_tool_is_gone_and_when_it_is_back():
     tools = StableToolList(source)
     tools.tools()
 
-    async def tell(view: Transcript) -> Transcript:
-        return await tools.mutate(make_mutation_context("before_model", view)) or view
-
     view = Transcript([to_user_item("go")])
     counts = []
     for now in ([late], [late], [], [], [late]):
         source.set_tools(now)
-        view = await tell(view)
+        view = await tell(tools, view)
         counts.append(len(view))
     assert counts == [2, 2, 3, 3, 4]
     assert view[2].text == "Not available any more: late."
     assert "- late: " in view[3].text
+
+
+async def tell(tools: StableToolList, view: Transcript) -> Transcript:
+    return await tools.mutate(make_mutation_context("before_model", view)) or view
+
+
+async def announce_late(source: Talking) -> Transcript:
+    """The view of a process in which a late tool and instructions were announced."""
+    tools = StableToolList(source)
+    tools.tools()
+    source.set_tools([RecordingTool("late")])
+    source.text = "Greet politely."
+    return await tell(tools, Transcript([to_user_item("go")]))
+
+
+async def test_a_resumed_session_without_the_server_is_told_that_its_tools_are_gone():
+    view = await announce_late(Talking([], "greeter"))
+    without = StableToolList(Federation(()))
+    view = await tell(without, view)
+    assert view[-1].text == (
+        "The instructions of greeter no longer hold.\n\nNot available any more: late."
+    )
+    assert len(await tell(without, view)) == len(view), "once"
+
+
+async def test_a_server_that_still_starts_is_not_told_to_be_gone():
+    view = await announce_late(Talking([], "greeter"))
+    starting = {"late", "greeter"}
+    source = Talking([], "greeter")
+    resumed = StableToolList(source, is_awaited=lambda name: name in starting)
+    assert await tell(resumed, view) is view
+    source.set_tools([RecordingTool("late")])
+    source.text = "Greet politely."
+    assert await tell(resumed, view) is view, "the model knows them"
+    source.set_tools([])
+    starting.clear()  # it has failed
+    assert "Not available any more: late." in (await tell(resumed, view))[-1].text
+
+
+async def test_instructions_that_become_empty_are_withdrawn_and_can_come_back():
+    one, other = Talking([], "one"), Talking([], "other")
+    one.text, other.text = "Greet politely.", "Count in dozens."
+    tools = StableToolList(Federation((one, other)))
+    view = Transcript([to_user_item("go")])
+    texts = []
+    for now in ("Greet politely.", "", "", "Greet politely."):
+        one.text = now
+        view = await tell(tools, view)
+        texts.append(view[-1].text)
+    assert texts == [
+        "Greet politely.\n\nCount in dozens.",
+        "The instructions of one no longer hold.",
+        "The instructions of one no longer hold.",
+        "Greet politely.",
+    ]
+    assert len(view) == 4
+
+
+async def test_instructions_that_version_0_2_sent_are_not_sent_again():
+    source = Talking([], "greeter")
+    source.text = "Greet politely."
+    digest = hashlib.sha256(b"Greet politely.").hexdigest()[:16]
+    old = NoticeItem("Greet politely.", kind="tools", data={"tools": [], "instructions": digest})
+    view = Transcript([to_user_item("go"), old])
+    assert await tell(StableToolList(source), view) is view
+
+
+async def test_a_tool_that_is_now_in_the_list_is_not_told_to_be_gone():
+    source = Talking([], "greeter")
+    view = await announce_late(source)
+    assert await tell(StableToolList(source), view) is view

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from treadle.core.argument_checks import check, one_of
-from treadle.core.contracts.source import BaseSource, ToolSource
+from treadle.core.contracts.source import BaseSource, ToolSource, list_instructions
 from treadle.core.contracts.tool import Tool, ToolSpec
 from treadle.core.contracts.wrapped import WrappedTool
 from treadle.core.errors import ConfigError, LoopError
@@ -131,6 +131,14 @@ class Federation:
             if not isinstance(text, str):
                 raise _make_source_error(source, "instructions", text, "return a text")
         return "\n\n".join(text for _, text in texts if text)
+
+    def list_instructions(self) -> dict[str, str]:
+        """The instructions by the name of their source; those of one name are one text."""
+        texts: dict[str, str] = {}
+        for source in self._sources:
+            for name, text in call_contained(list_instructions, source).items():
+                texts[name] = f"{texts[name]}\n\n{text}" if name in texts else text
+        return texts
 
     async def open(self) -> None:
         """Open every source once; concurrent calls wait. A source that failed is tried again."""

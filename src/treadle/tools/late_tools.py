@@ -3,7 +3,8 @@
 The tool list is at the start of a request; changing it invalidates the provider's prompt cache.
 So the first list stays, also when the session is resumed: a late tool is described in a notice and
 called through `use_tool`; one that disappears stays listed and its calls fail. Of a late tool that
-disappears a notice says so. The source's instructions are a notice as well.
+disappears a notice says so. The sources' instructions are notices as well. What the model was told
+is read off the notices of the view, in a resumed session too.
 
 Tools whose descriptions would be longer than `defer_above` tokens are deferred: the notice has
 their names (tool_directory.py), `tool_search` finds their arguments, and they are called like late
@@ -14,13 +15,13 @@ marked as deferred, and the model calls them by their own names.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from treadle.core.contracts.mutator import MutationContext, MutationPoint
-from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.source import ToolSource, list_instructions
 from treadle.core.contracts.tool import (
     Access,
     BaseTool,
@@ -58,10 +59,15 @@ def unwrap_call(name: str, arguments: Arguments) -> tuple[str, Arguments]:
     return inner_name, inner
 
 
+def _is_never_awaited(name: str) -> bool:
+    return False
+
+
 class StableToolList(WrappedSource):
     """A source whose list never changes, and the mutator that announces late tools.
 
-    Pass the same object to an agent as a source and as a mutator.
+    Pass the same object to an agent as a source and as a mutator. An agent has one: it takes the
+    notices of the view for its own. A Federation joins several sources for it.
     """
 
     def __init__(
@@ -71,11 +77,13 @@ class StableToolList(WrappedSource):
         *,
         provider_searches: bool = False,
         listed: frozenset[str] | None = None,
+        is_awaited: Callable[[str], bool] = _is_never_awaited,
     ) -> None:
-        """`listed`: the names in the list of earlier requests, if there were any."""
+        """`listed`: the names in the list of earlier requests, if there were any. `is_awaited`:
+        whether a tool or a source of this name may still come, because its server starts."""
         super().__init__(source)
         self._listed = listed
-        self._seen_late: set[str] = set()
+        self._is_awaited = is_awaited
         self._defer_above = defer_above
         self._provider_searches = provider_searches
         self._initial_tools: tuple[Tool, ...] | None = None
@@ -105,7 +113,12 @@ class StableToolList(WrappedSource):
         source = narrow(self._source)
         if not source.tools():
             return None
-        return StableToolList(source, self._defer_above, provider_searches=self._provider_searches)
+        return StableToolList(
+            source,
+            self._defer_above,
+            provider_searches=self._provider_searches,
+            is_awaited=self._is_awaited,
+        )
 
     # --- as a mutator --------------------------------------------------------------------
 
@@ -114,29 +127,39 @@ class StableToolList(WrappedSource):
         return frozenset({"before_model"})
 
     async def mutate(self, context: MutationContext) -> Transcript | None:
-        hidden, instructions = self.list_hidden(), self._source.instructions()
-        self._seen_late |= hidden.keys()
-        if not self._seen_late and not instructions:
-            return None
+        hidden, texts = self.list_hidden(), list_instructions(self._source)
         notices = _find_notices(context.transcript)
-        new = [tool for name, tool in hidden.items() if not _is_announced(notices, name)]
-        gone = [name for name in self._seen_late - hidden.keys() if _is_announced(notices, name)]
-        if instructions and _has_instructions(notices, instructions):
-            instructions = ""
+        if not hidden and not texts and not notices:
+            return None
+        present = {tool.spec.name for tool in self._source.tools()}
+        told = _find_told_tools(notices, hidden)
+        new = [tool for name, tool in hidden.items() if name in present and not told.get(name)]
+        gone = sorted(name for name, is_there in told.items() if is_there and name not in present)
+        gone = [name for name in gone if not self._is_awaited(name)]
+        digests = _find_told_instructions(notices, texts)
+        changed = [name for name, text in texts.items() if digests.get(name) != _digest(text)]
+        ended = [name for name, digest in digests.items() if digest and name not in texts]
+        ended = [name for name in ended if not self._is_awaited(name)]
         late = self.late_tools()
         found = [tool for tool in new if tool.spec.name not in late]
         others = [tool for tool in new if tool.spec.name in late]
         is_long = self._is_too_long(tuple(late.values()))
-        ended = f"Not available any more: {', '.join(sorted(gone))}." if gone else ""
-        described = (ended, _describe_found(found), _describe_late(others, is_long))
-        parts = [part for part in (instructions, *described) if part]
+        parts = [
+            *(texts[name] for name in changed),
+            f"The instructions of {', '.join(ended)} no longer hold." if ended else "",
+            f"Not available any more: {', '.join(gone)}." if gone else "",
+            _describe_found(found),
+            _describe_late(others, is_long),
+        ]
+        parts = [part for part in parts if part]
         if not parts:
             return None
         data: dict[str, Any] = {"tools": [tool.spec.name for tool in new]}
         if gone:
-            data["gone"] = sorted(gone)
-        if instructions:
-            data["instructions"] = _digest(instructions)
+            data["gone"] = gone
+        if changed or ended:
+            data["instructions"] = {name: _digest(texts[name]) for name in changed}
+            data["instructions"] |= dict.fromkeys(ended, "")
         return context.transcript.append(NoticeItem("\n\n".join(parts), kind="tools", data=data))
 
     # --- the source behind it ------------------------------------------------------------
@@ -168,25 +191,34 @@ def _find_notices(transcript: Transcript) -> list[NoticeItem]:
     return [notice for position, notice in found if position < len(transcript)]
 
 
-def _is_announced(notices: Sequence[NoticeItem], name: str) -> bool:
-    """What the newest notice about this tool says of it."""
-    for notice in reversed(notices):
+def _find_told_tools(notices: Sequence[NoticeItem], hidden: Iterable[str]) -> dict[str, bool]:
+    """The tools that were announced, and whether the newest notice says that they are there."""
+    told: dict[str, bool] = {}
+    for notice in notices:
         data = notice.data or {}
-        if name in data.get("tools", ()) or name in data.get("gone", ()):
-            return name in data.get("tools", ())
-        if not data and f"\n- {name}: " in notice.text:  # of version 0.1
-            return True
-    return False
+        told |= dict.fromkeys(data.get("tools", ()), True)
+        told |= dict.fromkeys(data.get("gone", ()), False)
+        if not data:  # of version 0.1
+            told |= {name: True for name in hidden if f"\n- {name}: " in notice.text}
+    return told
 
 
-def _has_instructions(notices: Sequence[NoticeItem], instructions: str) -> bool:
-    """Whether the newest instructions of the session are these."""
-    for notice in reversed(notices):
-        if notice.data and "instructions" in notice.data:
-            return bool(notice.data["instructions"] == _digest(instructions))
-        if not notice.data and instructions in notice.text:
-            return True  # a notice of version 0.1, which has no data
-    return False
+def _find_told_instructions(
+    notices: Sequence[NoticeItem], texts: Mapping[str, str]
+) -> dict[str, str]:
+    """The digests of the instructions that hold, by source; "" for those that were withdrawn."""
+    told: dict[str, str] = {}
+    for notice in notices:
+        data = notice.data or {}
+        match data.get("instructions"):
+            case dict() as digests:
+                told |= digests
+            case str() as digest:  # of version 0.2: all as one text
+                is_same = digest == _digest("\n\n".join(texts.values()))
+                told = {name: _digest(text) for name, text in texts.items()} if is_same else {}
+            case None if not data:  # of version 0.1
+                told |= {name: _digest(one) for name, one in texts.items() if one in notice.text}
+    return told
 
 
 def _digest(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,26 @@ def test_a_folders_server_is_objected_to_once_it_is_not_what_was_approved():
     approve_extensions(folder)
     assert objection("seen", seen, True) == ""
     assert objection("seen", unseen, True) == CHANGED_SINCE_APPROVAL
+
+
+class Named:
+    def __init__(self, name: str, state: McpState) -> None:
+        self.name, self.status = name, McpStatus(name, state, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_awaited"),
+    [("closed", True), ("starting", True), ("down", True), ("login", True),
+     ("up", False), ("slow", False), ("failed", False)],
+)  # fmt: skip
+def test_the_tools_of_a_server_that_starts_are_awaited(state: McpState, is_awaited: bool):
+    stub: Any = Named("my db", state)
+    made = servers.McpServers([], 0.0, ServerProblems(None))
+    made.servers = (stub,)
+    assert made.is_awaited("my db") == is_awaited
+    assert made.is_awaited("mcp__my_db__query") == is_awaited
+    assert not made.is_awaited("mcp__my_db2__query")
+    assert not made.is_awaited("other")
 
 
 async def test_a_long_wait_for_servers_says_for_which(

@@ -49,8 +49,8 @@ from treadle.tools.mcp.server_config import (
     find_secret_variables,
     parse_server_config,
 )
-from treadle.tools.mcp.status import McpState, McpStatus
-from treadle.tools.mcp.tool import sanitize_server_name
+from treadle.tools.mcp.status import AWAITED_STATES, McpState, McpStatus
+from treadle.tools.mcp.tool import make_tool_prefix, sanitize_server_name
 
 Notify = Callable[[str], None]
 MAX_RESOURCE_CHARS = 100_000
@@ -91,6 +91,7 @@ def add_server_tools(parts: AgentParts) -> None:
         redact_source(mcp, parts.secrets),
         provider_searches=has_tool_search(parts.model),
         listed=frozenset(head.tools) if head is not None else None,
+        is_awaited=mcp.is_awaited,
     )
     parts.tools.append(stable_tools)
     parts.mutators += [ResourceUpdates(mcp.servers), stable_tools]
@@ -129,6 +130,14 @@ class McpServers(Federation):
         await super().open()
         if self._wait:
             await self.wait_for_start(self._wait, self._on_wait)
+
+    def is_awaited(self, name: str) -> bool:
+        """Whether this server, or the one of this tool, may still bring its tools."""
+        return any(
+            server.status.state in AWAITED_STATES
+            and (name == server.name or name.startswith(make_tool_prefix(server.name)))
+            for server in self.servers
+        )
 
     async def wait_for_start(self, seconds: float, tell: Notify) -> None:
         """Wait for all servers; after a moment the user is told for which, at the end which are

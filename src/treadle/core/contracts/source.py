@@ -7,7 +7,7 @@ sources into one. The loop reads the tools before each model call; a change is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol
 
 from treadle.core.contracts.tool import Tool
@@ -43,6 +43,16 @@ class ToolSource(Protocol[PartDepsT]):
     async def open(self) -> None: ...
 
     async def aclose(self) -> None: ...
+
+
+def list_instructions(source: ToolSource) -> dict[str, str]:
+    """The instructions of a source by its name, without empty ones. One that joins several has a
+    method `list_instructions()`, which tells them apart."""
+    list_own: Callable[[], dict[str, str]] | None = getattr(source, "list_instructions", None)
+    if list_own is not None:
+        return list_own()
+    text = source.instructions()
+    return {source.name: text} if text else {}
 
 
 class BaseSource(Generic[PartDepsT]):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelEvent, ModelRequest, Reply
-from treadle.core.contracts.source import ToolSource
+from treadle.core.contracts.source import ToolSource, list_instructions
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.tool import (
     Access,
@@ -147,6 +147,13 @@ class WrappedSource:
 
     def instructions(self) -> str:
         return self._source.instructions()
+
+    def list_instructions(self) -> dict[str, str]:
+        """Those of the source behind it, unless the wrapper has others."""
+        own = self.instructions()
+        if own == self._source.instructions():
+            return list_instructions(self._source)
+        return {self.name: own} if own else {}
 
     async def open(self) -> None:
         await self._source.open()

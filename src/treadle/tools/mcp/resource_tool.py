@@ -14,7 +14,7 @@ from treadle.core.contracts.tool import BaseTool, ProbeResult, ToolContext, Tool
 from treadle.core.transcript import Arguments, NoticeItem, Transcript
 from treadle.tools.call_summary import summarize_call
 from treadle.tools.mcp.catalog import McpCatalog
-from treadle.tools.mcp.tool import check_arguments, sanitize_server_name
+from treadle.tools.mcp.tool import check_arguments, make_tool_prefix
 
 MAX_LISTED = 200
 
@@ -37,7 +37,7 @@ class ResourceTool(BaseTool):
     def __init__(self, server: ResourceServer) -> None:
         self._server = server
         self._spec = ToolSpec(
-            f"mcp__{sanitize_server_name(server.name)}__read_resource",
+            f"{make_tool_prefix(server.name)}read_resource",
             f"Reads a resource of {server.name} by its URI. Without a URI it lists the resources.",
             {"type": "object", "properties": {"uri": {"type": "string"}}},
             effect="pure",

@@ -33,7 +33,7 @@ from treadle.tools.mcp.resource_tool import ResourceTool
 from treadle.tools.mcp.server_config import McpServerConfig, parse_server_config
 from treadle.tools.mcp.server_errors import describe_error, unwrap_error
 from treadle.tools.mcp.status import SLOW_PROBLEM, McpState, McpStatus
-from treadle.tools.mcp.tool import make_tools, sanitize_server_name
+from treadle.tools.mcp.tool import make_tool_prefix, make_tools
 from treadle.tools.piped_process import StartProcess
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ class McpServer(BaseSource):
     def instructions(self) -> str:
         if not self._instructions:
             return ""
-        prefix = f"mcp__{sanitize_server_name(self.name)}__*"
-        return f"# Tools of {self.name} ({prefix})\n{self._instructions}"
+        names = f"{make_tool_prefix(self.name)}*"
+        return f"# Tools of {self.name} ({names})\n{self._instructions}"
 
     async def open(self) -> None:
         """Start it, and wait for it; one that is not required goes on in the background.

@@ -11,6 +11,8 @@ from treadle.lib.text.text import plural
 # slow: it is up, but does not answer a ping at the moment
 McpState = Literal["closed", "starting", "up", "slow", "down", "failed", "login"]
 RUNNING_STATES: tuple[McpState, ...] = ("up", "slow")
+# Its tools may still come: after its start, or when the user has logged in.
+AWAITED_STATES: tuple[McpState, ...] = ("closed", "starting", "down", "login")
 SLOW_PROBLEM = "it does not answer at the moment, and calls wait"
 
 

@@ -83,12 +83,17 @@ def sanitize_server_name(name: str) -> str:
     return word[:24] or "server"
 
 
+def make_tool_prefix(server: str) -> str:
+    """What the names of all tools of this server begin with."""
+    return f"mcp__{sanitize_server_name(server)}__"
+
+
 def make_tool_names(server: str, remote_names: Iterable[str]) -> dict[str, str]:
     """For each tool of a server a name that every provider accepts and no other of them has.
 
     It does not depend on the order of the tools, so that a rule always means the same tool.
     """
-    prefix = f"mcp__{sanitize_server_name(server)}__"
+    prefix = make_tool_prefix(server)
     names = {remote: prefix + _sanitize_tool_name(remote) for remote in remote_names}
     uses = Counter(names.values())
     for remote, name in names.items():
