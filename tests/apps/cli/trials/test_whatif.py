@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 import signal
@@ -227,3 +228,10 @@ def test_an_answer_that_names_no_variant_removes_nothing(monkeypatch: pytest.Mon
             monkeypatch.setattr(stream, "isatty", lambda: True)
         monkeypatch.setattr(whatif, "ask_line", lambda prompt, given=given: next(given, ""))
         assert whatif._choose(variants, argparse.Namespace(keep=None)) == kept
+
+
+def test_the_table_is_in_a_pipe_before_anything_else_is_printed(monkeypatch: pytest.MonkeyPatch):
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe))
+    whatif._print_variants([Variant("one", "a", "x")], is_json=False)
+    assert b"variant" in pipe.getvalue()

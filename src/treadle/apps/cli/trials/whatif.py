@@ -263,6 +263,7 @@ def _print_variants(variants: Sequence[Variant], *, is_json: bool) -> None:
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
         print_line(escape_invisible("  ".join(cells).rstrip()))
+    sys.stdout.flush()  # before stderr says what is kept, in one pipe, too
 
 
 def _is_choice(which: str, count: int) -> bool:
