@@ -1,7 +1,6 @@
 """A change of a log is detected; the evidence of a session is exported and signed."""
 
 # ruff: noqa: ASYNC221, ASYNC230, ASYNC240 (files and ssh-keygen are how a test and the program meet)
-# ruff: noqa: ASYNC221, ASYNC230, ASYNC240 (files are how a test and the program meet)
 from __future__ import annotations
 
 import contextlib
