@@ -86,15 +86,29 @@ async def test_every_block_runs(page: str, monkeypatch: pytest.MonkeyPatch):
             assert len(asked) == len(replies)
 
 
-async def test_the_program_of_the_readme_runs(
+def run_readme(code: str) -> None:
+    exec(compile(code, "README.md", "exec"), vars(types.ModuleType("readme")))
+
+
+def test_the_program_of_the_readme_runs_without_a_key(capsys: pytest.CaptureFixture[str]):
+    [(_, code)] = read_blocks("../README.md")
+    run_readme(code)
+    assert capsys.readouterr().out == "2 + 3 = 5\n"
+
+
+async def test_with_a_key_one_line_of_the_program_of_the_readme_changes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    [(replies, code)] = read_blocks("../README.md")
+    [(_, code)] = read_blocks("../README.md")
+    readme = (DOCS.parent / "README.md").read_text()
+    [line] = re.findall(r'`(model = ".*?")`', readme)
+    code, count = re.subn(r"^model = .*$", line, code, flags=re.MULTILINE)
+    replies = [FakeReply(calls=(FakeCall("add", {"a": 2, "b": 3}),)), FakeReply("5")]
     async with ProviderServer(replies) as server:
         set_environment(monkeypatch, server)
-        await run_block(code, "README.md", types.ModuleType("readme"))
-        assert server.violations == []
-    assert capsys.readouterr().out == "5\n"
+        await asyncio.to_thread(run_readme, code)
+        assert (server.violations, len(server.generation_requests)) == ([], 2)
+    assert (capsys.readouterr().out, count) == ("5\n", 1)
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
