@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scripts.reference_pages.markdown import list_codes, make_entry, make_page
+from scripts.reference_pages.markdown import list_codes, make_page, make_table
 from treadle import errors
 from treadle.apps.console import exit_codes
 from treadle.core.errors import TreadleError
@@ -16,6 +16,7 @@ continues it ([continue and resume](../cli.md#continue-and-resume)).
 
 The reason is the field `reason` of `--output-format json` and of the last line of `stream-json`.
 An error has the code of the nearest class above it that is named; every other one ends with 1."""
+COLUMNS = ("code", "meaning", "reason, error")
 # By the name of the constant: what it means with `treadle -p`, and with other commands.
 TEXTS = {
     "SUCCESS": "Done.",
@@ -51,7 +52,7 @@ TEXTS = {
     "SESSION_TOO_NEW": "The session has a newer format: it can be shown, not resumed.",
     "ACCESS_DENIED": "The key is invalid or lacks a permission, or the account has no credit.",
     "ABORTED": "Interrupted (SIGINT); a second one exits at once.",
-    "BROKEN_PIPE": "The reader of standard output closed it (`| head`).",
+    "BROKEN_PIPE": "The reader of standard output closed it, as `head` does.",
     "TERMINATED": "SIGTERM, SIGHUP, or the parent died. The program ends within two seconds.",
 }
 # Reasons that the table of the program does not have: they are no end of a turn.
@@ -64,7 +65,8 @@ OTHER_REASONS = {
 
 
 def write_page() -> str:
-    return make_page("Exit codes", INTRODUCTION, *map(describe, list_constants()))
+    rows = [describe(name) for name in list_constants()]
+    return make_page("Exit codes", INTRODUCTION, make_table(COLUMNS, rows))
 
 
 def list_constants() -> list[str]:
@@ -73,21 +75,21 @@ def list_constants() -> list[str]:
     return sorted(values, key=values.__getitem__)
 
 
-def describe(name: str) -> str:
-    return make_entry(str(getattr(exit_codes, name)), TEXTS[name], list(list_facts(name)))
+def describe(name: str) -> list[str]:
+    code = getattr(exit_codes, name)
+    return [str(code), TEXTS[name], ", ".join(list_causes(name))]
 
 
-def list_facts(name: str) -> Iterator[str]:
+def list_causes(name: str) -> Iterator[str]:
+    """The reasons of a turn that ended so, and the errors."""
     code = getattr(exit_codes, name)
     table = exit_codes.EXIT_CODE_BY_REASON
     reasons = [one for one, its_code in table.items() if its_code == code]
     if reasons := reasons + OTHER_REASONS.get(name, []):
-        yield f"reason: {list_codes(reasons)}"
+        yield list_codes(reasons)
     if code != exit_codes.ERROR:
         kinds = [one for one in errors.__all__ if find_exit_code(getattr(errors, one)) == code]
-        if kinds:
-            links = (f"[`{one}`](errors.md#{one.lower()})" for one in kinds)
-            yield f"error: {', '.join(links)}"
+        yield from (f"[`{one}`](errors.md#{one.lower()})" for one in kinds)
 
 
 def find_exit_code(kind: type[TreadleError]) -> int:

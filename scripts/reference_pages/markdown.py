@@ -1,6 +1,6 @@
 """The parts of a reference page: entries below headings and lists, which a narrow screen can show.
 
-A table has at most two columns, both of short texts.
+A table has at most three columns, all of short texts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ def make_list(lines: Iterable[str]) -> str:
 def make_entry(title: str, text: str, lines: Sequence[str] = ()) -> str:
     """A heading, a sentence, and a list of facts."""
     return "\n\n".join(part for part in (f"## {title}", text, make_list(lines)) if part)
+
+
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def first_sentence(text: str) -> str:
