@@ -21,7 +21,8 @@ NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".sh": "sh"}
 # Code first: what looks like a link inside of it is none.
 PART = re.compile(
-    r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|(?P<ticks>`+)[^`].*?(?P=ticks)|\]\((?P<link>[^)\s]+)\)",
+    r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|(?P<ticks>`+)[^`].*?(?P=ticks)"
+    r"|(?P<begin>\]\(|<img src=\")(?P<link>[^)\"\s]+)(?P<end>[)\"])",
     re.DOTALL | re.MULTILINE,
 )
 EXTERNAL = re.compile(r"[a-z][a-z+.-]*:|#")
@@ -82,7 +83,7 @@ def rewrite_links(text: str, page: str) -> str:
         shown = f"{PROOFS}/{path}.md" if is_test(link) else site_path(path)
         target = relpath(shown, Path(page).parent.as_posix())
         anchor = link.partition("#")[2]
-        return f"]({target}{'#' if anchor else ''}{anchor})"
+        return f"{part['begin']}{target}{'#' if anchor else ''}{anchor}{part['end']}"
 
     return PART.sub(rewrite, text)
 

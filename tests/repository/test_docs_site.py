@@ -103,6 +103,8 @@ def test_a_link_to_a_test_leads_to_its_source():
 def test_links_of_the_readme_hold_on_the_first_page():
     text = rewrite_links("[a](docs/cli.md#cost), [b](https://x.org), [c](LICENSE)", "index.md")
     assert text == "[a](cli.md#cost), [b](https://x.org), [c](repository/LICENSE.md)"
+    image = '<img src="docs/images/mark.svg" alt="" width="48">'
+    assert rewrite_links(image, "index.md") == image.replace("docs/", "")
 
 
 def test_markdown_of_a_code_host_is_adapted_for_the_site():
