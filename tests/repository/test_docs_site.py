@@ -39,10 +39,13 @@ def expand(pages: list[str]) -> list[str]:
     return list(walk(expand_navigation(read_navigation(), pages)))
 
 
+def read_prose(path: str) -> str:
+    return re.sub(r"^```.*?^```$", "", (ROOT / path).read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
 @cache
 def headings(path: str) -> set[str]:
-    text = re.sub(r"^```.*?^```$", "", (ROOT / path).read_text(), flags=re.DOTALL | re.MULTILINE)
-    return {make_slug(title) for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    return {make_slug(title) for title in re.findall(r"^#+ (.+)$", read_prose(path), re.MULTILINE)}
 
 
 def test_every_page_of_docs_is_once_in_the_navigation():
@@ -82,6 +85,15 @@ def find_broken_links(page: str) -> Iterator[str]:
             yield link
     here = re.findall(r"\]\(#([^)\s]+)\)", text)
     yield from (anchor for anchor in here if anchor not in headings(page))
+
+
+def test_every_column_of_a_table_has_a_title():
+    assert [(page, head) for page in PAGES for head in find_untitled_tables(page)] == []
+
+
+def find_untitled_tables(page: str) -> list[str]:
+    heads: list[str] = re.findall(r"^(\|.*\|)\n\|[ :|-]+\|$", read_prose(page), re.MULTILINE)
+    return [head for head in heads if not all(cell.strip() for cell in head[1:-1].split("|"))]
 
 
 def test_a_program_that_a_page_links_to_is_shown_on_the_site():
