@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import Figures, Verdict, find_ratio, parse_options, serve, show_figures
 
 SYSTEM = "You are a calculator. Use the tool."
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-sonnet-5-5"
 HEADERS = {"content-type": "application/json", "x-api-key": "k"}
 
 # The path says what to play: /<tool turns>/<parallel calls>/<deltas of the last answer>/<tool>.

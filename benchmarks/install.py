@@ -29,11 +29,11 @@ MAX_PACKAGES = 10
 MAX_MEGABYTES = 30.0
 PEERS = ("pydantic-ai-slim", "pydantic-ai-slim[anthropic]", "openai-agents")
 FIRST_AGENTS = {
-    "treadle": "from treadle import Agent; Agent('anthropic/claude-sonnet-4-5')",
+    "treadle": "from treadle import Agent; Agent('anthropic/claude-sonnet-5-5')",
     # Without an extra it has no provider: it can make an agent, and call no model.
     "pydantic-ai-slim": "from pydantic_ai import Agent; Agent('test')",
     "pydantic-ai-slim[anthropic]": (
-        "from pydantic_ai import Agent; Agent('anthropic:claude-sonnet-4-5')"
+        "from pydantic_ai import Agent; Agent('anthropic:claude-sonnet-5-5')"
     ),
     "openai-agents": "from agents import Agent; Agent(name='a', model='gpt-5')",
 }

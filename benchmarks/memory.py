@@ -45,7 +45,7 @@ class Measured:
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
         self._asked = 0
-        self._codec = AnthropicCodec("claude-sonnet-4-5", card=card_for("claude-sonnet-4-5"))
+        self._codec = AnthropicCodec("claude-sonnet-5-5", card=card_for("claude-sonnet-5-5"))
         self.largest = 0
         self.seen: list[tuple[int, int]] = []
         self.model = Scripted(self._answer, card=CARD)

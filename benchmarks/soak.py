@@ -40,7 +40,7 @@ from treadle.fleet import FleetTask, open_database  # noqa: E402
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer  # noqa: E402
 from treadle.testing.provider.http import ReceivedRequest  # noqa: E402
 
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-sonnet-5-5"
 TURNS_OF_A_SESSION, RUNS_AT_ONCE, IDLE_SECONDS = 15, 4, 20.0
 SAMPLE_SECONDS, PAUSE_SECONDS = 10.0, 0.2
 # How much more than at the start is no growth: a factor, and an amount.

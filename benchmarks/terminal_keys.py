@@ -157,7 +157,7 @@ def run_state(
     state: str, url: str, home: Path, keys: int, screen: str
 ) -> tuple[list[KeyTime], list[KeyTime] | None]:
     """The times, and those to compare them with."""
-    flags = ["--model=claude-sonnet-4-5", "--sandbox=off", "--theme=dark"]
+    flags = ["--model=claude-sonnet-5-5", "--sandbox=off", "--theme=dark"]
     if state in ("files", "mention", "at_once"):
         make_files(home / "project")
     config = home / ".treadle/config.toml"

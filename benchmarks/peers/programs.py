@@ -75,7 +75,7 @@ def bare_script(made: Environments, place: Place) -> Invocation:
 
 def treadle(made: Environments, place: Place, sandbox: str = "off") -> Invocation:
     program = [str(made.python("treadle").with_name("treadle"))]
-    run = ["-p", PROMPT, "--model", "anthropic/claude-sonnet-4-5"]
+    run = ["-p", PROMPT, "--model", "anthropic/claude-sonnet-5-5"]
     run += ["--permission-mode", "bypass", "--sandbox", sandbox]
     return Invocation(program, run, [*run, "--continue"], {"ANTHROPIC_BASE_URL": place.url})
 
@@ -86,7 +86,7 @@ def treadle_sandboxed(made: Environments, place: Place) -> Invocation:
 
 def claude(made: Environments, place: Place) -> Invocation:
     program = [str(made.program("claude") / "node_modules/.bin/claude")]
-    run = ["-p", PROMPT, "--model", "claude-sonnet-4-5", "--allowedTools", "Bash"]
+    run = ["-p", PROMPT, "--model", "claude-sonnet-5-5", "--allowedTools", "Bash"]
     return Invocation(program, run, [*run, "--continue"], {"ANTHROPIC_BASE_URL": place.url})
 
 

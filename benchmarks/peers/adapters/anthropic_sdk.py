@@ -17,7 +17,7 @@ class Engine:
             "input_schema": task.schema,
         }
         self._fields: Any = {
-            "model": "claude-sonnet-4-5",
+            "model": "claude-sonnet-5-5",
             "max_tokens": 1000,
             "system": task.instructions,
             "tools": [spec],

@@ -14,7 +14,7 @@ def make_model(task: Any) -> Any:
     from langchain_anthropic import ChatAnthropic
 
     return ChatAnthropic(
-        model="claude-sonnet-4-5", base_url=task.url, api_key="k", max_tokens=1000,
+        model="claude-sonnet-5-5", base_url=task.url, api_key="k", max_tokens=1000,
         streaming=True, timeout=600,
     )  # fmt: skip
 

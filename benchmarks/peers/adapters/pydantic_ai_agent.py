@@ -13,7 +13,7 @@ def make_model(task: Any) -> Any:
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     client: Any = AsyncAnthropic(base_url=task.url, api_key="k", timeout=600)
-    return AnthropicModel("claude-sonnet-4-5", provider=AnthropicProvider(anthropic_client=client))
+    return AnthropicModel("claude-sonnet-5-5", provider=AnthropicProvider(anthropic_client=client))
 
 
 class Engine:

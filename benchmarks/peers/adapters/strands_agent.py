@@ -16,7 +16,7 @@ class Engine:
         self._task = task
         self._model = AnthropicModel(
             client_args={"base_url": task.url, "api_key": "k", "timeout": 600},
-            model_id="claude-sonnet-4-5",
+            model_id="claude-sonnet-5-5",
             max_tokens=1000,
         )
         self._tools = [tool(task.make_tool())]

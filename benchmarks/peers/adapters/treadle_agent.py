@@ -10,7 +10,7 @@ def make_model(task: Any) -> Any:
     if task.variant in ("chat", "responses"):
         kind = models.OpenAIChat if task.variant == "chat" else models.OpenAIResponses
         return kind("loopback", base_url=task.openai_url, api_key="k")
-    return models.Anthropic("claude-sonnet-4-5", base_url=task.url, api_key="k")
+    return models.Anthropic("claude-sonnet-5-5", base_url=task.url, api_key="k")
 
 
 class Engine:

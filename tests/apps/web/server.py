@@ -19,7 +19,7 @@ from tests.apps.program import finish, start
 from tests.patience import PATIENCE
 from treadle.testing.provider import FakeReply, ProviderServer, ReplyScript
 
-MODEL = "anthropic/claude-sonnet-4-5"
+MODEL = "anthropic/claude-sonnet-5-5"
 _TLS = ssl.create_default_context()  # slow to make; these connections do not use it
 CHROMIUM = shutil.which("chromium") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")

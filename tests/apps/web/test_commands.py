@@ -37,7 +37,7 @@ async def test_commands_are_completed_and_run(tmp_path: Path):
             await tab.send(do="send", text="more", id="2")
             await tab.wait_until(lambda one: "hello" in one.text and not one.regions["now"])
             context = await ask(tab, "pane", do="command", line="/context")
-            assert "of 200k tokens" in context["html"]
+            assert "of 1M tokens" in context["html"]
             await tab.send(do="command", line="/compact")
             await tab.wait_until(lambda one: "compacted the context" in one.text)
             done = await ask(tab, "message", do="command", line="/export out.html")
