@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -142,7 +143,7 @@ def write_signature(name: str, value: Any) -> str:
     if len(line) <= WIDTH or not parameters:
         return line
     # Every parameter on a line of its own; `*` and `/` stay where they are.
-    inside = ",\n    ".join(split_parameters(signature))
+    inside = ",\n    ".join(map(wrap_parameter, split_parameters(signature)))
     returns = line.rpartition(") -> ")[2] if ") -> " in line else ""
     return f"{keyword}{name}(\n    {inside},\n){f' -> {returns}' if returns else ''}"
 
@@ -166,6 +167,13 @@ def split_parameters(signature: inspect.Signature) -> Iterator[str]:
             starred = True
             yield "*"
         yield plain(str(one))
+
+
+def wrap_parameter(text: str) -> str:
+    """A long type goes on below itself."""
+    return textwrap.fill(
+        text, WIDTH - 4, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def block(code: str) -> str:

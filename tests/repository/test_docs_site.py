@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -94,6 +95,23 @@ def test_every_column_of_a_table_has_a_title():
 def find_untitled_tables(page: str) -> list[str]:
     heads: list[str] = re.findall(r"^(\|.*\|)\n\|[ :|-]+\|$", read_prose(page), re.MULTILINE)
     return [head for head in heads if not all(cell.strip() for cell in head[1:-1].split("|"))]
+
+
+def test_the_first_block_of_a_page_fits_beside_its_columns():
+    pages = [page for page in PAGES if page != "docs/what-the-model-sees.md"]  # it is real output
+    wide = [(page, line) for page in pages for line in read_first_block(page) if len(line) > 90]
+    assert wide == []
+
+
+def read_first_block(page: str) -> list[str]:
+    text = (ROOT / page).read_text()
+    fenced = re.search(r"^(```|~~~)\w*\n(.*?)^\1$", text, re.MULTILINE | re.DOTALL)
+    indented = re.search(r"(?<=\n\n)(?: {4}[^\n]*\n|\n)+", text)
+    found = [one for one in (fenced, indented) if one]
+    if not found:
+        return []
+    first = min(found, key=lambda one: one.start())
+    return textwrap.dedent(first[first.lastindex or 0]).splitlines()
 
 
 def test_a_program_that_a_page_links_to_is_shown_on_the_site():

@@ -1,10 +1,10 @@
 """Every model, under one contract (core/contracts/model.py).
 
-    Anthropic · OpenAIResponses · OpenAIChat · Gemini    providers over HTTP
-    Embedded                                             a model on this machine, without any key
-    Scripted · Recorded · Fallback                       a script, a recording, models in order
-    Batched                                              replies by a batch interface: batches/
-    embedder(name)                                       vectors of texts: embeddings/
+    Anthropic · OpenAIResponses · OpenAIChat · Gemini   providers over HTTP
+    Embedded                                            a model on this machine, without a key
+    Scripted · Recorded · Fallback                      a script, a recording, models in order
+    Batched                                             replies by a batch interface: batches/
+    embedder(name)                                      vectors of texts: embeddings/
 
 The names load at first use: importing this package costs nothing. `model(name)` creates a model
 from a string, such as `model("anthropic/claude-sonnet-5-5")`.

@@ -1,7 +1,7 @@
 """Observers that write, count or forward events.
 
-    jsonlines   every event and item as a line of JSON     totals      usage of a run, by model
-    telemetry   spans and metrics for OpenTelemetry        timings     how long things took
+    jsonlines   every event and item as a line of JSON    totals      usage of a run, by model
+    telemetry   spans and metrics for OpenTelemetry       timings     how long things took
 
 Uses the Observer contract of the core. Used by the hosts. The names below load at first use.
 """

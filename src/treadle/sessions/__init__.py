@@ -4,7 +4,7 @@
     library     all sessions of this machine: find, list, remove; search finds text in them
     session_place  those of a folder or a database of a program; export makes texts of them
     history     fork and rewind
-    detached/   sessions that no window has: suspended, in the background, sent to another machine
+    detached/   sessions that no window has: suspended, in the background, sent elsewhere
     replay      runs a session again, and finds the first difference of two sessions
     imports/    transcripts of Claude Code and Codex become sessions
     summaries   for lists              cost      costs of past sessions

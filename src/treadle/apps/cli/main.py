@@ -29,15 +29,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "memory": (f"{_HERE}.memory", "what the agent keeps: list, accept, edit, forget"),
     "config": (
         f"{_HERE}.config",
-        "show the settings and set one; the `prompt`; the `memory` that the agent keeps",
+        "show the settings and set one; the `prompt`; the agent's `memory`",
     ),
     "sessions": (
         f"{_HERE}.sessions",
-        "list, search, show, fork, rewind; also `replay`, `diff`, `test`, `bisect`, `whatif`",
+        "list, search, fork, rewind; `replay`, `diff`, `test`, `bisect`, `whatif`",
     ),
     "ps": (
         f"{_BACKGROUND}.commands:run_ps",
-        "sessions in the background (--bg); `attach`, `logs`, `stop`, `send`; `resume`",
+        "sessions of --bg; `attach`, `logs`, `stop`, `send`; `resume`",
     ),
     "attach": (f"{_BACKGROUND}.commands:run_attach", "continue a session here, at this terminal"),
     "logs": (f"{_BACKGROUND}.commands:run_logs", "print what a session has done; -f follows it"),
@@ -93,7 +93,7 @@ usage: treadle [PROMPT] [OPTIONS]       work interactively in the terminal
 
 {commands}
 
-options (all: treadle help options; --version; defaults can be set in ~/.treadle/config.toml)
+options (all: treadle help options; --version; defaults: ~/.treadle/config.toml)
   --model NAME               --permission-mode plan|ask|accept-edits|auto|bypass
   --continue, --resume [ID]  --allow RULE, --deny RULE, --sandbox auto|required|off
   --until CMD, --suspend     --max-turns N, --max-cost USD, --max-time 10m

@@ -13,6 +13,7 @@ from treadle.apps.cli.options import OPTIONS, CliOption
 from treadle.apps.console import exit_codes
 from treadle.apps.console.help_option import wants_help
 
+HELP_WIDTH = 88
 USAGE = """\
 usage: treadle completions bash >> ~/.bashrc
        treadle completions zsh > ~/.zfunc/_treadle        (a folder in $fpath)
@@ -126,7 +127,9 @@ def _strip_quotes(text: str) -> str:
 
 
 def render_options_help() -> str:
-    """All options of `treadle`, one per line."""
+    """All options of `treadle`; a text that is longer than the line goes on below itself."""
+    import textwrap
+
     rows = []
     for option in OPTIONS:
         short = f"-{option.short}, " if option.short else "    "
@@ -135,4 +138,11 @@ def render_options_help() -> str:
         choices = f" ({', '.join(option.choices)})" if option.choices else ""
         rows.append((f"{short}--{option.name}{value}", option.help + choices))
     width = max(len(left) for left, _ in rows)
-    return "\n".join(f"  {left:{width}}  {right}" for left, right in rows)
+    indent = " " * (width + 4)
+    return "\n".join(
+        textwrap.fill(
+            right, HELP_WIDTH, initial_indent=f"  {left:{width}}  ", subsequent_indent=indent,
+            break_long_words=False, break_on_hyphens=False,
+        )
+        for left, right in rows
+    )  # fmt: skip
