@@ -17,32 +17,34 @@ EXPLANATION = (
     "The number after a name is the other's figure divided by Treadle's of the same round: 0.50× "
     "is half as much. It is the median of the rounds, in brackets the lowest and the highest. If "
     "there are several sizes, it is that with the smallest median. “About equal” is a median from "
-    f"{EQUAL:.2f} to 1.00, or an interval that reaches 1.00."
+    f"{EQUAL:.2f} to 1.00, or an interval that reaches 1.00. Where a line has no reason, a loop or "
+    "a script by hand is ahead: it keeps no log, checks no arguments, asks for no permission, has "
+    "no budgets and no events."
 )
 
 
 class Comparison(NamedTuple):
-    """One figure, of which less is better, and why another one may need less."""
+    """One figure, of which less is better, and why another one may need less. Without a reason
+    only what is made by hand needs less: `EXPLANATION` has it."""
 
     text: str
     measure: str
     key: str
-    reason: str
+    reason: str = ""
 
 
-HAND = "it keeps no log, checks no arguments, asks for no permission, has no budgets and no events"
 COMPARISONS = (
-    Comparison("CPU of a tool turn", "turns", "cpu", HAND),
-    Comparison("time of a tool turn", "turns", "wall", HAND),
-    Comparison("memory of a conversation", "turns", "peak_mb", HAND),
-    Comparison("CPU of a text delta", "deltas", "cpu", HAND),
-    Comparison("time of a text delta", "deltas", "wall", HAND),
-    Comparison("CPU of agents at once", "agents", "cpu", HAND),
-    Comparison("time of agents at once", "agents", "wall", HAND),
-    Comparison("memory of agents at once", "agents", "peak_mb", HAND),
-    Comparison("memory of each further agent", "agents", "mb_per_agent", HAND),
-    Comparison("parallel tools", "parallel", "wall", HAND),
-    Comparison("a round in process", "in_process", "cpu", HAND),
+    Comparison("CPU of a tool turn", "turns", "cpu"),
+    Comparison("time of a tool turn", "turns", "wall"),
+    Comparison("memory of a conversation", "turns", "peak_mb"),
+    Comparison("CPU of a text delta", "deltas", "cpu"),
+    Comparison("time of a text delta", "deltas", "wall"),
+    Comparison("CPU of agents at once", "agents", "cpu"),
+    Comparison("time of agents at once", "agents", "wall"),
+    Comparison("memory of agents at once", "agents", "peak_mb"),
+    Comparison("memory of each further agent", "agents", "mb_per_agent"),
+    Comparison("parallel tools", "parallel", "wall"),
+    Comparison("a round in process", "in_process", "cpu"),
     Comparison(
         "recovery from two refused requests", "fails", "wall",
         "Treadle waits for one second and then for two, each time with a random part of up to a "
@@ -69,7 +71,7 @@ OF_PROGRAMS = (
         "a native program starts faster than Python, and a script by hand loads no settings",
     ),
     Comparison("memory of a reply", "reply", "peak_mb", "a script by hand loads nothing else"),
-    Comparison("shell turns", "shell", "wall", HAND),
+    Comparison("shell turns", "shell", "wall"),
     Comparison("continuing a session", "resume", "wall", "it reads less of the session"),
     Comparison("bytes of the prompt", "reply", "largest_bytes", "its prompt is shorter"),
     Comparison("bytes of shell turns", "shell", "bytes", "its prompt is shorter"),
@@ -111,7 +113,8 @@ def describe_comparison(
     is_equal = {name: part.median >= EQUAL or part.high >= 1 for name, part in parts.items()}
     ahead = ", ".join(told[name] for name in parts if not is_equal[name])
     equal = ", ".join(told[name] for name in parts if is_equal[name])
-    sentences = [f"{ahead}. Why: {reason}."] if ahead else []
+    why = f" Why: {reason}." if reason else ""
+    sentences = [f"{ahead}.{why}"] if ahead else []
     if equal:
         sentences.append(f"{'About' if ahead else 'about'} equal: {equal}.")
     return f"{text}: {' '.join(sentences)}" if sentences else ""

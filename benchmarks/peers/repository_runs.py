@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.peers.results import Results
-from benchmarks.peers.rounds import SLOW_ROUNDS, run_rounds
+from benchmarks.peers.rounds import run_rounds
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 600.0
@@ -52,7 +52,7 @@ def measure_repository(results: Results, rounds: int) -> None:
         return row
 
     run_rounds("repository", STEADY, 1, run)
-    run_rounds("fleet", FLEET, min(rounds, SLOW_ROUNDS), run)
+    run_rounds("fleet", FLEET, rounds, run)
 
 
 def run_script(script: Script) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Compares Treadle with other libraries and programs, and writes docs/benchmarks.md.
 
-    python benchmarks/peers/run.py                       everything: about 30 minutes
+    python benchmarks/peers/run.py                       everything: about 35 minutes
     python benchmarks/peers/run.py --quick               small sizes, one round: some minutes
     python benchmarks/peers/run.py --only treadle,codex --measures turns,programs
     python benchmarks/peers/run.py --from docs/benchmarks/figures.json    the page again
@@ -40,7 +40,7 @@ from benchmarks.peers.program_runs import measure_programs  # noqa: E402
 from benchmarks.peers.programs import ALL_EXTRAS, PROGRAMS  # noqa: E402
 from benchmarks.peers.repository_runs import measure_repository  # noqa: E402
 from benchmarks.peers.results import Results, describe_machine  # noqa: E402
-from benchmarks.peers.rounds import SLOW_ROUNDS, run_rounds  # noqa: E402
+from benchmarks.peers.rounds import run_rounds  # noqa: E402
 from benchmarks.peers.tables import render_tables  # noqa: E402
 
 # The page lists them in the same words.
@@ -135,7 +135,7 @@ class LibraryRuns:
             self._results.add(job[0], "fails", job[1], self._run(job[0], "fails", job[1]))
 
         jobs = [(name, code) for name in names for code in self._work["fails"]]
-        for _ in range(min(self._rounds, SLOW_ROUNDS)):
+        for _ in range(self._rounds):
             with ThreadPoolExecutor(4) as threads:
                 list(threads.map(run, jobs))
 
@@ -172,7 +172,7 @@ def run_json(command: list[str], limit: float) -> dict[str, Any]:
 
 
 def measure_growth(made: Environments, sizes: Sizes, results: Results, port: int) -> None:
-    sizes = sizes._replace(rounds=min(sizes.rounds, SLOW_ROUNDS), limit=60.0)
+    sizes = sizes._replace(limit=60.0)
     runs = LibraryRuns(made, sizes.growth, sizes, results, port)
     runs.measure("in_process", [OURS])
     runs.measure("agents", [FLOOR, OURS])
@@ -225,8 +225,12 @@ def install_all(
 
 
 def find_version(python: Path, package: str) -> str:
+    """Of Treadle with the commit that it was built from."""
     code = f"from importlib.metadata import version; print(version({package!r}))"
-    return subprocess.check_output([str(python), "-c", code], text=True).strip()
+    if package == OURS:
+        code = "from treadle import _version as own; print(own.__version__, own.read_commit())"
+    version, *commit = subprocess.check_output([str(python), "-c", code], text=True).split()
+    return f"{version} (commit {commit[0]})" if commit else version
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:

@@ -298,7 +298,7 @@ def render_failures(table: Table) -> str:
                 cells.append(f"fails: {next(filter(None, why), 'not run')}")
         rows.append([title(name), *cells])
     columns = ["library", *(f"{code}, twice" for code in codes)]
-    note = "Measure: `fails`. The median of three times, the shortest and the longest."
+    note = "Measure: `fails`. The median of the rounds, the shortest and the longest."
     return render_table("The first two requests are refused; default settings", note, columns, rows)
 
 
@@ -330,42 +330,51 @@ def render_programs(table: Table) -> list[str]:
     turns = sizes[-1] if sizes else 0
     resumed = table.sizes("resume")
     session = resumed[-1] if resumed else 0
-    jobs = (("version", 0), ("reply", 0), ("shell", turns), ("resume", session))
-    speed, prompts = [], []
+    replies, shells, prompts = [], [], []
     for name in table.names("reply", PROGRAMS):
         reply, cpu, peak = (table.median(name, "reply", 0, k) for k in ("wall", "cpu", "peak_mb"))
         if reply is None:
-            speed.append([title(name), table.failure(name, "reply", 0), *["–"] * 9])
+            replies.append([title(name), table.failure(name, "reply", 0), *["–"] * 5])
             continue
         shell = table.median(name, "shell", turns, "wall")
         each = (shell - reply) / turns if shell is not None and turns else None
-        speed.append([
+        replies.append([
             title(name), show_seconds(table, name, "version", 0),
             show_seconds(table, name, "reply", 0),
             show_ratio(table.ratio(name, "reply", 0, "wall", SCRIPT)), show(cpu), show(peak),
-            show_seconds(table, name, "shell", turns),
-            show_ratio(table.ratio(name, "shell", turns, "wall", SCRIPT)), show(each, 1e3, 1),
-            show_seconds(table, name, "resume", session),
-            show_counts(table.count(name, job, size) for job, size in jobs),
+            show_counts(table.count(name, job, 0) for job in ("version", "reply")),
         ])  # fmt: skip
+        if table.cells(name, "shell", turns):
+            counts = (table.count(name, *job) for job in (("shell", turns), ("resume", session)))
+            shells.append([
+                title(name), show_seconds(table, name, "shell", turns),
+                show_ratio(table.ratio(name, "shell", turns, "wall", SCRIPT)), show(each, 1e3, 1),
+                show_seconds(table, name, "resume", session), show_counts(counts),
+            ])  # fmt: skip
         one = [table.median(name, "reply", 0, key) for key in ("largest_bytes", "requests")]
         every = [table.median(name, "shell", turns, key) for key in ("bytes", "requests")]
         prompts.append([title(name), *show_requests(*one), *show_requests(*every)])
     against = f"against {title(SCRIPT)}"
-    columns = ["program", "--version s", "one reply s", f"reply {against}", "CPU s",
-               "peak MB", f"{turns} shell turns s", f"shell turns {against}", "ms a shell turn",
-               f"resume after {session} turns s", "times measured"]  # fmt: skip
+    reply_columns = ["program", "--version s", "one reply s", f"reply {against}", "CPU s",
+                     "peak MB", "times measured"]  # fmt: skip
+    shell_columns = ["program", f"{turns} shell turns s", f"shell turns {against}",
+                     "ms a shell turn", f"resume after {session} turns s",
+                     "times measured"]  # fmt: skip
     requests = ["program", "largest request of a reply, bytes", "tokens, estimated", "requests",
                 f"all requests of {turns} shell turns, bytes", "tokens, estimated",
                 "requests"]  # fmt: skip
-    note = (
-        "Measure: `programs`. CPU and memory are those of one reply. Resume is one more reply in "
-        f"a session with {session} turns. A ratio has the median of the rounds, and in brackets "
-        "the lowest and the highest. “Times measured” has four numbers: --version, one reply, "
-        "shell turns, resume."
+    ratio = "A ratio has the median of the rounds, and in brackets the lowest and the highest."
+    reply_note = (
+        f"Measure: `programs`. From start to exit. CPU and memory are those of one reply. {ratio} "
+        "“Times measured” has two numbers: --version and one reply."
+    )
+    shell_note = (
+        "Measure: `programs`. From start to exit. Resume is one more reply in a session with "
+        f"{session} turns. {ratio} “Times measured” has two numbers: shell turns and resume."
     )
     return [
-        render_table("Programs, from start to exit", note, columns, speed),
+        render_table("Programs: one reply", reply_note, reply_columns, replies),
+        render_table("Programs: shell turns and resume", shell_note, shell_columns, shells),
         render_table("Programs: what is sent", "Measure: `programs`.", requests, prompts),
         render_sizes(table),
     ]
@@ -400,7 +409,7 @@ def show_requests(size: float | None, count: float | None) -> list[str]:
 
 def render_growth(table: Table) -> list[str]:
     def render(heading: str, columns: list[str], rows: list[list[str]]) -> str:
-        note = "Measure: `growth`. Each is the median of three rounds."
+        note = "Measure: `growth`. Each is the median of the rounds."
         return render_table(heading, note, columns, rows)
 
     turns = [

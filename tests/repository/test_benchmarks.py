@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sys
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -99,22 +98,21 @@ def test_ratios_divide_figures_of_one_size_and_round():
     ]
 
 
-def test_contenders_are_measured_in_rounds_and_slow_ones_less_often(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_contenders_are_measured_in_rounds_and_one_that_failed_no_more():
     order: list[str] = []
-    seconds = {"fast": 1.0, "slow": rounds.SLOW_SECONDS + 1, "broken": 1.0}
-    now = 0.0
 
     def measure(name: str) -> dict[str, object]:
-        nonlocal now
         order.append(name)
-        now += seconds[name]
-        return {"failed": "it broke"} if name == "broken" else {"wall": seconds[name]}
+        return {"failed": "it broke"} if name == "broken" else {"wall": 1.0}
 
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    rounds.run_rounds("turns", seconds, 5, measure)
-    assert order == ["fast", "slow", "broken", *["fast", "slow"] * 2, *["fast"] * 2]
+    rounds.run_rounds("turns", ["one", "broken", "other"], 5, measure)
+    assert order == ["one", "broken", "other", *["one", "other"] * 4]
+
+
+def test_the_version_of_treadle_is_told_with_its_commit():
+    found = run.find_version(Path(sys.executable), "treadle")
+    assert re.fullmatch(r"\d[\w.]+( \(commit [0-9a-f]{12}\))?", found)
+    assert re.fullmatch(r"\d[\w.]+", run.find_version(Path(sys.executable), "msgspec"))
 
 
 @pytest.mark.parametrize(
