@@ -35,7 +35,9 @@ from treadle.models.scripted import Pause, Say, Scripted, ScriptElement  # noqa:
 
 IMAGES = ROOT / "docs" / "images"
 SIZE = (100, 28)
-CARD = ModelCard("claude-sonnet-5-5", window=1_000_000, input_price=2.0, output_price=10.0)
+CARD = ModelCard(
+    "anthropic/claude-sonnet-5-5", window=1_000_000, input_price=2.0, output_price=10.0
+)
 USED = Usage(input=9_400, output=210, requests=1, cost=0.031)
 _FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # fonts of another server
 
@@ -144,8 +146,9 @@ async def wait_for_agents(on: RunningApp) -> None:
 
 
 FIX = send("total() returns the last price. Fix it.", until="The total is right now")
+SANDBOXED = "commands write only in this folder"  # where bubblewrap is
 SCENES: tuple[Scene, ...] = (
-    Scene("first-screen", "The first screen", "project", press(until="project")),
+    Scene("first-screen", "The first screen", SANDBOXED, press(until="project")),
     Scene(
         "turn", "A turn with a diff", "result += price", FIX, (READ, EDIT, FIXED), "accept-edits"
     ),
@@ -184,7 +187,7 @@ SCENES: tuple[Scene, ...] = (
         (READ, EDIT, FIXED, Say("No. `++x` is `+(+x)`: it changes nothing.", usage=USED)),
         "accept-edits",
     ),
-    Scene("tour", "The tour", "tour 1/", press(until="tour 1/"), is_tour=True),
+    Scene("tour", "The tour", SANDBOXED, press(until="tour 1/"), is_tour=True),
 )
 
 
@@ -196,7 +199,7 @@ async def open_scene(scene: Scene, folder: Path) -> AsyncIterator[RunningApp]:
     else:
         prepare_folder(folder)
         model = Scripted(scene.replies, name=CARD.name, card=CARD)
-        flags = {"sandbox": "off", "permission_mode": scene.mode}
+        flags = {"sandbox": "auto", "permission_mode": scene.mode}
         session = HostedSession(folder, flags, SessionOptions(model=model))
         session.trust.give()
         app = TerminalApp(session, options, PatientClock())

@@ -137,7 +137,7 @@ def _answer(request: ModelRequest) -> Say:
 
 
 SMALL_SCREEN_ROWS = 20  # below it a dialog needs the rows of the step
-FLAGS = {"sandbox": "off", "permission_mode": "ask"}
+FLAGS = {"permission_mode": "ask"}
 
 
 def make_tour_session(folder: Path) -> HostedSession:
