@@ -510,18 +510,26 @@ def test_options_in_the_words_of_each_server():
     assert "strict" not in sent("groq", to_user_item("x"), **more)["tools"][0]["function"]
 
 
+KEPT = {"type": "enabled", "clear_thinking": False}  # the reasoning of earlier turns is used
+
+
 @pytest.mark.parametrize(
     ("name", "thinking", "fields"),
     [
-        ("glm-5.3", "high", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
-        ("glm-5.3", "none", {"thinking": {"type": "enabled"}, "reasoning_effort": "low"}),
+        ("glm-5.3", "high", {"thinking": KEPT, "reasoning_effort": "high"}),
+        ("glm-5.3", "none", {"thinking": KEPT, "reasoning_effort": "low"}),
         ("glm-5.2", "none", {"thinking": {"type": "disabled"}}),
-        ("glm-4.7", "high", {"thinking": {"type": "enabled"}}),
+        ("glm-4.7", "high", {"thinking": KEPT}),
         ("glm-4.7", "none", {"thinking": {"type": "disabled"}}),
-        ("glm-5.3", "auto", {}),
+        ("glm-4.5", "high", {"thinking": {"type": "enabled"}}),
+        ("glm-5.3", "auto", {"thinking": KEPT}),
+        ("glm-4.5", "auto", {}),
+        ("glm-5.3", None, {}),
     ],
 )
-def test_glm_is_asked_to_think_by_its_own_fields(name: str, thinking: str, fields: dict[str, Any]):
+def test_glm_is_asked_to_think_by_its_own_fields(
+    name: str, thinking: str | None, fields: dict[str, Any]
+):
     options, card = ModelOptions(thinking=thinking), card_for(f"zai/{name}")
     body = sent("zai", to_user_item("x"), options=options, card=card)
     assert {one: body[one] for one in ("thinking", "reasoning_effort") if one in body} == fields

@@ -30,6 +30,7 @@ _OPENAI = "developers.openai.com/api/docs/guides/reasoning, 2026-11-16"
 _GOOGLE = "documentation of Google, 2026-11-16: the level that a model has by itself"
 _DEEPSEEK = "documentation of DeepSeek, 2026-11-16"
 _ZAI = "docs.z.ai/guides/capabilities/thinking-mode, 2026-11-19"
+_ZAI_KEPT = f"{_ZAI}; recordings of pydantic-ai at 4fda3898, 2026-08-22"
 
 
 class ModelProfile(NamedTuple):
@@ -58,6 +59,10 @@ def _codex(effort: str, off: str = "none") -> ModelProfile:
 def _older_codex(verbosity: str, source: str = "") -> ModelProfile:
     source = source or _OLDER_CODEX
     return ModelProfile("medium", "none", verbosity=verbosity, free_text=True, source=source)
+
+
+def _glm(off: str) -> ModelProfile:
+    return ModelProfile("", off, keeps_reasoning=True, source=_ZAI_KEPT)
 
 
 _BUDGET = _claude("31999")
@@ -108,7 +113,10 @@ PROFILES: tuple[tuple[str, ModelProfile], ...] = (
     ("gemini-3", ModelProfile("medium", "low", source=_GOOGLE)),
     ("gemini-", ModelProfile("high", "low", source=_GOOGLE)),
     ("deepseek-", ModelProfile("high", "none", source=_DEEPSEEK)),
-    ("glm-5.3", ModelProfile("", "low", source=_ZAI)),
+    ("glm-5.3", _glm("low")),
+    ("glm-5", _glm("none")),
+    ("glm-4.7", _glm("none")),
+    ("glm-4.6", _glm("none")),
     ("glm-", ModelProfile("", "none", source=_ZAI)),
 )
 # fmt: on

@@ -249,25 +249,28 @@ def _build_thinking_options(
     card: ModelCard, quirks: Quirks, request: ModelRequest
 ) -> dict[str, object]:
     effort = resolve_effort(request.options, card)
+    if quirks.effort_field == "thinking":
+        return {} if request.options.thinking is None else _build_switch(card, effort)
     if effort is None or not quirks.effort_field:
         return {}
     if quirks.effort_field == "reasoning_effort":
         # The models of a local server are unknown; it ignores an option that they lack.
         is_accepted = "effort" in card.abilities or not quirks.needs_key
         return {"reasoning_effort": effort} if is_accepted else {}
-    if quirks.effort_field == "thinking":
-        return _build_switch(card, effort)
     budget = resolve_thinking(request.options, card)
     return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
 
 
-def _build_switch(card: ModelCard, effort: str) -> dict[str, object]:
-    if "thinking" not in card.abilities:
+def _build_switch(card: ModelCard, effort: str | None) -> dict[str, object]:
+    """`effort` is None for the model's own, which is on."""
+    # Without it, the server drops the reasoning of earlier turns that is sent back.
+    kept = {"clear_thinking": False} if "all_turns" in card.abilities else {}
+    if "thinking" not in card.abilities or not (effort or kept):
         return {}
     if effort == "none":
         return {"thinking": {"type": "disabled"}}
-    word = {"reasoning_effort": effort} if "effort" in card.abilities else {}
-    return {"thinking": {"type": "enabled"}, **word}
+    word = {"reasoning_effort": effort} if effort and "effort" in card.abilities else {}
+    return {"thinking": {"type": "enabled", **kept}, **word}
 
 
 def _build_response_format(quirks: Quirks, schema: dict[str, object]) -> dict[str, object]:
