@@ -37,7 +37,8 @@ from treadle.core.transcript import (
 )
 from treadle.models.anthropic import Anthropic
 from treadle.models.anthropic.model import AnthropicCodec
-from treadle.models.catalog import card_for, without_tool_search
+from treadle.models.catalog import card_for, without_vendor_abilities
+from treadle.models.cloud.create import create_cloud_model
 from treadle.testing import provider
 from treadle.testing.provider import FakeCall, ProviderServer, RequestViolation
 
@@ -281,7 +282,7 @@ def test_deferred_tools_are_found_by_the_tool_search_of_the_provider():
     assert "cache_control" not in last
     headers = codec().encode_request(request).headers
     assert "advanced-tool-use-2025-11-20" in headers["anthropic-beta"]
-    plain = without_tool_search(card_for("anthropic/claude-sonnet-4-5"))
+    plain = without_vendor_abilities(card_for("anthropic/claude-sonnet-4-5"))
     old = AnthropicCodec("claude-sonnet-4-5", plain, "k").encode_request(request)
     [only] = json.loads(b"".join(old.body))["tools"]
     assert only["name"] == "read"
@@ -475,9 +476,9 @@ def test_a_task_budget_is_sent_only_to_models_that_have_one():
     request = asked(options=ModelOptions(task_budget=50_000, thinking="high"))
     config = body(request, "claude-opus-5")["output_config"]
     assert config == {"effort": "high", "task_budget": {"type": "tokens", "total": 50_000}}
-    assert headers(request, "claude-opus-5")["anthropic-beta"] == "task-budgets-2026-03-13"
+    assert "task-budgets-2026-03-13" in headers(request, "claude-opus-5")["anthropic-beta"]
     assert "task_budget" not in str(body(request, "claude-sonnet-5"))
-    assert "anthropic-beta" not in headers(request, "claude-sonnet-5")
+    assert "task-budgets" not in headers(request, "claude-sonnet-5")["anthropic-beta"]
     assert "task_budget" not in card_for("anthropic/claude-opus-5-preview").abilities
 
 
@@ -509,6 +510,7 @@ def test_a_limit_of_tokens_is_kept_also_when_the_model_thinks(limit: int, budget
 
 
 ADAPTIVE = {"type": "adaptive", "display": "summarized"}
+KEPT = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 BOUND = {**ADAPTIVE, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
 
@@ -544,12 +546,33 @@ def test_thinking_is_asked_for_in_the_way_the_model_knows(
     assert sent.get("thinking") == thinking
     assert sent.get("output_config", {}).get("effort") == effort
     beta = headers(request, name).get("anthropic-beta", "")
+    thinks = thinking is not None and thinking["type"] != "disabled"
+    assert ("context-management-2025-06-27" in beta) is thinks
+    assert sent.get("context_management") == (KEPT if thinks else None)
     assert ("interleaved-thinking" in beta) is (
         thinking is not None and "budget_tokens" in thinking
     )
     if thinking and thinking["type"] != "disabled":
         assert "temperature" not in sent
         assert sent["max_tokens"] > thinking.get("budget_tokens", 0)
+
+
+def test_only_the_provider_itself_is_asked_to_keep_all_thinking():
+    request = asked(options=ModelOptions(thinking="auto"))
+    models = (
+        Anthropic("claude-opus-5", api_key="k", base_url="https://gateway.example"),
+        create_cloud_model(
+            "vertex",
+            "claude-opus-5",
+            card_for("vertex/claude-opus-5"),
+            {"GOOGLE_CLOUD_PROJECT": "p"},
+            None,
+        ),
+    )
+    for model in models:
+        encoded = model.codec.encode_request(request)
+        assert b"context_management" not in b"".join(encoded.body)
+        assert "anthropic-beta" not in encoded.headers
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def sent(codec: Codec, *notices: NoticeItem) -> dict[str, Any]:
 def test_claude_is_asked_as_claude_code_asks(peer: dict[str, Any]):
     body = sent(Anthropic(peer["model"], api_key="k").codec)
     ours, theirs = body["thinking"], peer["thinking"]
+    assert body["context_management"] == peer["context_management"]
     if "budget_tokens" in theirs:  # the answer gets room of its own besides the budget
         assert ours["budget_tokens"] == theirs["budget_tokens"]
         assert body["max_tokens"] >= peer["max_tokens"]

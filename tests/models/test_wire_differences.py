@@ -155,7 +155,8 @@ def test_betas_in_a_header_of_the_user_are_sent_once_beside_ours(name: str):
     options = ModelOptions(thinking=2_000)
     request = ModelRequest(Transcript([to_user_item("q")]), tools=(tool,), options=options)
     sent = long.codec.encode_request(request).headers
-    assert sent["anthropic-beta"] == "b-1,context-1m-2025-08-07,interleaved-thinking-2025-05-14"
+    ours = ["context-management-2025-06-27", "interleaved-thinking-2025-05-14"]
+    assert sent["anthropic-beta"].split(",") == ["b-1", "context-1m-2025-08-07", *ours]
     assert sent["anthropic-version"] == "2026-01-01"
     assert len({header.lower() for header in sent}) == len(sent)
 

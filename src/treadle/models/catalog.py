@@ -19,6 +19,8 @@ The abilities:
     bound_thinking  its thinking is valid only after the messages that it was made for
     all_turns  it uses the reasoning of all turns, if it is asked to
     free_text  tools with a grammar are called with plain text; only at the provider's own address
+    context_edits  keeps the thinking of all turns, if it is asked to; only at the provider's own
+               address
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ _GLM = _BASE_ABILITIES | {"thinking"}
 _SEARCHES_TOOLS = compile_lazily(
     r"claude-[a-z]+-(4-[5-9]|[5-9]).*|gpt-(5\.[4-9]|[6-9])(?!.*nano).*"
 )
+
+_VENDOR_ABILITIES = frozenset({"tool_search", "free_text", "context_edits"})
 
 
 class LongContextPricing(msgspec.Struct, frozen=True):
@@ -302,9 +306,9 @@ def _lookup_card(name: str) -> ModelCard:
     )
 
 
-def without_tool_search(card: ModelCard) -> ModelCard:
-    """For a server that is not the provider's own: it may not know that tool, or free text."""
-    return msgspec.structs.replace(card, abilities=card.abilities - {"tool_search", "free_text"})
+def without_vendor_abilities(card: ModelCard) -> ModelCard:
+    """For a server that is not the provider's own: it may not know these."""
+    return msgspec.structs.replace(card, abilities=card.abilities - _VENDOR_ABILITIES)
 
 
 def _build_family_card(name: str, model: str) -> ModelCard:
@@ -327,7 +331,11 @@ def _build_family_card(name: str, model: str) -> ModelCard:
 
 
 def _list_kept(profile: ModelProfile) -> frozenset[str]:
-    kept = {"all_turns": profile.keeps_reasoning, "free_text": profile.free_text}
+    kept = {
+        "all_turns": profile.keeps_reasoning,
+        "free_text": profile.free_text,
+        "context_edits": profile.context_edits,
+    }
     return frozenset({ability for ability, is_kept in kept.items() if is_kept})
 
 

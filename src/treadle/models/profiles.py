@@ -37,7 +37,8 @@ class ModelProfile(NamedTuple):
     """`effort` is a word, a number of tokens, or "" for nothing. `off`: an effort, DISABLED, or ""
     if the model thinks only when it is asked to. `max_tokens`: the limit of a reply that is asked
     for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for.
-    `free_text`: tools with a grammar are called with plain text."""
+    `free_text`: tools with a grammar are called with plain text. `context_edits`: the server is
+    asked to clear no thinking."""
 
     effort: str = ""
     off: str = ""
@@ -45,11 +46,12 @@ class ModelProfile(NamedTuple):
     verbosity: str = ""
     keeps_reasoning: bool = False
     free_text: bool = False
+    context_edits: bool = False
     source: str = ""
 
 
 def _claude(effort: str, off: str = "", max_tokens: int = 0) -> ModelProfile:
-    return ModelProfile(effort, off, max_tokens, source=_CLAUDE_CODE)
+    return ModelProfile(effort, off, max_tokens, context_edits=True, source=_CLAUDE_CODE)
 
 
 def _codex(effort: str, off: str = "none") -> ModelProfile:

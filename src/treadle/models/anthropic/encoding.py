@@ -57,6 +57,8 @@ INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14"
 TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
 TOOL_SEARCH = b'{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}'
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
+CONTEXT_BETA = "context-management-2025-06-27"
+KEPT_THINKING = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 MAX_USER_ID_CHARS = 256
 MIN_THINKING_BUDGET = 1024
 DEFAULT_MAX_TOKENS = 32_000
@@ -156,6 +158,10 @@ def encode_head(
         budget = {"type": "tokens", "total": options.task_budget}
         fields["output_config"] = {**fields.get("output_config", {}), "task_budget": budget}
         betas.append(TASK_BUDGET_BETA)
+    # Else some models see only the thinking of the last turn; refused in a request without any.
+    if "context_edits" in card.abilities and is_thinking and "thinking" in fields:
+        fields["context_management"] = KEPT_THINKING
+        betas.append(CONTEXT_BETA)
     if user_id := _find_user_id(request):
         fields["metadata"] = {"user_id": user_id}
     fields |= options.extra

@@ -26,7 +26,7 @@ from treadle.models.anthropic.encoding import (
     resolve_max_tokens,
     thinks_by_effort,
 )
-from treadle.models.catalog import card_for, without_tool_search
+from treadle.models.catalog import card_for, without_vendor_abilities
 from treadle.models.profiles import AUTO
 from treadle.models.provider_base.base_url import check_base_url
 from treadle.models.provider_base.codec import EncodedRequest
@@ -120,7 +120,15 @@ class AnthropicCodec:
         history = encode_transcript(self._encoder, request.transcript, request.quarantine)
         head = self._get_head(request, history.has_calls)
         fields = msgspec.json.decode(head.data + b"]}", type=dict[str, msgspec.Raw])
-        names = ("model", "system", "tools", "tool_choice", "thinking", "output_config")
+        names = (
+            "model",
+            "system",
+            "tools",
+            "tool_choice",
+            "thinking",
+            "output_config",
+            "context_management",
+        )
         counted = {name: fields[name] for name in names if name in fields}
         start = msgspec.json.encode(counted)[:-1] + b',"messages":['
         body = [start, *history.messages(), b"]}"]
@@ -208,7 +216,7 @@ class Anthropic(HTTPModel):
         if card is None:
             card = card_for(f"anthropic/{model}")
             if base_url or client is not None or os.environ.get(URL_VARIABLE, "").strip():
-                card = without_tool_search(card)
+                card = without_vendor_abilities(card)
         if card.default_output is None:
             default_output = resolve_max_tokens(ModelOptions(thinking=AUTO), card)
             card = msgspec.structs.replace(card, default_output=default_output)

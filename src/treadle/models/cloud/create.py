@@ -19,7 +19,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard
 from treadle.core.errors import ConfigError
-from treadle.models.catalog import without_tool_search
+from treadle.models.catalog import without_vendor_abilities
 from treadle.models.cloud.transport import (
     BearerAccess,
     CloudTransport,
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from treadle.models.provider_base.http_model import HTTPModel
 
 # What the vendor's own interface has, and the clouds do not.
-_VENDOR_ABILITIES = frozenset(("task_budget", "bound_thinking"))
+_MISSING_ABILITIES = frozenset(("task_budget", "bound_thinking"))
 
 
 def create_cloud_model(
     provider: str, model: str, card: ModelCard, environ: Mapping[str, str], url: str | None
 ) -> HTTPModel:
     """The model of a cloud. ConfigError if the region or the project is missing."""
-    card = without_tool_search(card)
-    card = msgspec.structs.replace(card, abilities=card.abilities - _VENDOR_ABILITIES)
+    card = without_vendor_abilities(card)
+    card = msgspec.structs.replace(card, abilities=card.abilities - _MISSING_ABILITIES)
     create = _create_bedrock if provider == "bedrock" else _create_vertex
     return create(model, card, environ, url)
 

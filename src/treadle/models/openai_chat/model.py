@@ -11,7 +11,7 @@ import msgspec
 from treadle.core.contracts.model import Model, ModelCard, ModelRequest
 from treadle.core.errors import BadRequest
 from treadle.lib.http.timeouts import Timeouts
-from treadle.models.catalog import card_for, without_tool_search
+from treadle.models.catalog import card_for, without_vendor_abilities
 from treadle.models.openai_chat.decoding import ChatDecoder
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest
@@ -97,6 +97,6 @@ class OpenAIChat(HTTPModel):
     ) -> None:
         account = OpenAIAccount(quirks, base_url, api_key, model=model)
         # The Responses interface has it, this one has not.
-        card = card or without_tool_search(card_for(f"{account.quirks.name}/{model}"))
+        card = card or without_vendor_abilities(card_for(f"{account.quirks.name}/{model}"))
         codec = ChatCodec(model, card, account)
         super().__init__(codec, client, fallback, timeouts or default_timeouts(account.quirks))

@@ -17,7 +17,7 @@ from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.http.timeouts import Timeouts
-from treadle.models.catalog import card_for, without_tool_search
+from treadle.models.catalog import card_for, without_vendor_abilities
 from treadle.models.openai_responses.decoding import ResponsesDecoder, split_response
 from treadle.models.openai_responses.encoding import ResponsesEncoder, encode_responses_body
 from treadle.models.openai_responses.free_text import find_free_text_tools
@@ -160,7 +160,7 @@ class OpenAIResponses(HTTPModel):
         if card is None:
             card = card_for(f"{account.quirks.name}/{model}")
             if account.provider.has_own_url or client is not None:
-                card = without_tool_search(card)
+                card = without_vendor_abilities(card)
         self._chain = chain
         codec = self._responses_codec = ResponsesCodec(model, card, account, chain)
         super().__init__(codec, client, fallback, timeouts or default_timeouts(account.quirks))

@@ -17,7 +17,7 @@ from treadle.core.argument_checks import TEXT, check
 from treadle.core.contracts.model import Model, ModelCard
 from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.lib.http.local_hosts import is_loopback
-from treadle.models.catalog import card_for, without_tool_search
+from treadle.models.catalog import card_for, without_vendor_abilities
 from treadle.models.registry.model_names import Alias, Aliases, resolve_model
 from treadle.models.registry.providers import (
     AUTH_TOKEN_VARIABLE,
@@ -91,7 +91,7 @@ def _create_http_model(
     key, url = _find_key_and_url(provider, alias, environ)
     card = _build_card(provider, model_name, alias, env)
     if client is not None:  # of a library, perhaps for another cloud
-        card = without_tool_search(card)
+        card = without_vendor_abilities(card)
     elif provider.kind == "cloud":
         from treadle.models.cloud.create import create_cloud_model
 
@@ -187,7 +187,7 @@ def _build_card(
     prices = provider.needs_key and own_address is None
     card = card_for(f"{provider.name}/{model_name}", prices=prices)
     if own_address is not None:
-        card = without_tool_search(card)
+        card = without_vendor_abilities(card)
     elif provider.name in _SEARCHING and "search" in card.abilities:
         card = msgspec.structs.replace(card, abilities=card.abilities | {"default_search"})
     if alias is None:
