@@ -14,8 +14,8 @@ from treadle.core.transcript import NoticeItem, Transcript, to_user_item
 from treadle.models import Anthropic, Gemini, OpenAIResponses
 from treadle.models.profiles import PROFILES
 from treadle.models.provider_base.codec import Codec
+from treadle.models.provider_base.effort import find_accepted_effort
 from treadle.models.provider_base.http_model import HTTPModel
-from treadle.models.provider_base.refused_effort import find_accepted_effort
 from treadle.testing.provider import FakeReply, ProviderServer
 from treadle.testing.provider.dialects.request_checks import RequestViolation
 

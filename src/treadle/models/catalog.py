@@ -10,8 +10,9 @@ The abilities:
     tools      calls tools                    thinking   reasons before it answers
     images     accepts images                 budget     ... with a budget in tokens
     documents  accepts PDF files              effort     ... with an effort: low, medium, high
-    schema     answers in a JSON schema       sampling   accepts a temperature
-    cache      caches the start of a prompt   patch      writes the patches of apply_patch
+    schema     answers in a JSON schema       switch     ... if a field of its maker turns it on
+    cache      caches the start of a prompt   sampling   accepts a temperature
+    patch      writes the patches of apply_patch
     one_sampling  accepts a temperature or top_p, but not both
     task_budget  plans with a budget in tokens for the whole task
     tool_search  the provider finds deferred tools; only at the provider's own address, and of
@@ -60,7 +61,10 @@ _GEMINI = (_GPT - {"patch"}) | {"sampling"}
 _GEMINI_BUDGET = (_GEMINI - {"schema"}) | {"budget"}  # no schema together with tools
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
-_GLM = _BASE_ABILITIES | {"thinking"}
+_DEEPSEEK = _OPEN_REASONING | {"switch"}
+_SWITCHED = _BASE_ABILITIES | {"thinking", "switch"}
+_GROK = _BASE_ABILITIES | {"thinking", "effort"}
+_KIMI = frozenset({"tools", "thinking"})
 
 
 # As documented: Claude from 4.5 on, GPT from 5.4 on.
@@ -155,12 +159,13 @@ _ROWS = (
     _Row("gemini", "gemini-2.5-pro", 1_048_576, 65_536, _GEMINI_BUDGET, (1.25, 10, 0.125, None),
          _LONG_200K),
     _Row("gemini", "gemini-2.5-flash", 1_048_576, 65_536, _GEMINI_BUDGET, (0.3, 2.5, 0.03, None)),
-    _Row("deepseek", "deepseek-v4-pro", _M, 384 * _K, _OPEN_REASONING, (1.32, 3.96, 0.044, None)),
-    _Row("deepseek", "deepseek-flash", _M, 384 * _K, _OPEN_REASONING, (0.3, 1.2, 0.006, None)),
+    _Row("deepseek", "deepseek-v4-pro", _M, 384 * _K, _DEEPSEEK, (1.32, 3.96, 0.044, None)),
+    _Row("deepseek", "deepseek-flash", _M, 384 * _K, _DEEPSEEK, (0.3, 1.2, 0.006, None)),
     _Row("mistral", "mistral-large-4", 1_048_576, 32_768, _OPEN, (1.36, 4.18, 0.14, None)),
     _Row("mistral", "mistral-medium-latest", 262_144, 32_768, _OPEN, (1.5, 7.5, 0.15, None)),
     _Row("mistral", "mistral-medium-3-5", 262_144, 32_768, _OPEN, (1.5, 7.5, 0.15, None)),
-    _Row("mistral", "mistral-small-2603", 262_144, 32_768, _OPEN, (0.15, 0.6, 0.015, None)),
+    _Row("mistral", "mistral-small-2603", 262_144, 32_768, _OPEN_REASONING,
+         (0.15, 0.6, 0.015, None)),
     _Row("mistral", "codestral-2508", 256 * _K, 32_768, _OPEN, (0.3, 0.9, 0.03, None)),
     _Row("groq", "openai/gpt-oss-120b", 131_072, 65_536, _OPEN_REASONING, (0.15, 0.6, 0.075, None)),
     _Row("groq", "openai/gpt-oss-20b", 131_072, 65_536, _OPEN_REASONING,
@@ -188,10 +193,23 @@ _FAMILY_DEFAULTS = (
     ("gpt-", 400 * _K, 64 * _K, _GPT),
     ("gemini-2", _M, 65_536, _GEMINI_BUDGET),
     ("gemini-", _M, 65_536, _GEMINI),
-    ("deepseek-", 128 * _K, 32_768, _OPEN_REASONING),
-    ("glm-5.3", _M, 131_072, _GLM | {"effort"}),
-    ("glm-5.2", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GLM | {"effort"}),
-    ("glm-", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GLM),
+    ("deepseek-", 128 * _K, 32_768, _DEEPSEEK),
+    ("glm-5.3", _M, 131_072, _SWITCHED | {"effort"}),
+    ("glm-5.2", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _SWITCHED | {"effort"}),
+    ("glm-", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _SWITCHED),
+    ("grok-4.3", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GROK),
+    ("grok-4.5", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GROK),
+    ("grok-4.6", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GROK),
+    ("grok-4.7", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _GROK),
+    ("kimi-k3", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _KIMI | {"effort"}),
+    ("kimi-k2.6", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _KIMI | {"switch"}),
+    ("kimi-k2.5", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _KIMI | {"switch"}),
+    ("minimax-m3", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _SWITCHED),
+    ("mistral-small-latest", 262_144, 32_768, _OPEN_REASONING),
+    ("qwen3-coder", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _BASE_ABILITIES),
+    ("qwen3", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _SWITCHED),
+    ("qwen-plus", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _SWITCHED),
+    ("qwen-flash", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _SWITCHED),
     ("", DEFAULT_WINDOW, DEFAULT_MAX_OUTPUT, _BASE_ABILITIES),  # any other family
 )
 
@@ -346,6 +364,7 @@ def _read_profile(profile: ModelProfile) -> dict[str, Any]:
         "thinking_off": profile.off,
         "default_output": profile.max_tokens or None,
         "verbosity": profile.verbosity,
+        "efforts": profile.efforts,
     }
 
 

@@ -28,7 +28,12 @@ _OLDER_CODEX = "models.json of Codex at 343074d4, 2026-08-22"
 _ANTHROPIC = "platform.claude.com/docs/en/build-with-claude/effort, 2026-11-16"
 _OPENAI = "developers.openai.com/api/docs/guides/reasoning, 2026-11-16"
 _GOOGLE = "documentation of Google, 2026-11-16: the level that a model has by itself"
-_DEEPSEEK = "documentation of DeepSeek, 2026-11-16"
+_DEEPSEEK = "api-docs.deepseek.com/guides/thinking_mode, 2026-11-19"
+_XAI = "docs.x.ai/developers/model-capabilities/text/reasoning, 2026-11-19"
+_KIMI = "platform.kimi.ai/docs/guide/use-thinking-effort, 2026-11-19"
+_MINIMAX = "java.agentscope.io/v2/en/integration/model/minimax, 2026-11-19"
+_MISTRAL = "docs.mistral.ai/capabilities/reasoning/adjustable, 2026-11-19"
+_QWEN = "help.aliyun.com/en/model-studio/deep-thinking, 2026-11-19"
 _ZAI = "docs.z.ai/guides/capabilities/thinking-mode, 2026-11-19"
 _ZAI_KEPT = f"{_ZAI}; recordings of pydantic-ai at 4fda3898, 2026-08-22"
 
@@ -38,7 +43,7 @@ class ModelProfile(NamedTuple):
     if the model thinks only when it is asked to. `max_tokens`: the limit of a reply that is asked
     for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for.
     `free_text`: tools with a grammar are called with plain text. `context_edits`: the server is
-    asked to clear no thinking."""
+    asked to clear no thinking. `efforts`: those that the model takes; empty if not known."""
 
     effort: str = ""
     off: str = ""
@@ -47,6 +52,7 @@ class ModelProfile(NamedTuple):
     keeps_reasoning: bool = False
     free_text: bool = False
     context_edits: bool = False
+    efforts: tuple[str, ...] = ()
     source: str = ""
 
 
@@ -65,6 +71,13 @@ def _older_codex(verbosity: str, source: str = "") -> ModelProfile:
 
 def _glm(off: str) -> ModelProfile:
     return ModelProfile("", off, keeps_reasoning=True, source=_ZAI_KEPT)
+
+
+def _with_efforts(efforts: str, source: str) -> ModelProfile:
+    """For models that think by themselves; they take these efforts, the first one turns it off or
+    is the least."""
+    words = tuple(efforts.split())
+    return ModelProfile("", words[0], efforts=words, source=source)
 
 
 _BUDGET = _claude("31999")
@@ -115,6 +128,16 @@ PROFILES: tuple[tuple[str, ModelProfile], ...] = (
     ("gemini-3", ModelProfile("medium", "low", source=_GOOGLE)),
     ("gemini-", ModelProfile("high", "low", source=_GOOGLE)),
     ("deepseek-", ModelProfile("high", "none", source=_DEEPSEEK)),
+    ("grok-4.7", _with_efforts("low medium high xhigh", _XAI)),
+    ("grok-4.6", _with_efforts("low medium high", _XAI)),
+    ("grok-4.5", _with_efforts("low medium high", _XAI)),
+    ("grok-4.3", _with_efforts("none low medium high", _XAI)),
+    ("kimi-k3", _with_efforts("low high max", _KIMI)),
+    ("kimi-k2.6", ModelProfile("", "none", source=_KIMI)),
+    ("kimi-k2.5", ModelProfile("", "none", source=_KIMI)),
+    ("minimax-m3", ModelProfile("", "none", source=_MINIMAX)),
+    ("mistral-small", _with_efforts("none high", _MISTRAL)),
+    ("qwen", ModelProfile("", "none", source=_QWEN)),
     ("glm-5.3", _glm("low")),
     ("glm-5", _glm("none")),
     ("glm-4.7", _glm("none")),
@@ -137,7 +160,15 @@ def resolve_thinking(options: ModelOptions, card: ModelCard) -> int | str | None
         return _read_value(card.thinking)
     if wish == 0 or wish in OFF_WORDS:
         return _read_value(card.thinking_off)
-    return wish or None
+    return fit_effort(wish, card) if isinstance(wish, str) else wish
+
+
+def fit_effort(effort: str, card: ModelCard) -> str:
+    """The nearest effort that the model is known to take, the lower one of two."""
+    if not card.efforts or effort in card.efforts or effort not in EFFORTS:
+        return effort
+    place = EFFORTS.index(effort)
+    return min(card.efforts, key=lambda one: (abs(EFFORTS.index(one) - place), EFFORTS.index(one)))
 
 
 def resolve_sampling(options: ModelOptions, card: ModelCard) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ from treadle.models.catalog import card_for
 from treadle.models.provider_base.quirks import SERVERS, find_server
 from treadle.models.registry import KNOWN_PROVIDERS, model
 from treadle.models.registry.default_model import describe_card_briefly, find_default_model
-from treadle.testing.provider import FakeReply, ProviderServer
+from treadle.testing.provider import FakeReply, ProviderServer, ServerLimits
 
 # Of the others there is nothing to set (embedded, recorded), or see ../cloud/test_cloud_models.py.
 RUN = [one for one in KNOWN_PROVIDERS.values() if one.url_variables and one.kind != "cloud"]
@@ -24,8 +24,8 @@ def find_model(path: str) -> str:
 @pytest.mark.parametrize("provider", RUN, ids=lambda one: one.name)
 async def test_the_program_runs_with_only_its_variables(monkeypatch, provider):
     name = f"{provider.name}/{provider.default_model or 'some-model'}"
-    is_strict = provider.name != "openrouter"  # the fake knows OpenAI's fields
-    async with ProviderServer((FakeReply("Hello."),), strict=is_strict) as server:
+    limits = ServerLimits(extra_keys=frozenset({"reasoning", "thinking"}))  # OpenAI has not these
+    async with ProviderServer((FakeReply("Hello."),), limits=limits) as server:
         if provider.key_variables:
             monkeypatch.setenv(provider.key_variables[0], "k")
         monkeypatch.setenv(provider.url_variables[0], f"{server.url}/v1")

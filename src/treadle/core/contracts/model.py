@@ -153,6 +153,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     thinking: str = ""  # what its maker recommends for agents: an effort, or a number of tokens
     thinking_off: str = ""  # what turns it off, or next to off; empty: nothing is sent
     verbosity: str = ""  # how much it says, as its maker's agent asks: low, medium
+    efforts: tuple[str, ...] = ()  # of thinking that it takes; empty: not known
 
 
 def compute_costs(

@@ -134,6 +134,9 @@ class AnthropicCodec:
         body = [start, *history.messages(), b"]}"]
         return EncodedRequest("/v1/messages/count_tokens", self._build_headers(head), body)
 
+    def has_effort_field(self, options: ModelOptions) -> bool:
+        return "thinking" in self.card.abilities
+
     def create_decoder(self, request: ModelRequest) -> AnthropicDecoder:
         return AnthropicDecoder(self.provider, self.card, request)
 

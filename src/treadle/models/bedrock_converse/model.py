@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import AccessDenied, BadRequest, ModelError
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.text.lazy_regex import compile_lazily
@@ -50,6 +50,9 @@ class ConverseCodec:
         path = f"/model/{quote(self._model, safe='')}/converse-stream"
         body = [head, *history.messages(), b"]}"]
         return EncodedRequest(path, {"content-type": "application/json"}, body)
+
+    def has_effort_field(self, options: ModelOptions) -> bool:
+        return False
 
     def create_decoder(self, request: ModelRequest) -> ConverseDecoder:
         return ConverseDecoder(self.provider, self.card, request)

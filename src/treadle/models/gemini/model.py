@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import BadRequest, ModelError
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.text.lazy_regex import compile_lazily
@@ -86,6 +86,9 @@ class GeminiCodec:
         body = [encode_head(self.card, request), *history.messages(), b"]}"]
         path = f"/models/{quote(self._model, safe='')}:streamGenerateContent?alt=sse"
         return EncodedRequest(path, {"content-type": "application/json"}, body)
+
+    def has_effort_field(self, options: ModelOptions) -> bool:
+        return "thinking" in self.card.abilities
 
     def create_decoder(self, request: ModelRequest) -> GeminiDecoder:
         return GeminiDecoder(self.provider, self.card, request)

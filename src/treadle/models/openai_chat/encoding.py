@@ -22,8 +22,8 @@ from treadle.core.transcript.content import (
     UserContent,
 )
 from treadle.models.openai_chat.decoding import REASONING_FIELDS, REASONING_PARTS
+from treadle.models.openai_chat.effort_fields import build_effort_fields
 from treadle.models.output_schema import is_strict_schema
-from treadle.models.profiles import resolve_thinking
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
 from treadle.models.provider_base.encoding import (
     EncodedBlock,
@@ -46,7 +46,6 @@ from treadle.models.provider_base.openai_common import (
     format_document,
     get_engine_role,
     list_document_types,
-    resolve_effort,
 )
 from treadle.models.provider_base.quirks import Quirks
 from treadle.models.provider_base.request_limits import TEXT_TYPES, RequestLimits
@@ -241,36 +240,8 @@ def _build_options(card: ModelCard, quirks: Quirks, request: ModelRequest) -> di
         values["tool_choice"] = encode_tool_choice(options.tool_choice, True)
     if options.output_schema is not None:
         values["response_format"] = _build_response_format(quirks, options.output_schema)
-    values |= _build_thinking_options(card, quirks, request)
+    values |= build_effort_fields(card, quirks, options)
     return values | build_cache_fields(quirks, request) | options.extra
-
-
-def _build_thinking_options(
-    card: ModelCard, quirks: Quirks, request: ModelRequest
-) -> dict[str, object]:
-    effort = resolve_effort(request.options, card)
-    if quirks.effort_field == "thinking":
-        return {} if request.options.thinking is None else _build_switch(card, effort)
-    if effort is None or not quirks.effort_field:
-        return {}
-    if quirks.effort_field == "reasoning_effort":
-        # The models of a local server are unknown; it ignores an option that they lack.
-        is_accepted = "effort" in card.abilities or not quirks.needs_key
-        return {"reasoning_effort": effort} if is_accepted else {}
-    budget = resolve_thinking(request.options, card)
-    return {"reasoning": {"max_tokens": budget} if isinstance(budget, int) else {"effort": effort}}
-
-
-def _build_switch(card: ModelCard, effort: str | None) -> dict[str, object]:
-    """`effort` is None for the model's own, which is on."""
-    # Without it, the server drops the reasoning of earlier turns that is sent back.
-    kept = {"clear_thinking": False} if "all_turns" in card.abilities else {}
-    if "thinking" not in card.abilities or not (effort or kept):
-        return {}
-    if effort == "none":
-        return {"thinking": {"type": "disabled"}}
-    word = {"reasoning_effort": effort} if effort and "effort" in card.abilities else {}
-    return {"thinking": {"type": "enabled", **kept}, **word}
 
 
 def _build_response_format(quirks: Quirks, schema: dict[str, object]) -> dict[str, object]:

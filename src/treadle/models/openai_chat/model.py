@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelRequest
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
 from treadle.core.errors import BadRequest
 from treadle.lib.http.timeouts import Timeouts
 from treadle.models.catalog import card_for, without_vendor_abilities
 from treadle.models.openai_chat.decoding import ChatDecoder
+from treadle.models.openai_chat.effort_fields import build_effort_fields
 from treadle.models.openai_chat.encoding import ChatEncoder, encode_chat_body
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import locate_block
@@ -41,6 +42,9 @@ class ChatCodec(OpenAICodec):
         quirks = self._account.quirks
         body = encode_chat_body(self._model, self.card, quirks, self._encoder, request)
         return self._build_request(body)
+
+    def has_effort_field(self, options: ModelOptions) -> bool:
+        return bool(build_effort_fields(self.card, self._account.quirks, options))
 
     def create_decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(request, self.card, self.provider, self.origin)

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from treadle.core.contracts.model import Model, ModelCard, ModelRequest, Reply
+from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest, Reply
 from treadle.core.errors import BadRequest
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
@@ -71,6 +71,9 @@ class ResponsesCodec(OpenAICodec):
             self._model, self.card, self._account.quirks, request, items, previous, self._chain
         )
         return self._build_request(body)
+
+    def has_effort_field(self, options: ModelOptions) -> bool:
+        return "effort" in self.card.abilities
 
     def create_decoder(self, request: ModelRequest) -> ResponsesDecoder:
         limit = request.options.max_tokens

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.core.contracts.model import ModelCard, ModelEvent, ModelRequest
+from treadle.core.contracts.model import ModelCard, ModelEvent, ModelOptions, ModelRequest
 from treadle.core.errors import BadRequest, ModelError
 from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.transcript import Transcript
@@ -90,6 +90,9 @@ class Codec(Protocol):
 
     def encode_request(self, request: ModelRequest) -> EncodedRequest:
         """Everything but endpoint and authorization. Raises ContextTooLong if it cannot fit."""
+
+    def has_effort_field(self, options: ModelOptions) -> bool:
+        """Whether the request has a field for the thinking that these options wish for."""
 
     def create_decoder(self, request: ModelRequest) -> Decoder: ...
 

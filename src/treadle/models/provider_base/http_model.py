@@ -16,6 +16,7 @@ import msgspec
 from treadle.core.contracts.model import (
     Model,
     ModelEvent,
+    ModelNotified,
     ModelRequest,
     ModelUsageUpdated,
     Reply,
@@ -26,6 +27,7 @@ from treadle.lib.http.sse import SSEReader
 from treadle.lib.http.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from treadle.lib.http.transport import Response, Transport, TransportError
 from treadle.models.provider_base.codec import Codec, DecodeFailed, Decoder, EncodedRequest
+from treadle.models.provider_base.effort import explain_effort, get_effort
 from treadle.models.provider_base.error_map import (
     UNREADABLE,
     ProviderInfo,
@@ -36,7 +38,6 @@ from treadle.models.provider_base.error_map import (
     map_transport_error,
 )
 from treadle.models.provider_base.quarantine import RefusalSearch, with_effort, without_tools
-from treadle.models.provider_base.refused_effort import get_effort
 
 EventBatch = list[ModelEvent]
 
@@ -60,6 +61,7 @@ class HTTPModel:
         self._transport: Transport | None = None
         self._refused_tools: list[ToolSpec] = []
         self._lowered_efforts: dict[str, str] = {}
+        self._explained_wishes: set[int | str | None] = set()  # of thinking
         if client is None:
             codec.endpoint()  # an invalid base URL is an error here, not at the first request
 
@@ -85,6 +87,8 @@ class HTTPModel:
             check_access()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if line := self._explain_effort(request):
+            yield ModelNotified(line)
         request = self.without_refused(request)
         search: RefusalSearch | None = None
         while True:
@@ -110,6 +114,15 @@ class HTTPModel:
                 request = await search.next_request(request, refusal)
             for event in search.take_events():
                 yield event
+
+    def _explain_effort(self, request: ModelRequest) -> str:
+        """What becomes of a wish of thinking that cannot be sent as it is, once."""
+        wish = request.options.thinking
+        if request.purpose != "turn" or wish in self._explained_wishes:
+            return ""
+        self._explained_wishes.add(wish)
+        has_field = self._codec.has_effort_field(request.options)
+        return explain_effort(request.options, self.card, has_field)
 
     def _open_exchange(self, request: ModelRequest) -> aclosing[AsyncGenerator[EventBatch, None]]:
         return aclosing(self._exchange(request))

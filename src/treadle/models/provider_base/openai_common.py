@@ -23,7 +23,13 @@ from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, U
 from treadle.core.transcript.usage import Usage
 from treadle.lib.http.timeouts import Timeouts
 from treadle.models.output_schema import is_strict_schema
-from treadle.models.profiles import DISABLED, resolve_sampling, resolve_thinking, to_effort
+from treadle.models.profiles import (
+    DISABLED,
+    fit_effort,
+    resolve_sampling,
+    resolve_thinking,
+    to_effort,
+)
 from treadle.models.provider_base.codec import EncodedRequest, build_usage
 from treadle.models.provider_base.encoding import encode_json, encode_json_string
 from treadle.models.provider_base.error_map import (
@@ -237,7 +243,7 @@ def resolve_effort(options: ModelOptions, card: ModelCard) -> str | None:
     thinking = resolve_thinking(options, card)
     if thinking is None or isinstance(thinking, str):
         return "none" if thinking == DISABLED else thinking
-    return to_effort(thinking)
+    return fit_effort(to_effort(thinking), card)
 
 
 def encode_tool_choice(choice: str, nested: bool) -> object:

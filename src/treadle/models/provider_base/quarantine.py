@@ -40,7 +40,7 @@ from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, UserItem
 from treadle.core.transcript.usage import NO_USAGE, UNKNOWN_USAGE, Usage
 from treadle.lib.text.lazy_regex import compile_lazily
-from treadle.models.provider_base.refused_effort import find_accepted_effort, get_effort
+from treadle.models.provider_base.effort import find_accepted_effort, get_effort
 from treadle.models.provider_base.refused_tools import ToolSearch
 
 PartPosition = tuple[int, int]

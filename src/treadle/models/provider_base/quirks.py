@@ -16,9 +16,11 @@ import msgspec
 
 from treadle.lib.http.local_hosts import is_local
 
-# The field for the thinking effort: one word, OpenRouter's object, Z.ai's switch (and the word for
-# models that have efforts), or none.
-EffortField = Literal["reasoning_effort", "reasoning", "thinking", ""]
+# The field for the thinking effort: one word, OpenRouter's object, the switch `thinking` of the
+# makers (and the word for models that have efforts), Together's switch, Alibaba's switch, or none.
+EffortField = Literal[
+    "reasoning_effort", "reasoning", "thinking", "reasoning.enabled", "enable_thinking", ""
+]
 # The field in which the server expects its own reasoning back; `content`: as parts of it; `same`:
 # the one in which it came; empty: it does not expect it.
 ReasoningField = Literal[
@@ -42,6 +44,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     supports_stream_usage: bool = True  # stream_options.include_usage
     supports_cache_key: bool = False  # prompt_cache_key
     effort_field: EffortField = ""
+    thinking_type: Literal["enabled", "adaptive"] = "enabled"  # in the switch `thinking`
     reasoning_input_field: ReasoningField = ""
     requires_reasoning_field: bool = False  # ... in every reply, even an empty one
     supports_strict: bool = False  # "strict" in tools and schemas
@@ -102,7 +105,7 @@ DEEPSEEK = Quirks(
     name="deepseek", base_url="https://api.deepseek.com/v1", host_suffixes=("api.deepseek.com",),
     key_variables=("DEEPSEEK_API_KEY",), url_variables=("DEEPSEEK_BASE_URL",),
     default_model="deepseek-v4-pro",
-    effort_field="reasoning_effort", reasoning_input_field="reasoning_content",
+    effort_field="thinking", reasoning_input_field="reasoning_content",
     requires_reasoning_field=True,
 )
 GROQ = Quirks(
@@ -118,6 +121,7 @@ MISTRAL = Quirks(
     default_model="mistral-medium-latest",
     supports_stream_usage=False,  # refuses unknown fields, and sends usage anyway
     supports_strict=True, requires_short_ids=True, max_images=8, reasoning_input_field="content",
+    effort_field="reasoning_effort",
 )
 GEMINI = Quirks(
     name="gemini", base_url="https://generativelanguage.googleapis.com/v1beta/openai",
@@ -143,18 +147,20 @@ MOONSHOT = Quirks(
     host_suffixes=("api.moonshot.ai", "api.moonshot.cn"),
     key_variables=("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
     url_variables=("MOONSHOT_BASE_URL",), default_model="kimi-k3.1-pro",
-    reasoning_input_field="reasoning_content",
+    effort_field="thinking", reasoning_input_field="reasoning_content",
 )
 MINIMAX = Quirks(
     name="minimax", base_url="https://api.minimax.io/v1", host_suffixes=("api.minimax.io",),
     key_variables=("MINIMAX_API_KEY",), url_variables=("MINIMAX_BASE_URL",),
-    default_model="MiniMax-M3", reasoning_input_field="same",
+    default_model="MiniMax-M3", effort_field="thinking", thinking_type="adaptive",
+    reasoning_input_field="same",
 )
 ALIBABA = Quirks(
     name="alibaba", base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
     host_suffixes=("dashscope-intl.aliyuncs.com", "dashscope.aliyuncs.com"),
     key_variables=("DASHSCOPE_API_KEY", "ALIBABA_API_KEY"),
-    url_variables=("DASHSCOPE_BASE_URL",), reasoning_input_field="reasoning_content",
+    url_variables=("DASHSCOPE_BASE_URL",), effort_field="enable_thinking",
+    reasoning_input_field="reasoning_content",
 )
 COHERE = Quirks(
     name="cohere", base_url="https://api.cohere.ai/compatibility/v1",
@@ -177,13 +183,13 @@ TOGETHER = Quirks(
     name="together", base_url="https://api.together.xyz/v1",
     host_suffixes=("api.together.xyz", "api.together.ai"), key_variables=("TOGETHER_API_KEY",),
     url_variables=("TOGETHER_BASE_URL",), default_model="zai-org/GLM-5.3",
-    reasoning_input_field="same",
+    effort_field="reasoning.enabled", reasoning_input_field="same",
 )
 FIREWORKS = Quirks(
     name="fireworks", base_url="https://api.fireworks.ai/inference/v1",
     host_suffixes=("api.fireworks.ai",), key_variables=("FIREWORKS_API_KEY",),
     url_variables=("FIREWORKS_BASE_URL",), default_model="accounts/fireworks/models/glm-5p3",
-    reasoning_input_field="same",
+    effort_field="reasoning_effort", reasoning_input_field="same",
 )
 NEBIUS = Quirks(
     name="nebius", base_url="https://api.studio.nebius.com/v1",
@@ -216,12 +222,13 @@ VERCEL = Quirks(
     host_suffixes=("ai-gateway.vercel.sh",),
     key_variables=("AI_GATEWAY_API_KEY", "VERCEL_AI_GATEWAY_API_KEY"),
     url_variables=("VERCEL_AI_GATEWAY_BASE_URL",), default_model="anthropic/claude-sonnet-5.5",
-    reasoning_input_field="same",
+    effort_field="reasoning", reasoning_input_field="same",
 )
 HUGGINGFACE = Quirks(  # no default model: the token is often there for downloads
     name="huggingface", base_url="https://router.huggingface.co/v1",
     host_suffixes=("router.huggingface.co",), key_variables=("HF_TOKEN",),
-    url_variables=("HF_BASE_URL",), reasoning_input_field="same",
+    url_variables=("HF_BASE_URL",), effort_field="reasoning_effort",
+    reasoning_input_field="same",
 )
 GITHUB = Quirks(  # no default model: the token is often there for other things
     name="github", base_url="https://models.github.ai/inference",

@@ -1,4 +1,7 @@
-"""The effort to use instead of one that a model refuses. Used by quarantine.py."""
+"""What is used instead of an effort that a model does not take, and what the user is told of it.
+
+Used by quarantine.py for an effort that is refused, and by http_model.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ import re
 from treadle.core.contracts.model import ModelCard, ModelOptions
 from treadle.core.errors import BadRequest
 from treadle.lib.text.lazy_regex import compile_lazily
-from treadle.models.profiles import EFFORTS, resolve_thinking, to_effort
+from treadle.models.profiles import (
+    AUTO,
+    EFFORTS,
+    OFF_WORDS,
+    fit_effort,
+    resolve_thinking,
+    to_effort,
+)
 
 _WORDS = "|".join(EFFORTS)
 # Google says "thinking level".
@@ -24,8 +34,27 @@ def get_effort(options: ModelOptions, card: ModelCard) -> str:
     """The effort of a request, also that for a number of tokens; empty if there is none."""
     effort = resolve_thinking(options, card)
     if isinstance(effort, int) and "budget" not in card.abilities:
-        effort = to_effort(effort)
+        effort = fit_effort(to_effort(effort), card)
     return effort if isinstance(effort, str) and effort in EFFORTS else ""
+
+
+def explain_effort(options: ModelOptions, card: ModelCard, has_field: bool) -> str:
+    """One line for the user if a wish is not sent as it is, although it matters; else empty."""
+    wish = options.thinking
+    if wish is None or wish == AUTO:
+        return ""
+    if not has_field:
+        is_off = wish == 0 or wish in OFF_WORDS
+        may_think = bool(card.thinking_off) or (
+            card.is_assumed and "thinking" not in card.abilities
+        )
+        if is_off and not may_think:
+            return ""
+        return f"nothing is known to set the thinking of {card.name}: {wish!r} is not sent"
+    used = fit_effort(wish, card) if isinstance(wish, str) and wish not in OFF_WORDS else wish
+    if used == wish:
+        return ""
+    return f"{card.name} does not take the effort {wish!r}: {used!r} is used instead"
 
 
 def find_accepted_effort(effort: str, refusal: BadRequest) -> str | None:
