@@ -224,7 +224,7 @@ def test_without_need_nothing_slow_is_imported():
         ("openai/gpt-5-mini", "medium", "minimal"),
         ("openai/gpt-4.1", None, None),
         ("gemini/gemini-3.1-pro-preview", "high", "low"),
-        ("gemini/gemini-2.5-flash", None, "none"),
+        ("gemini/gemini-2.5-flash", "8192", "none"),
         ("mistral/mistral-large-4", None, None),
         ("ollama/qwen3", None, "none"),
         ("unknown/model", None, None),

@@ -157,10 +157,10 @@ def test_images_documents_and_errors_of_results_are_sent():
     ("model", "thinking", "config"),
     [
         (NEW, None, None),
-        (NEW, "auto", {"includeThoughts": True, "thinkingLevel": "medium"}),
+        (NEW, "auto", {"includeThoughts": True, "thinkingLevel": "high"}),
         (NEW, "xhigh", {"includeThoughts": True, "thinkingLevel": "high"}),
         (NEW, 3_000, {"includeThoughts": True, "thinkingLevel": "low"}),
-        (OLD, "auto", {"includeThoughts": True}),
+        (OLD, "auto", {"includeThoughts": True, "thinkingBudget": 8_192}),
         (OLD, "none", {"includeThoughts": False, "thinkingBudget": 0}),
         (OLD, 3_000, {"includeThoughts": True, "thinkingBudget": 3_000}),
         (OLD, "high", {"includeThoughts": True, "thinkingBudget": 24_576}),

@@ -21,6 +21,7 @@ from treadle.testing.provider.dialects.request_checks import RequestViolation
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "peer_requests.json").read_text())
 CLAUDE = [row for row in RECORDED if row["agent"].startswith("Claude Code")]
+GEMINI = [row for row in RECORDED if row["agent"].startswith("Gemini CLI")]
 CODEX = [row for row in RECORDED if row["agent"].startswith("Codex")]
 TOOL = ToolSpec("add", "Add.", {"type": "object", "properties": {}})
 PATCH = ToolSpec("apply_patch", "Patch.", TOOL.schema, text_argument="patch", grammar="start: /x/")
@@ -60,6 +61,28 @@ def test_gpt_is_asked_as_codex_asks(peer: dict[str, Any]):
     assert custom == peer.get("custom_tools", custom)
     assert body["input"][-1]["role"] == "developer"
     assert "developer" in peer.get("roles", ["developer"])
+
+
+@pytest.mark.parametrize("peer", GEMINI, ids=[row["model"] for row in GEMINI])
+def test_gemini_is_asked_as_gemini_cli_asks(peer: dict[str, Any]):
+    ours = sent(Gemini(peer["model"], api_key="k").codec)["generationConfig"]
+    level = ours["thinkingConfig"].get("thinkingLevel")
+    if level is not None:
+        ours["thinkingConfig"]["thinkingLevel"] = level.upper()
+    assert ours == peer["generationConfig"]
+
+
+def test_a_temperature_of_the_caller_replaces_all_of_gemini_cli():
+    request = ModelRequest(
+        Transcript([to_user_item("x")]), options=ModelOptions(thinking="auto", temperature=0.2)
+    )
+    codec = Gemini("gemini-3.8-flash", api_key="k").codec
+    config = json.loads(b"".join(codec.encode_request(request).body))["generationConfig"]
+    assert {key: config.get(key) for key in ("temperature", "topP", "topK")} == {
+        "temperature": 0.2,
+        "topP": None,
+        "topK": None,
+    }
 
 
 def test_each_row_of_the_table_has_its_source_and_date():

@@ -365,6 +365,7 @@ def _read_profile(profile: ModelProfile) -> dict[str, Any]:
         "default_output": profile.max_tokens or None,
         "verbosity": profile.verbosity,
         "efforts": profile.efforts,
+        "sampling": profile.sampling,
     }
 
 

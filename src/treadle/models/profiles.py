@@ -2,8 +2,8 @@
 
 `ModelOptions.thinking == "auto"` stands for `effort`, "none" (or 0) for `off`. A model that is not
 listed is not asked to think. Each row names its source and the day on which it was read; requests
-of Claude Code and Codex are in tests/data/peer_requests.json. Used by catalog.py (the card of a
-model) and by the encoders.
+of Claude Code and Codex, and values of Gemini CLI, are in tests/data/peer_requests.json. Used by
+catalog.py (the card of a model) and by the encoders.
 
 Not in the table, because it holds for a whole wire: notices of the engine have the role of the
 system prompt with OpenAI, and reasoning is sent back in every turn. Thoughts are shown to the user,
@@ -27,6 +27,7 @@ _CODEX = "Codex 0.166.0, recorded on 2026-11-18"
 _OLDER_CODEX = "models.json of Codex at 343074d4, 2026-08-22"
 _ANTHROPIC = "platform.claude.com/docs/en/build-with-claude/effort, 2026-11-16"
 _OPENAI = "developers.openai.com/api/docs/guides/reasoning, 2026-11-16"
+_GEMINI_CLI = "defaultModelConfigs.ts of Gemini CLI at 5411f113, 2026-08-21"
 _GOOGLE = "documentation of Google, 2026-11-16: the level that a model has by itself"
 _DEEPSEEK = "api-docs.deepseek.com/guides/thinking_mode, 2026-11-19"
 _XAI = "docs.x.ai/developers/model-capabilities/text/reasoning, 2026-11-19"
@@ -43,7 +44,8 @@ class ModelProfile(NamedTuple):
     if the model thinks only when it is asked to. `max_tokens`: the limit of a reply that is asked
     for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for.
     `free_text`: tools with a grammar are called with plain text. `context_edits`: the server is
-    asked to clear no thinking. `efforts`: those that the model takes; empty if not known."""
+    asked to clear no thinking. `efforts`: those that the model takes; empty if not known.
+    `sampling`: temperature, top_p and top_k."""
 
     effort: str = ""
     off: str = ""
@@ -53,6 +55,7 @@ class ModelProfile(NamedTuple):
     free_text: bool = False
     context_edits: bool = False
     efforts: tuple[str, ...] = ()
+    sampling: tuple[float, float, int] | None = None
     source: str = ""
 
 
@@ -67,6 +70,10 @@ def _codex(effort: str, off: str = "none") -> ModelProfile:
 def _older_codex(verbosity: str, source: str = "") -> ModelProfile:
     source = source or _OLDER_CODEX
     return ModelProfile("medium", "none", verbosity=verbosity, free_text=True, source=source)
+
+
+def _gemini(effort: str, off: str) -> ModelProfile:
+    return ModelProfile(effort, off, sampling=(1, 0.95, 64), source=_GEMINI_CLI)
 
 
 def _glm(off: str) -> ModelProfile:
@@ -122,10 +129,9 @@ PROFILES: tuple[tuple[str, ModelProfile], ...] = (
     ("gpt-", ModelProfile("medium", "none", source=_OPENAI)),
     ("o3", ModelProfile("medium", "low", source=_OPENAI)),
     ("o4", ModelProfile("medium", "low", source=_OPENAI)),
-    ("gemini-2.5-pro", ModelProfile("", "low", source=_GOOGLE)),
-    ("gemini-2.5", ModelProfile("", "none", source=_GOOGLE)),
-    ("gemini-3.1-pro", ModelProfile("high", "low", source=_GOOGLE)),
-    ("gemini-3", ModelProfile("medium", "low", source=_GOOGLE)),
+    ("gemini-2.5-pro", _gemini("8192", "low")),
+    ("gemini-2.5", _gemini("8192", "none")),
+    ("gemini-3", _gemini("high", "low")),
     ("gemini-", ModelProfile("high", "low", source=_GOOGLE)),
     ("deepseek-", ModelProfile("high", "none", source=_DEEPSEEK)),
     ("grok-4.7", _with_efforts("low medium high xhigh", _XAI)),

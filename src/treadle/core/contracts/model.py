@@ -154,6 +154,7 @@ class ModelCard(msgspec.Struct, frozen=True):
     thinking_off: str = ""  # what turns it off, or next to off; empty: nothing is sent
     verbosity: str = ""  # how much it says, as its maker's agent asks: low, medium
     efforts: tuple[str, ...] = ()  # of thinking that it takes; empty: not known
+    sampling: tuple[float, float, int] | None = None  # temperature, top_p, top_k for agents
 
 
 def compute_costs(

@@ -261,6 +261,9 @@ def _build_generation_config(
         "stopSequences": list(options.stop) or None,
         "thinkingConfig": _build_thinking_config(card, options),
     }
+    is_free = options.thinking is not None and heat is None and top_p is None
+    if card.sampling is not None and is_free and "sampling" in card.abilities:
+        given |= zip(("temperature", "topP", "topK"), card.sampling, strict=True)
     if options.output_schema is not None and not (has_tools and _is_old(card)):
         given["responseMimeType"] = "application/json"
         given["responseJsonSchema"] = adapt_schema(options.output_schema)
