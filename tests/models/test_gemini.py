@@ -267,6 +267,28 @@ async def test_a_blocked_prompt_ends_as_refused():
         result = await Agent(Gemini(NEW, base_url=server.url, api_key="k")).run("go")
     assert result.reason == "refused"
     assert "declined to answer" in result.text
+    item = result.transcript[-1]
+    assert isinstance(item, AssistantItem)
+    assert item.refusal_reason == result.detail == "SAFETY"
+
+
+@pytest.mark.parametrize(
+    ("chunk", "reason"),
+    [
+        ({"candidates": [{"finishReason": "RECITATION"}]}, "RECITATION"),
+        ({"promptFeedback": {"blockReason": "BLOCKLIST"}}, "BLOCKLIST"),
+        ({"candidates": [{"finishReason": "SAFETY", "safetyRatings": [
+            {"category": "HARM_CATEGORY_HARASSMENT", "probability": "LOW"},
+            {"category": "HARM_CATEGORY_DANGEROUS_CONTENT", "blocked": True}]}]},
+         "HARM_CATEGORY_DANGEROUS_CONTENT"),
+        ({"candidates": [{"finishReason": "STOP"}]}, ""),
+    ],
+)  # fmt: skip
+def test_the_reason_of_a_safety_stop_is_a_field(chunk: dict[str, Any], reason: str):
+    codec = GeminiCodec(NEW, card_for(f"gemini/{NEW}"), "k")
+    decoder = codec.create_decoder(ModelRequest(Transcript([to_user_item("q")])))
+    decoder.feed([(b"", json.dumps(chunk).encode())])
+    assert decoder.finish().refusal_reason == reason
 
 
 async def test_the_compatible_endpoint_is_used_for_its_address(monkeypatch):

@@ -75,9 +75,8 @@ def handle_reply(
     if not is_reply_empty:
         session.append(reply)
     if reply.stop == "refusal":
-        return TurnEnd(
-            "refused", metadata={"detail": NOT_DONE_DETAIL} if _is_by_engine(reply) else {}
-        )
+        detail = NOT_DONE_DETAIL if _is_by_engine(reply) else reply.refusal_reason
+        return TurnEnd("refused", metadata={"detail": detail} if detail else {})
     if closing is not None:
         if closing.reason == "max_turns" and not is_reply_empty:
             # The next turn has rounds again: it can continue the work without a message.

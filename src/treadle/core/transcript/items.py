@@ -86,13 +86,17 @@ class UserItem(msgspec.Struct, frozen=True, tag="user", omit_defaults=True, dict
 
 
 class AssistantItem(msgspec.Struct, frozen=True, tag="assistant", omit_defaults=True, dict=True):
-    """One complete reply of a model. `stop` is the reason for its end, `model` its name."""
+    """One complete reply of a model. `stop` is the reason for its end, `model` its name.
+
+    `refusal_reason`: why it is a refusal, in the provider's own word (SAFETY, a category, cyber).
+    """
 
     content: tuple[AssistantContent, ...]
     stop: StopReason = "end_turn"
     model: str = ""
     usage: Usage = Usage()
     response_id: str = ""
+    refusal_reason: str = ""
 
     @property
     def text(self) -> str:

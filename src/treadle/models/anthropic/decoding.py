@@ -88,6 +88,7 @@ class _Usage(msgspec.Struct):
 
 class _StopDetails(msgspec.Struct, gc=False):
     explanation: str | None = None
+    category: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -178,7 +179,7 @@ class AnthropicDecoder:
         self._usage: _Usage | None = None
         self._message_id = ""
         self._stop_reason: str | None = None
-        self._refusal_text = ""
+        self._refusal_text = self._refusal_category = ""
         self.progress = 0
         self.done = False
 
@@ -269,6 +270,7 @@ class AnthropicDecoder:
         self._stop_reason = source.stop_reason or self._stop_reason
         if source.stop_details is not None:
             self._refusal_text = source.stop_details.explanation or ""
+            self._refusal_category = source.stop_details.category or ""
 
     # -------------------------------------------------------------- blocks
 
@@ -340,6 +342,7 @@ class AnthropicDecoder:
             model=self._card.name,
             usage=self._build_usage(),
             response_id=self._message_id,
+            refusal_reason=self._refusal_category if stop == "refusal" else "",
         )
 
     def _update_usage(self, usage: _Usage | None) -> None:

@@ -318,7 +318,11 @@ class ConverseDecoder:
         if any(block.call is not None for block in self._blocks) and stop == "end_turn":
             stop = "tool_use"
         return AssistantItem(
-            tuple(content), stop=stop, model=self._card.name, usage=self._build_usage()
+            tuple(content),
+            stop=stop,
+            model=self._card.name,
+            usage=self._build_usage(),
+            refusal_reason=self._stop_reason if stop == "refusal" else "",
         )
 
     def _build_usage(self) -> Usage:

@@ -92,17 +92,24 @@ class _Grounding(msgspec.Struct, rename="camel"):
     web_search_queries: list[str] | None = None
 
 
+class _SafetyRating(msgspec.Struct, gc=False):
+    category: str = ""
+    blocked: bool | None = None
+
+
 class _Candidate(msgspec.Struct, rename="camel"):
     content: _Content | None = None
     index: int | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
+    safety_ratings: list[_SafetyRating] | None = None
     grounding_metadata: _Grounding | None = None
 
 
 class _PromptFeedback(msgspec.Struct, rename="camel"):
     block_reason: str | None = None
     block_reason_message: str | None = None
+    safety_ratings: list[_SafetyRating] | None = None
 
 
 class _Usage(msgspec.Struct, rename="camel"):
@@ -143,6 +150,7 @@ class GeminiDecoder:
         self._ids: set[str] = set()
         self._finish_reason = ""
         self._finish_message = ""
+        self._refusal_reason = ""
         self._usage: _Usage | None = None
         self._sources: dict[str, dict[str, Any]] = {}
         self._queries: set[str] = set()
@@ -180,6 +188,7 @@ class GeminiDecoder:
         if feedback is not None and feedback.block_reason:
             self._finish_reason = "SAFETY"
             self._finish_message = feedback.block_reason_message or feedback.block_reason
+            self._refusal_reason = _find_blocked(feedback.safety_ratings) or feedback.block_reason
             self._explain_refusal(out)
         if chunk.usage_metadata is not None:
             self._usage = chunk.usage_metadata
@@ -196,6 +205,7 @@ class GeminiDecoder:
             self.progress += 1
             self._finish_reason = reason
             self._finish_message = candidate.finish_message or ""
+            self._refusal_reason = _find_blocked(candidate.safety_ratings) or reason
             # A call of a tool that is not there stays: its result tells the model so.
             if reason in _UNUSABLE and not self._ids:
                 message = self._finish_message or reason
@@ -298,6 +308,7 @@ class GeminiDecoder:
             model=self._card.name,
             usage=self._build_usage(),
             response_id=self._response_id,
+            refusal_reason=self._refusal_reason if self._finish_reason in _REFUSALS else "",
         )
 
     def _stop_reason(self) -> StopReason:
@@ -325,6 +336,11 @@ class GeminiDecoder:
             searches=len(self._queries),
             search_price=SEARCH_PRICE,
         )
+
+
+def _find_blocked(ratings: list[_SafetyRating] | None) -> str:
+    """The category for which it is blocked, if one is named."""
+    return next((rating.category for rating in ratings or () if rating.blocked), "")
 
 
 def _encode(value: object) -> str:

@@ -72,12 +72,13 @@ REASONING_PARTS = "content"  # it came as parts of the content
 EXECUTED_TOOLS_LABEL = "executed_tools"
 IMAGES_LABEL = "images"
 
-_CUT_REASONS = ("length", "max_tokens", "model_length", "content_filter")
+CONTENT_FILTER = "content_filter"
+_CUT_REASONS = ("length", "max_tokens", "model_length", CONTENT_FILTER)
 _STOP_REASONS: dict[str, StopReason] = {
     "length": "max_tokens",
     "max_tokens": "max_tokens",
     "model_length": "context",
-    "content_filter": "refusal",
+    CONTENT_FILTER: "refusal",
 }
 UNNAMED_CALL = "unnamed_call"
 _SERVER_FAILURE_REASONS = ("error", "insufficient_system_resource", "abort", "load", "unload")
@@ -207,12 +208,14 @@ class ChatDecoder:
                 if partial.extra:
                     content.append(Opaque(self._origin, partial.extra, CALL_EXTRA_LABEL))
                 content.append(partial.call)
+        is_filtered = self._finish_reason == CONTENT_FILTER
         return AssistantItem(
             content=tuple(content),
             stop=self._stop_reason(),
             model=self._card.name,
             usage=self._build_usage(),
             response_id=self._response_id,
+            refusal_reason=CONTENT_FILTER if is_filtered else "",
         )
 
     def _build_extras(self) -> list[Opaque]:

@@ -127,7 +127,7 @@ class ResponsesDecoder:
         self._ids: set[str] = set()
         self._is_cut = False
         self._is_refused = False
-        self._refusal_text = ""
+        self._refusal_text = self._refusal_reason = ""
         self._usage: OpenAIUsage | None = None
 
     def feed(self, events: Iterable[tuple[bytes, bytes]]) -> list[ModelEvent]:
@@ -165,6 +165,7 @@ class ResponsesDecoder:
             model=self._card.name,
             usage=self._build_usage(),
             response_id=self.response_id,
+            refusal_reason=self._refusal_reason,
         )
 
     # ------------------------------------------------------------------ events by name
@@ -328,6 +329,7 @@ class ResponsesDecoder:
         reason = response.incomplete_details.reason if response.incomplete_details else None
         self._is_cut = reason is not None and reason != "content_filter"
         self._is_refused = reason == "content_filter"
+        self._refusal_reason = reason or "" if self._is_refused else ""
         output = response.output or []
         if len(output) > sum(1 for partial in self._items if partial.raw):
             # Some servers send no item events; the whole output is at the end.
@@ -360,6 +362,7 @@ class ResponsesDecoder:
         code, message = details.code or "", details.message or ""
         if "policy" in code or code == "content_filter":  # a refusal, not an error
             self._is_refused, self._refusal_text, self.done = True, message or code, True
+            self._refusal_reason = code
             out.append(ModelTextDelta(self._refusal_text))
             return
         is_about_input = "image" in code or "file" in code
