@@ -10,6 +10,7 @@ import pytest
 from treadle.core.contracts.model import (
     CacheRequest,
     ModelEvent,
+    ModelNotified,
     ModelOptions,
     ModelRequest,
     ModelTextDelta,
@@ -414,6 +415,29 @@ async def test_everything_that_can_be_said_is_sent_lawfully():
     assert [b["type"] for b in results[0]["content"]] == ["text", "image"]
     assert results[1]["is_error"] is True
     assert third["content"][2]["text"] == '<notice kind="budget">\ntwo minutes left\n</notice>'
+
+
+async def test_notices_become_text_where_the_provider_refuses_their_role():
+    class Old(ProviderServer):
+        def _check_request(self, request: Any, *others: Any) -> list[RequestViolation]:
+            roles = [message["role"] for message in request.json["messages"]]
+            refused = RequestViolation("", "role 'system' is not supported on this model")
+            return [refused] if "system" in roles else []
+
+    request = asked(Transcript([to_user_item("go"), NoticeItem("no edits", "mode")]))
+    request = msgspec.structs.replace(request, idempotency_key="k1")
+    async with Old([provider.FakeReply("a"), provider.FakeReply("b")]) as server:
+        one = model(server, "claude-opus-5", card=card_for("anthropic/claude-opus-5"))
+        _, events = await ask(one, request)
+        _, later = await ask(one, request)
+    told = [event.text for event in (*events, *later) if isinstance(event, ModelNotified)]
+    assert told == [
+        "anthropic/claude-opus-5 refuses notices of the engine as system messages: they are text"
+    ]
+    bodies: list[Any] = [sent.json for sent in server.requests]
+    roles = [[message["role"] for message in body["messages"]] for body in bodies]
+    assert roles == [["user", "system"], ["user"], ["user"]]
+    assert len({sent.headers["idempotency-key"] for sent in server.requests[:2]}) == 2
 
 
 async def test_a_conversation_of_50_turns_keeps_its_prefix_and_its_marks():

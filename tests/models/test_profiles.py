@@ -36,7 +36,8 @@ def sent(codec: Codec, *notices: NoticeItem) -> dict[str, Any]:
 
 @pytest.mark.parametrize("peer", CLAUDE, ids=[row["model"] for row in CLAUDE])
 def test_claude_is_asked_as_claude_code_asks(peer: dict[str, Any]):
-    body = sent(Anthropic(peer["model"], api_key="k").codec)
+    body = sent(Anthropic(peer["model"], api_key="k").codec, NoticeItem("Plan.", "mode"))
+    assert [message["role"] for message in body["messages"]] == peer["roles"]
     ours, theirs = body["thinking"], peer["thinking"]
     assert body["context_management"] == peer["context_management"]
     if "budget_tokens" in theirs:  # the answer gets room of its own besides the budget

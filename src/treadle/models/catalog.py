@@ -20,6 +20,7 @@ The abilities:
     bound_thinking  its thinking is valid only after the messages that it was made for
     all_turns  it uses the reasoning of all turns, if it is asked to
     free_text  tools with a grammar are called with plain text; only at the provider's own address
+    system_notices  notices of the engine may be system messages; only at the provider's own address
     context_edits  keeps the thinking of all turns, if it is asked to; only at the provider's own
                address
 """
@@ -72,7 +73,7 @@ _SEARCHES_TOOLS = compile_lazily(
     r"claude-[a-z]+-(4-[5-9]|[5-9]).*|gpt-(5\.[4-9]|[6-9])(?!.*nano).*"
 )
 
-_VENDOR_ABILITIES = frozenset({"tool_search", "free_text", "context_edits"})
+_VENDOR_ABILITIES = frozenset({"tool_search", "free_text", "context_edits", "system_notices"})
 
 
 class LongContextPricing(msgspec.Struct, frozen=True):
@@ -353,6 +354,7 @@ def _list_kept(profile: ModelProfile) -> frozenset[str]:
         "all_turns": profile.keeps_reasoning,
         "free_text": profile.free_text,
         "context_edits": profile.context_edits,
+        "system_notices": profile.system_notices,
     }
     return frozenset({ability for ability, is_kept in kept.items() if is_kept})
 

@@ -44,7 +44,8 @@ class ModelProfile(NamedTuple):
     if the model thinks only when it is asked to. `max_tokens`: the limit of a reply that is asked
     for, 0 for that of the wire. `keeps_reasoning`: reasoning of all turns is asked for.
     `free_text`: tools with a grammar are called with plain text. `context_edits`: the server is
-    asked to clear no thinking. `efforts`: those that the model takes; empty if not known.
+    asked to clear no thinking. `system_notices`: notices of the engine are system messages.
+    `efforts`: those that the model takes; empty if not known.
     `sampling`: temperature, top_p and top_k."""
 
     effort: str = ""
@@ -54,6 +55,7 @@ class ModelProfile(NamedTuple):
     keeps_reasoning: bool = False
     free_text: bool = False
     context_edits: bool = False
+    system_notices: bool = False
     efforts: tuple[str, ...] = ()
     sampling: tuple[float, float, int] | None = None
     source: str = ""
@@ -61,6 +63,10 @@ class ModelProfile(NamedTuple):
 
 def _claude(effort: str, off: str = "", max_tokens: int = 0) -> ModelProfile:
     return ModelProfile(effort, off, max_tokens, context_edits=True, source=_CLAUDE_CODE)
+
+
+def _claude_5(effort: str, off: str, max_tokens: int) -> ModelProfile:
+    return _claude(effort, off, max_tokens)._replace(system_notices=True)
 
 
 def _codex(effort: str, off: str = "none") -> ModelProfile:
@@ -93,18 +99,18 @@ _K = 1_000
 # By the beginning of the name; the first that fits.
 # fmt: off
 PROFILES: tuple[tuple[str, ModelProfile], ...] = (
-    ("claude-fable-", _claude("high", "low", 64 * _K)),
-    ("claude-opus-5-5", _claude("medium", "low", 128 * _K)),
-    ("claude-opus-5", _claude("high", DISABLED, 64 * _K)),
-    ("claude-opus-4-8", _claude("high", "", 64 * _K)),
+    ("claude-fable-", _claude_5("high", "low", 64 * _K)),
+    ("claude-opus-5-5", _claude_5("medium", "low", 128 * _K)),
+    ("claude-opus-5", _claude_5("high", DISABLED, 64 * _K)),
+    ("claude-opus-4-8", _claude_5("high", "", 64 * _K)),
     ("claude-opus-4-7", _claude("xhigh", "", 64 * _K)),
     ("claude-opus-4-6", _claude("high", "", 64 * _K)),
     ("claude-opus-4", _BUDGET),
-    ("claude-sonnet-5-5", _claude("medium", "low", 128 * _K)),
-    ("claude-sonnet-5", _claude("high", DISABLED, 64 * _K)),
+    ("claude-sonnet-5-5", _claude_5("medium", "low", 128 * _K)),
+    ("claude-sonnet-5", _claude_5("high", DISABLED, 64 * _K)),
     ("claude-sonnet-4-6", _claude("high")),
     ("claude-sonnet-4", _BUDGET),
-    ("claude-haiku-5-5", _claude("medium", DISABLED, 128 * _K)),
+    ("claude-haiku-5-5", _claude_5("medium", DISABLED, 128 * _K)),
     ("claude-haiku-4", _BUDGET),
     ("claude-3-7", ModelProfile("16000", source=_ANTHROPIC)),
     ("claude-3", ModelProfile(source=_ANTHROPIC)),

@@ -39,8 +39,11 @@ from treadle.models.provider_base.encoding import (
     locate_block,
 )
 from treadle.models.provider_base.quirks import OPENAI
+from treadle.testing.provider import ServerLimits
+from treadle.testing.provider.dialects.anthropic import FakeAnthropic
 
 DIALECT = AnthropicEncoder()
+WITH_SYSTEM_ROLE = AnthropicEncoder(has_system_notices=True)
 ENCODERS = [DIALECT, ChatEncoder(OPENAI), ResponsesEncoder(OPENAI)]
 NOTHING: frozenset[tuple[int, int]] = frozenset()
 
@@ -274,7 +277,7 @@ def test_a_body_beyond_the_limit_sheds_pictures_and_then_says_that_it_is_too_lon
 
 ITEMS: st.SearchStrategy[Item] = st.one_of(
     st.builds(to_user_item, st.sampled_from(["", " ", "hello"])),
-    st.builds(NoticeItem, st.sampled_from(["", "note"])),
+    st.builds(NoticeItem, st.sampled_from(["", "note"]), st.sampled_from(["", "mode"])),
     st.builds(SummaryItem, st.sampled_from(["sum", ""])),
     st.builds(
         lambda ids, text: reply(*ids, text=text),
@@ -285,17 +288,24 @@ ITEMS: st.SearchStrategy[Item] = st.one_of(
 )
 
 
-@given(st.lists(ITEMS, max_size=14), st.integers(0, 14))
-def test_any_history_becomes_a_lawful_request(items: list[Item], split: int):
+@given(
+    st.lists(ITEMS, max_size=14), st.integers(0, 14), st.sampled_from((DIALECT, WITH_SYSTEM_ROLE))
+)
+def test_any_history_becomes_a_lawful_request(
+    items: list[Item], split: int, encoder: AnthropicEncoder
+):
     transcript = Transcript(items[:split])
-    encode_transcript(DIALECT, transcript, NOTHING)
+    encode_transcript(encoder, transcript, NOTHING)
     for item in items[split:]:
         transcript = transcript.append(item)
-        encode_transcript(DIALECT, transcript, NOTHING)
-    sent = messages(transcript)
-    at_once = EncodedTranscript(DIALECT)
+        encode_transcript(encoder, transcript, NOTHING)
+    sent = messages(transcript, encoder=encoder)
+    at_once = EncodedTranscript(encoder)
     at_once.encode_new_items(Transcript(items))
     assert json.loads(b"[" + b"".join(at_once.messages()) + b"]") == sent
+    if sent:
+        request = {"model": "claude-opus-5", "max_tokens": 9, "messages": sent}
+        assert FakeAnthropic().check_request(request, ServerLimits()) == []
     roles = [m["role"] for m in sent]
     assert all(one != two for one, two in itertools.pairwise(roles))
     assert not roles or roles[0] == "user"
@@ -311,6 +321,53 @@ def test_any_history_becomes_a_lawful_request(items: list[Item], split: int):
             answers = [b["tool_use_id"] for b in following if b["type"] == "tool_result"]
             assert sorted(answers) == sorted(ids)
             assert [b["type"] for b in following[: len(ids)]] == ["tool_result"] * len(ids)
+
+
+MARK = b',"mark":1'
+
+
+@given(st.lists(ITEMS, max_size=14), st.sampled_from((DIALECT, WITH_SYSTEM_ROLE)))
+def test_what_a_request_marked_for_the_cache_begins_every_later_one(
+    items: list[Item], encoder: AnthropicEncoder
+):
+    transcript, cached = Transcript([]), b""
+    for item in items:
+        transcript = transcript.append(item)
+        body = b"".join(encode_transcript(encoder, transcript, NOTHING).messages(MARK))
+        assert body.replace(MARK, b"").startswith(cached)
+        cached = body[: max(0, body.rfind(MARK))].replace(MARK, b"")
+
+
+def test_words_of_the_engine_are_a_system_message_between_the_user_and_a_reply():
+    told, quoted = NoticeItem("x", "mode"), NoticeItem("y", "recent_files")
+    items: list[Item] = [
+        told,  # never first
+        to_user_item("go"),
+        told,
+        quoted,
+        NoticeItem("z", "budget"),
+        reply("a"),
+        answer("a"),
+        told,
+        to_user_item("steer"),  # more of the user's follows it
+        reply(text="done"),
+        told,  # after a reply
+        told,
+    ]
+    sent = messages(Transcript(items), encoder=WITH_SYSTEM_ROLE)
+    shape = [(one["role"], [block["type"] for block in one["content"]]) for one in sent]
+    assert shape == [
+        ("user", ["text"] * 3),
+        ("system", ["text"] * 2),
+        ("assistant", ["tool_use"]),
+        ("user", ["tool_result", "text", "text"]),
+        ("assistant", ["text"]),
+        ("user", ["text"]),
+        ("system", ["text"]),
+    ]
+    transcript = Transcript(items)
+    for message, block, place in ((1, 1, (4, 0)), (3, 1, (7, 0)), (6, 0, (11, 0))):
+        assert locate_block(WITH_SYSTEM_ROLE, transcript, NOTHING, message, block) == place
 
 
 CUT = ResultNote("truncated", "... [truncated, 9 chars total]")

@@ -39,6 +39,10 @@ def image(data=PNG, kind="image/png"):
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
+def system(*blocks):
+    return {"role": "system", "content": list(blocks) or "Note"}
+
+
 async def verdict(dialect, rules=None, **changes):
     async with ProviderServer([FakeReply("ok")], limits=rules) as server:
         answer = await ask(server, dialect, **changes)
@@ -55,10 +59,28 @@ async def verdict(dialect, rules=None, **changes):
         [user(), assistant(call("a"), call("b")), user(result("b"), result("a"))],
         [user(text(), image())],
         [user(), assistant({"type": "redacted_thinking", "data": "x"}, text()), user()],
+        [user(), system()],
+        [user(), assistant(call()), user(result()), system(text()), assistant(text()), user()],
     ],
 )
 async def test_valid_anthropic_histories_pass(messages):
-    assert await verdict("anthropic", messages=messages) == ""
+    assert await verdict("anthropic", messages=messages, model="claude-opus-5") == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "messages", "complaint"),
+    [
+        ("claude-opus-4-7", [user(), system()], "role 'system' is not supported on this model"),
+        ("claude-opus-5", [system(), user()], "first message"),
+        ("claude-opus-5", [user(), assistant(text()), system()], "must follow a user message"),
+        ("claude-opus-5", [user(), system(), user()], "must be last or precede"),
+        ("claude-opus-5", [user(), system(image())], "only text blocks"),
+    ],
+)
+async def test_a_system_message_inside_an_anthropic_history_has_its_places(
+    model, messages, complaint
+):
+    assert complaint in await verdict("anthropic", messages=messages, model=model)
 
 
 @pytest.mark.parametrize(

@@ -323,11 +323,14 @@ class AnthropicEncoder(MessageEncoder):
 
     merges_roles = True
 
-    def __init__(self, limits: RequestLimits = LIMITS, model: str = "") -> None:
+    def __init__(
+        self, limits: RequestLimits = LIMITS, model: str = "", has_system_notices: bool = False
+    ) -> None:
         self.limits = msgspec.structs.replace(limits, model=model)
-        self.cache_key: Hashable = ("anthropic", "messages", model)
+        self.has_system_notices = has_system_notices
+        self.cache_key: Hashable = ("anthropic", "messages", model, has_system_notices)
         if limits is not LIMITS:
-            self.cache_key = ("anthropic", "messages", self.limits)
+            self.cache_key = ("anthropic", "messages", self.limits, has_system_notices)
 
     def open_message(self, role: MessageRole) -> bytes:
         return b'{"role":"%b","content":[' % role.encode()

@@ -51,6 +51,9 @@ LONG_WINDOW = 1_000_000
 _PART_REFERENCE = compile_lazily(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
 )
+_ROLE_REFUSED = compile_lazily(
+    r"(?i)(messages[\w.]*:\s*)?((unexpected )?role ['\"`]system['\"`]|input should be 'user' or)"
+)
 
 
 class _TokenCount(msgspec.Struct):
@@ -82,11 +85,14 @@ class AnthropicCodec:
         self._api_key = api_key
         self._base_url = base_url
         self._version = version
-        self._encoder = AnthropicEncoder(model=card.name)
+        self._encoder = self._make_encoder("system_notices" in card.abilities)
         has_own_url = bool(base_url or os.environ.get(URL_VARIABLE))
         self.provider = provider or ProviderInfo(
             "Anthropic", model, KEY_VARIABLE, has_own_url=has_own_url
         )
+
+    def _make_encoder(self, has_system_notices: bool) -> AnthropicEncoder:
+        return AnthropicEncoder(model=self.card.name, has_system_notices=has_system_notices)
 
     def endpoint(self) -> str:
         base = (self._base_url or os.environ.get(URL_VARIABLE, "")).strip() or DEFAULT_ENDPOINT
@@ -148,6 +154,12 @@ class AnthropicCodec:
 
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
+
+    def adapt(self, refusal: BadRequest) -> str:
+        if not (self._encoder.has_system_notices and _ROLE_REFUSED.match(refusal.provider_message)):
+            return ""
+        self._encoder = self._make_encoder(False)
+        return f"{self.card.name} refuses notices of the engine as system messages: they are text"
 
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         match = _PART_REFERENCE.search(error.provider_message)

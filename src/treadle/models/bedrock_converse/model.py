@@ -63,6 +63,9 @@ class ConverseCodec:
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
 
+    def adapt(self, refusal: BadRequest) -> str:
+        return ""
+
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         match = _PART_REFERENCE.search(error.provider_message)
         if match is None:

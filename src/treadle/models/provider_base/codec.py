@@ -102,6 +102,10 @@ class Codec(Protocol):
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         """The error for a response without a stream."""
 
+    def adapt(self, refusal: BadRequest) -> str:
+        """Write requests in another form from now on, if this one is refused; a line for the user,
+        or nothing if the refusal is about something else."""
+
     def locate_part(self, request: ModelRequest, error: BadRequest) -> tuple[int, int] | None:
         """The item and part that the error names, if it names one."""
 

@@ -47,7 +47,7 @@ from treadle.models.provider_base.request_limits import (
     select_omissions,
 )
 
-MessageRole = Literal["user", "assistant"]
+MessageRole = Literal["user", "assistant", "system"]
 # The parts of an item with their numbers, and the JSON of a part.
 InputParts = Sequence[tuple[int, UserContent]]
 ReplyParts = Sequence[tuple[int, AssistantContent]]
@@ -71,6 +71,8 @@ class MessageEncoder(Protocol):
     limits: RequestLimits
     merges_roles: bool = False
     accepts_reply_first: bool = False  # the first message may be the model's
+    # Notices of the engine are messages of their own role, between the user's and a reply.
+    has_system_notices: bool = False
 
     def open_message(self, role: MessageRole) -> bytes:
         return b""
@@ -123,6 +125,7 @@ class EncodedTranscript:
         ] = {}  # without a result: by id, as they are sent
         self._used_ids: set[str] = set()
         self._results: list[tuple[int, ResultContent]] = []  # the parts of the open round
+        self._held: list[tuple[int, list[EncodedBlock]]] = []  # see `_can_hold_notice`
         self._end: list[bytes] | None = None  # see `_encode_end`
         self._media: list[MediaSize] = []
         self._last_input = -1  # position of the last item with a block of the user role
@@ -185,8 +188,28 @@ class EncodedTranscript:
             self._record_media(position, content)
             by_engine = type(item) is NoticeItem and item.kind in ENGINE_NOTICES
             blocks = encoder.encode_input(content, by_engine)
+            if by_engine and blocks and self._can_hold_notice:
+                self._held.append((position, blocks))
+                return out
+            if type(item) is not NoticeItem:
+                self._add_held(out, "user", position)
             self._append_blocks(out, "user", position, blocks)
         return out
+
+    @property
+    def _can_hold_notice(self) -> bool:
+        """A held notice is no part of its item's bytes: it ends each request, as a message of the
+        role system, until a reply follows it or more of the user's, whose text it then is."""
+        is_after_user = self._has_started and self._open_role == "user"
+        return self._encoder.has_system_notices and is_after_user
+
+    def _add_held(self, out: list[bytes], role: MessageRole, position: int) -> None:
+        """Add the notices that are held; `position` is that of the item whose bytes they join."""
+        held, self._held = self._held, []
+        for notice_position, blocks in held:
+            self._append_blocks(out, role, notice_position, blocks)
+        if held and role == "user":
+            self._last_input = position
 
     def _add_reply(self, out: list[bytes], position: int, item: AssistantItem) -> None:
         limits = self._encoder.limits
@@ -209,6 +232,7 @@ class EncodedTranscript:
         if not self._has_started and not self._encoder.accepts_reply_first:
             start = self._encoder.encode_input([(0, Text(MISSING_START_TEXT))])
             self._append_blocks(out, "user", position, start)
+        self._add_held(out, "system", position)
         self._append_blocks(out, "assistant", position, blocks)
 
     def _close_round(self, out: list[bytes], position: int) -> None:
@@ -295,14 +319,21 @@ class EncodedTranscript:
         return self._end
 
     def _close_messages(self) -> list[bytes]:
-        if not self._open_calls:
+        if not self._open_calls and not self._held:
             return [self._encoder.close_message()]
-        state = self._open_calls, self._results, self._open_role, self._last_input
+        state = self._open_calls, self._results, self._open_role, self._last_input, self._held
         out: list[bytes] = []
         self._close_round(out, self.length)
+        self._add_held(out, "system", self.length)
         out.append(self._encoder.close_message())
-        self._open_calls, self._results, self._open_role, self._last_input = state
+        self._open_calls, self._results, self._open_role, self._last_input, self._held = state
         return out
+
+    def list_blocks(self) -> list[list[tuple[int, int]]]:
+        """The item and part of each block of each message, with those that are held."""
+        assert self._block_positions is not None
+        self._add_held([], "system", self.length)
+        return self._block_positions
 
     def find_surplus(self) -> dict[tuple[int, int], str]:
         return select_omissions(self._media, self.total_size, self._encoder.limits)
@@ -350,8 +381,9 @@ def locate_block(
     """The item and part that became this block of this message. Encodes all: only for errors."""
     cached: EncodedTranscript | None = transcript.cache.get(encoder.cache_key)
     omissions = cached.limit_omissions if cached else None
-    parts: list[list[tuple[int, int]]] = []
-    EncodedTranscript(encoder, quarantine, omissions, parts).encode_new_items(transcript)
+    history = EncodedTranscript(encoder, quarantine, omissions, [])
+    history.encode_new_items(transcript)
+    parts = history.list_blocks()
     if message < len(parts) and block < len(parts[message]):
         return parts[message][block]
     return None

@@ -110,6 +110,10 @@ class HTTPModel:
             except BadRequest as refusal:
                 if has_streamed:  # events that were emitted cannot be taken back
                     raise
+                if line := self._codec.adapt(refusal):
+                    yield ModelNotified(line)
+                    request = _with_other_key(request)
+                    continue
                 search = search or RefusalSearch(self._open_exchange, request, self.card)
                 request = await search.next_request(request, refusal)
             for event in search.take_events():
@@ -280,6 +284,12 @@ class HTTPModel:
             body = await response.read()
             raise self._codec.map_error(response.status, response.headers, body)
         return [decode_reply(self._codec, decoder, await response.read(MAX_REPLY_BYTES))]
+
+
+def _with_other_key(request: ModelRequest) -> ModelRequest:
+    """For another body: the same key would mean the same answer."""
+    key = f"{request.idempotency_key}/again" if request.idempotency_key else ""
+    return msgspec.structs.replace(request, idempotency_key=key)
 
 
 def decode_reply(codec: Codec, decoder: Decoder, body: bytes) -> EventBatch:

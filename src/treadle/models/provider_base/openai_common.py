@@ -143,6 +143,9 @@ class OpenAICodec:
     def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         return map_response_error(self.provider, status, headers, body)
 
+    def adapt(self, refusal: BadRequest) -> str:
+        return ""
+
     def _build_request(self, body: Sequence[bytes]) -> EncodedRequest:
         return EncodedRequest(self._path, {"content-type": "application/json"}, body)
 

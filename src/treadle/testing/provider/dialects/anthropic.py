@@ -52,6 +52,8 @@ _BLOCK_FIELDS: Final = {
     "redacted_thinking": frozenset({"type", "data"}),
 }
 _STOP_REASONS: Final[dict[FakeStop, str]] = {"context_window": "model_context_window_exceeded"}
+# The models that take system messages inside a conversation.
+_SYSTEM_ROLE_MODELS: Final = re.compile(r"claude-(opus-4-8|(opus|sonnet|fable)-5|haiku-5-5)")
 _ID_PATTERN: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -188,6 +190,7 @@ def _check_request(request: JsonObject, limits: ServerLimits) -> Violations:
     yield from _check_system(request.get("system"))
     yield from _check_tools(request)
     yield from _check_roles(messages, limits)
+    yield from _check_system_messages(request, messages)
     blocks = [_get_blocks(message) for message in messages]
     for number, message in enumerate(messages):
         yield from _check_content(number, message, limits)
@@ -226,13 +229,31 @@ def _check_roles(messages: list[JsonObject], limits: ServerLimits) -> Violations
     previous = None
     for number, message in enumerate(messages):
         role, path = message.get("role"), f"messages.{number}.role"
-        if role not in ("user", "assistant"):
+        if role not in ("user", "assistant", "system"):
             yield RequestViolation(path, "Input should be 'user' or 'assistant'")
         elif number == 0 and role != "user":
             yield RequestViolation(path, 'first message must use the "user" role')
         elif limits.alternate_roles and role == previous:
             yield RequestViolation(path, 'roles must alternate between "user" and "assistant"')
         previous = role
+
+
+def _check_system_messages(request: JsonObject, messages: list[JsonObject]) -> Violations:
+    """Their places: after the user, and last or before a reply."""
+    is_known = _SYSTEM_ROLE_MODELS.search(str(request.get("model"))) is not None
+    roles = [message.get("role") for message in messages]
+    for number, message in enumerate(messages):
+        if roles[number] != "system":
+            continue
+        path = f"messages.{number}"
+        if not is_known:
+            yield RequestViolation("", "role 'system' is not supported on this model")
+        elif number == 0 or roles[number - 1] != "user":
+            yield RequestViolation(path, "role 'system' must follow a user message")
+        elif number + 1 < len(roles) and roles[number + 1] != "assistant":
+            yield RequestViolation(path, "role 'system' must be last or precede an assistant turn")
+        elif any(block.get("type") != "text" for block in _get_blocks(message)):
+            yield RequestViolation(path, "role 'system' accepts only text blocks")
 
 
 def _get_blocks(message: JsonObject) -> list[JsonObject]:
