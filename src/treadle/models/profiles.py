@@ -172,7 +172,7 @@ def resolve_thinking(options: ModelOptions, card: ModelCard) -> int | str | None
         return _read_value(card.thinking)
     if wish == 0 or wish in OFF_WORDS:
         return _read_value(card.thinking_off)
-    return fit_effort(wish, card) if isinstance(wish, str) else wish
+    return (fit_effort(wish, card) if isinstance(wish, str) else wish) or None
 
 
 def fit_effort(effort: str, card: ModelCard) -> str:

@@ -51,6 +51,10 @@ LONG_WINDOW = 1_000_000
 _PART_REFERENCE = compile_lazily(
     r"messages[.\[](\d+)\]?(?:\.content[.\[](\d+)\]?)?(?:(?:\.tool_result)?\.content[.\[](\d+))?"
 )
+_COUNTED_FIELDS = (
+    "model", "system", "tools", "tool_choice", "thinking", "output_config", "context_management",
+)  # fmt: skip
+# This refusal has no code of its own.
 _ROLE_REFUSED = compile_lazily(
     r"(?i)(messages[\w.]*:\s*)?((unexpected )?role ['\"`]system['\"`]|input should be 'user' or)"
 )
@@ -126,16 +130,7 @@ class AnthropicCodec:
         history = encode_transcript(self._encoder, request.transcript, request.quarantine)
         head = self._get_head(request, history.has_calls)
         fields = msgspec.json.decode(head.data + b"]}", type=dict[str, msgspec.Raw])
-        names = (
-            "model",
-            "system",
-            "tools",
-            "tool_choice",
-            "thinking",
-            "output_config",
-            "context_management",
-        )
-        counted = {name: fields[name] for name in names if name in fields}
+        counted = {name: fields[name] for name in _COUNTED_FIELDS if name in fields}
         start = msgspec.json.encode(counted)[:-1] + b',"messages":['
         body = [start, *history.messages(), b"]}"]
         return EncodedRequest("/v1/messages/count_tokens", self._build_headers(head), body)

@@ -41,7 +41,7 @@ def get_effort(options: ModelOptions, card: ModelCard) -> str:
 def explain_effort(options: ModelOptions, card: ModelCard, has_field: bool) -> str:
     """One line for the user if a wish is not sent as it is, although it matters; else empty."""
     wish = options.thinking
-    if wish is None or wish == AUTO:
+    if wish is None or wish in ("", AUTO):
         return ""
     if not has_field:
         is_off = wish == 0 or wish in OFF_WORDS
