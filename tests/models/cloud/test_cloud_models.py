@@ -320,9 +320,11 @@ async def test_the_program_runs_and_lists_with_only_the_variables_of_a_cloud(mon
     ],
 )
 async def test_doctor_has_a_note_for_credentials_that_are_set_in_part(
-    given: dict[str, str], line: str, others: dict[str, str]
+    given: dict[str, str], line: str, others: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    checked = await run(None, "doctor", **given, **others)
+    for name, value in {**given, **others}.items():
+        monkeypatch.setenv(name, value)
+    checked = await run(None, "doctor")
     note = checked.out[checked.out.index("! clouds") :]
     assert line in " ".join(note.split())
     assert ("bedrock (AWS_ACCESS_KEY_ID" in note) is bool(others)
