@@ -34,7 +34,7 @@ class AskAboutMoney(BasePolicy):
 
 async def approve(approval: PendingApproval) -> bool | Approval | Denial:
     """Stands for the person: a dialog, a message in a chat, a page."""
-    arguments = approval.call.arguments or {}
+    arguments = approval.arguments
     print(f"asked: pay {arguments['euros']} euros to {arguments['to']}? ({approval.reason})")
     if arguments["to"] == "unknown":
         return Denial("we do not know this account")

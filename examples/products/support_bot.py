@@ -40,7 +40,7 @@ def refund(context: ToolContext[Shop], order: int) -> str:
 
 def approve(asked: PendingApproval) -> bool:
     """A person of the shop decides; here it is a rule."""
-    return (asked.call.arguments or {}).get("order") != 8
+    return asked.arguments.get("order") != 8
 
 
 refunds = Agent(MODEL, [find_orders, refund], deps_type=Shop, instructions="You refund orders.")

@@ -93,7 +93,7 @@ async def test_a_call_that_waits_for_an_approval_is_seen_by_another_process(stor
     other = make_agent(store, "done")
     assert [one.state for one in await other.sessions.list()] == ["interrupted"]
     snapshot = await other.sessions.read("bill")
-    assert [one.call.arguments for one in snapshot.approvals] == [{"amount": 5}]
+    assert [one.arguments for one in snapshot.approvals] == [{"amount": 5}]
     assert snapshot.doubts == ()
     assert (await other.sessions.read("bill")).approvals == snapshot.approvals  # nothing changed
 

@@ -276,7 +276,7 @@ class FuzzUser(FuzzSession):
                 elif chance < 0.5:
                     arguments = {"amount": self.world.make_amount()}
                     if approval.call.name == "task":
-                        arguments = approval.call.arguments or {}
+                        arguments = approval.arguments
                     target.approve(call_id, arguments=arguments, session_id=owner)
                 else:
                     target.approve(call_id, session_id=owner)

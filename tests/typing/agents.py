@@ -41,7 +41,9 @@ assert_type(by_schema, Agent[None, Any])
 
 
 def decide(approval: PendingApproval) -> Approval | Denial:
-    return Approval(arguments={"n": 1}) if approval.summary else Denial("no")
+    if approval.arguments["n"] > 9:
+        return Denial("too many")
+    return Approval(arguments={**approval.arguments, "n": 1})
 
 
 def instruct(context: RunContext[Shop]) -> str:

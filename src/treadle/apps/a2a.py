@@ -355,7 +355,7 @@ def describe_approval(session_id: str, approval: PendingApproval) -> dict[str, A
     return {
         "id": make_approval_id(session_id, approval),
         "tool": approval.call.name,
-        "arguments": approval.call.arguments,
+        "arguments": approval.arguments,
         "summary": approval.summary,
         "reason": approval.reason,
     }

@@ -60,6 +60,11 @@ class PendingApproval(msgspec.Struct, frozen=True):
     risks: tuple[Risk, ...] = ()
     wider_mode: str = ""
 
+    @property
+    def arguments(self) -> Arguments:
+        """The arguments of the call. One whose arguments cannot be read is refused, never asked."""
+        return self.call.arguments or {}
+
 
 class Approval(msgspec.Struct, frozen=True):
     """An approver's yes, with other arguments if the user edited them: `arguments` replaces all

@@ -177,7 +177,7 @@ def open_network(approval: PendingApproval) -> Arguments | None:
     has the network; None for other calls."""
     if all(risk.kind != "no_network" for risk in approval.risks):
         return None
-    return {**(approval.call.arguments or {}), "sandbox": "network"}
+    return {**approval.arguments, "sandbox": "network"}
 
 
 def answer_approval(
@@ -190,7 +190,7 @@ def answer_approval(
     """Pass an answer on: `text` is the reason of a no, `arguments` are edited
     ones. False if it is none of ApprovalAnswer that decides, or an edit without a text."""
     approval = question.approval
-    given = (approval.call.arguments or {}) if approval is not None else {}
+    given = approval.arguments if approval is not None else {}
     match answer:
         case "once":
             questions.approve(question)
@@ -239,7 +239,7 @@ def describe_session_scope(approval: PendingApproval) -> str:
 
 def find_editable_argument(approval: PendingApproval) -> tuple[str, str]:
     """Name and text of the argument that a user may want to edit; empty if there is none."""
-    arguments = approval.call.arguments or {}
+    arguments = approval.arguments
     for name in _EDITABLE_ARGUMENTS:
         if isinstance(arguments.get(name), str):
             return name, arguments[name]

@@ -338,7 +338,7 @@ class Dialogs:
     def _describe_arguments(self, approval: PendingApproval, shown: str, width: int) -> list[Text]:
         """The arguments that the preview does not show already."""
         lines: list[Text] = []
-        for name, value in (approval.call.arguments or {}).items():
+        for name, value in approval.arguments.items():
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
             text = escape_invisible(text, keep="\n\t")
             if text and text != shown:

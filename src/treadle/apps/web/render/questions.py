@@ -96,7 +96,7 @@ def _render_preview(approval: PendingApproval) -> str:
         return render_diff(shown, f"Proposed change of {preview.path or approval.call.name}")
     language = "bash" if preview is not None and preview.kind == "command" else ""
     parts = [_render_text(highlight_code(shown, language))] if shown else []
-    for name, value in (approval.call.arguments or {}).items():
+    for name, value in approval.arguments.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         text = escape_invisible(text, keep="\n\t")
         if text and text != shown:
