@@ -91,7 +91,7 @@ async def test_a_call_that_waits_for_an_approval_is_seen_by_another_process(stor
         session.submit("pay it")
         assert isinstance(await session.next(), ApprovalRequest)
     other = make_agent(store, "done")
-    assert [one.state for one in await other.sessions.list()] == ["interrupted"]
+    assert [one.state for one in await other.sessions.list()] == ["suspended (approval)"]
     snapshot = await other.sessions.read("bill")
     assert [one.arguments for one in snapshot.approvals] == [{"amount": 5}]
     assert snapshot.doubts == ()

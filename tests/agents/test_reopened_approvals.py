@@ -363,6 +363,65 @@ async def test_a_call_of_a_child_agent_suspends_the_stream_as_well(tmp_path: Pat
     assert booked == ["Post"]
 
 
+async def test_a_session_that_is_left_at_an_approval_request_is_suspended(hotel: Hotel):
+    [waiting] = await hotel.leave_waiting("Post")
+    agent = Agent(Scripted([]), store=hotel.store)  # type: ignore[call-overload]
+    [stored] = await agent.sessions.list(state="suspended")
+    assert stored.state == "suspended (approval)"
+    async with hotel.open() as session:
+        assert isinstance(await session.next(), ApprovalRequest)
+    assert [one.id for one in await agent.sessions.list(state="suspended")] == ["order-42"]
+    async with hotel.open() as session:
+        session.approve(waiting)
+        await session.run()
+    assert await agent.sessions.list(state="suspended") == []
+    assert hotel.booked == ["Post"]
+
+
+@pytest.mark.parametrize("way", ["decided", "interrupted", "failed"])
+async def test_a_session_that_waits_for_no_decision_is_not_suspended(hotel: Hotel, way: str):
+    def fail(approval: PendingApproval) -> bool:
+        raise OSError("no terminal")
+
+    async with hotel.open(
+        Scripted([Say(calls=[("book", {"hotel": "Post"})])]), approve=fail
+    ) as one:
+        if way == "failed":
+            with pytest.raises(OSError, match="no terminal"):
+                await one.run("Book")
+        else:
+            one.submit("Book")
+            request = await one.next()
+            assert isinstance(request, ApprovalRequest)
+            request.approve_all() if way == "decided" else one.interrupt()
+    agent = Agent(Scripted([]), store=hotel.store)  # type: ignore[call-overload]
+    assert [one.state for one in await agent.sessions.list()] == ["interrupted"]
+
+
+async def test_a_call_of_a_child_agent_waits_in_a_session_that_is_left(tmp_path: Path):
+    booked: list[str] = []
+
+    @tool(approval=True)
+    async def book(hotel: str) -> str:
+        """Book a room."""
+        booked.append(hotel)
+        return f"booked {hotel}"
+
+    def open_session(inner: list[Any], outer: list[Any]) -> Session[None, str]:
+        helper = Agent(Scripted(inner), [book]).as_tool("helper", "Books.")
+        return Agent(Scripted(outer), [helper], store=tmp_path / "s.db").session("s")
+
+    ask = Say(calls=[("helper", {"prompt": "Book"})])
+    async with open_session([Say(calls=[("book", {"hotel": "Post"})])], [ask]) as session:
+        session.submit("Book")
+        assert isinstance(await session.next(), ApprovalRequest)
+    async with open_session(["It is booked."], ["Done."]) as session:
+        [approval] = session.approvals
+        session.approve(approval.call.id, session_id=approval.session_id)
+        assert (await session.run()).output == "Done."
+    assert booked == ["Post"]
+
+
 async def test_a_suspended_run_can_go_on_in_the_same_session(tmp_path: Path):
     @tool(approval=True)
     async def book(hotel: str) -> str:

@@ -25,7 +25,7 @@ from treadle.agents.run import (
     SessionRunOptions,
     reject_unknown_argument,
 )
-from treadle.agents.stream import Stream
+from treadle.agents.stream import Stream, suspend_at_approval
 from treadle.core.argument_checks import check, whole_number
 from treadle.core.contracts.gate import Gate
 from treadle.core.contracts.model import Model, ModelOptions
@@ -277,14 +277,17 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
 
     async def aclose(self) -> None:
         """Interrupt what runs and wait for it, write all of it, and release the session for
-        others: nothing of it happens afterwards. A suspended turn stays open."""
+        others: nothing of it happens afterwards. A suspended turn stays open; left at an
+        `ApprovalRequest` of `next`, the turn is suspended."""
         driver = self._driver
         if driver is not None:
             driver.check_loop("aclose")
         self._is_closed, self._driver = True, None
-        if driver is not None and driver.state.suspended is not None:
-            await complete(self._freeze(driver))
         try:
+            if driver is not None and driver.is_at_approval:
+                await complete(suspend_at_approval(driver))
+            if driver is not None and driver.state.suspended is not None:
+                await complete(self._freeze(driver))
             await complete(self._children.aclose())
         finally:
             if driver is not None:

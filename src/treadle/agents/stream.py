@@ -333,18 +333,9 @@ class Stream(BaseObserver, Generic[OutputT]):
             self._wake()
 
     async def _suspend(self) -> RunAnswer:
-        """Write that the turn waits, and the message that came meanwhile; closing the session
-        leaves it so."""
-        from treadle.sessions.detached.suspend import suspend_turn
-
-        driver, turn_id = self.driver, self._next_place[0]
-        driver.keep_offers()
-        self.waiting = driver.approvals
-        detail = ", ".join(one.summary for one in self.waiting)
-        await suspend_turn(
-            driver.log, Suspended(turn_id, "approval", WakeCondition("answer"), detail)
-        )
-        return RunAnswer(TurnResult(turn_id, "end_turn"))
+        self.waiting = self.driver.approvals
+        await suspend_at_approval(self.driver)
+        return RunAnswer(TurnResult(self._next_place[0], "end_turn"))
 
     def _emit_failure(self, error: Exception) -> None:
         """The loop itself failed without a terminal event: the reader gets one from here."""
@@ -358,6 +349,18 @@ class Stream(BaseObserver, Generic[OutputT]):
         """The turn and the number of an event that comes from here."""
         last = self._last_event
         return (last.turn_id, last.seq + 1) if last is not None else ("", 1)
+
+
+async def suspend_at_approval(driver: Driver) -> None:
+    """Write that the turn waits for approvals, and the message that came meanwhile; closing the
+    session leaves it so."""
+    from treadle.sessions.detached.suspend import suspend_turn
+
+    turn = driver.state.turn
+    assert turn is not None, "calls wait in a turn"
+    driver.keep_offers()
+    detail = ", ".join(one.summary for one in driver.approvals)
+    await suspend_turn(driver.log, Suspended(turn.id, "approval", WakeCondition("answer"), detail))
 
 
 def find_text(event: Event) -> str:

@@ -167,12 +167,21 @@ class DriverState(ABC):
 
     def _enter(self) -> None:
         self._check_open()
-        is_free = self._interruption.reason is None and not self._interruption.is_running
-        if is_free:
-            pending_ids = (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
-            if pending_ids:
-                raise ApprovalPending(pending_ids)
+        is_free = not self.is_interrupted and not self._interruption.is_running
+        if is_free and (pending_ids := self._undecided_ids):
+            raise ApprovalPending(pending_ids)
         self._begin_step()
+
+    @property
+    def _undecided_ids(self) -> tuple[str, ...]:
+        return (*self._approvals.pending_ids, *self._child_approvals.shown_ids)
+
+    @property
+    def is_at_approval(self) -> bool:
+        """Whether the last step was an `ApprovalRequest` that is open, and nothing has interrupted
+        or failed since."""
+        has_ended = self._has_failed or self.is_interrupted
+        return not has_ended and not self._interruption.is_running and bool(self._undecided_ids)
 
     def _begin_step(self) -> None:
         self._log.claim()
