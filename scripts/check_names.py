@@ -3,6 +3,8 @@
     find_shared_names     two public classes or type aliases of src/treadle with one name
     find_gerund_modules   modules and packages that are named by a gerund
     find_idioms           idioms in program texts, docstrings and documents
+    find_stale_modules    modules that a module docstring or docs/architecture.md names and that
+                          do not exist
 
 The rules themselves are in CONTRIBUTING.md. Each function takes sources and returns one line for
 each violation; tests/repository/test_names.py plants violations. Exceptions are in the tables
@@ -15,7 +17,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +57,16 @@ KEPT_TEXTS: Mapping[tuple[str, str], str] = {
         f"{PACKAGE}/apps/console/permission_history.py",
         "This needs a person's approval, and nobody can be asked in this run",
     ): "version 0.1 wrote it into logs, which are still read",
+}
+
+ARCHITECTURE = "docs/architecture.md"
+MODULE_NAME = re.compile(r"[\w./-]*\w\.py\b")
+
+# Module, and a file that its docstring names: why no such file exists.
+FILES_OF_OTHERS: Mapping[tuple[str, str], str] = {
+    (f"{PACKAGE}/apps/fleet/tasks/exercises.py", "bowling.py"): "of an exercise",
+    (f"{PACKAGE}/apps/fleet/tasks/exercises.py", "bowling_test.py"): "of an exercise",
+    (f"{PACKAGE}/tools/skills.py", "scripts/version.py"): "of a skill",
 }
 
 Sources = Mapping[str, str]  # path from the root of the repository to text
@@ -141,6 +153,24 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def find_stale_modules(sources: Sources, others: Collection[str] = ()) -> list[str]:
+    """One line for each `x.py` that a document or a module docstring names, unless the path of a
+    module ends so. `others` are named by their whole path."""
+    modules = [f"/{path}" for path in sources if path.endswith(".py")]
+    return [
+        f"{path}: {name} does not exist"
+        for path, source in sorted(sources.items())
+        for name in MODULE_NAME.findall(introduction(path, source))
+        if not any(module.endswith(f"/{name.removeprefix('../')}") for module in modules)
+        and name not in others
+        and (path, name) not in FILES_OF_OTHERS
+    ]
+
+
+def introduction(path: str, source: str) -> str:
+    return (ast.get_docstring(ast.parse(source)) or "") if path.endswith(".py") else source
+
+
 def read_sources(*patterns: str) -> dict[str, str]:
     files = {file for pattern in patterns for file in ROOT.glob(pattern) if file.is_file()}
     return {file.relative_to(ROOT).as_posix(): file.read_text() for file in sorted(files)}
@@ -153,6 +183,7 @@ def main() -> int:
         *find_shared_names(modules),
         *find_gerund_modules(inside),
         *find_idioms({**modules, **read_sources(*DOCUMENTS)}),
+        *find_stale_modules({**modules, **read_sources(ARCHITECTURE)}, read_sources("*/*.py")),
     ]
     for problem in problems:
         print(problem)

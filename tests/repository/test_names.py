@@ -9,6 +9,7 @@ from scripts.check_names import (
     find_gerund_modules,
     find_idioms,
     find_shared_names,
+    find_stale_modules,
 )
 
 SHARED = {
@@ -94,3 +95,17 @@ def test_plain_texts_are_not_reported(text: str):
 def test_the_line_of_an_idiom_is_named():
     [line] = find_idioms({"a.py": '"""One.\n\nIt is behind walls.\n"""'})
     assert line.startswith("a.py:3: 'walls'")
+
+
+@pytest.mark.parametrize(
+    "text", ["Used by gone.py.", "Uses b.py,\nloop/gone.py.", "See ../gone.py", "one.b.py"]
+)
+def test_a_module_that_does_not_exist_is_found_in_documents_and_module_docstrings(text: str):
+    modules = {"core/loop/b.py": "", "b/gone.py/c.py": ""}
+    assert len(find_stale_modules({**modules, "page.md": text})) == 1
+    assert len(find_stale_modules({**modules, "a.py": f'"""{text}"""'})) == 1
+
+
+def test_modules_that_exist_and_names_in_code_are_not_reported():
+    text = '"""Used by b.py, loop/b.py and ../b.py; tests/law.py checks it."""\n# gone.py\n'
+    assert find_stale_modules({"core/loop/b.py": "", "a.py": text}, ["tests/law.py"]) == []

@@ -1,7 +1,7 @@
 """An amount that requests reserve before they are sent, and the account of it.
 
 Many runs may share it, with their children, in several event loops and threads. It knows no
-prices: budgets.py decides what a request reserves.
+prices: gates.py decides what a request reserves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Summaries of sessions for lists, read from the logs and cached in one index file.
 
 Most lines of a log are not decoded. log_cache.py keeps the summaries; used by library.py,
-children.py and stored_sessions.py.
+children.py and session_place.py.
 """
 
 from __future__ import annotations

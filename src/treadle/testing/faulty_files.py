@@ -1,8 +1,8 @@
 """A file system that fails, shortens or stops at any chosen call.
 
-It implements sessions/log/files.py with real calls, so the files are what a disk would hold after
-the fault. Calls are counted and named; a plan says which one fails. After a kill each later call
-raises Killed too, because a dead process does nothing more.
+It implements lib/files/file_system.py with real calls, so the files are what a disk would hold
+after the fault. Calls are counted and named; a plan says which one fails. After a kill each later
+call raises Killed too, because a dead process does nothing more.
 """
 
 from __future__ import annotations

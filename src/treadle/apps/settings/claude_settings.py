@@ -5,9 +5,9 @@
     .claude/settings.local.json        of a project, of this user
 
 This module reads the mode, the model, the added folders, the environment and the status line. The
-rules of the same files are read by settings/rules.py, the hooks by settings/extensions.py. A key
-that means nothing here is named in a note, and is never an error; a file that is not JSON is one,
-as it may hold deny rules.
+rules of the same files are read by permissions/ruleset/rules_file.py, the hooks by extensions.py. A
+key that means nothing here is named in a note, and is never an error; a file that is not JSON is
+one, as it may hold deny rules.
 """
 
 from __future__ import annotations

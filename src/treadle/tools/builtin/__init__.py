@@ -3,10 +3,14 @@
     from treadle.tools.builtin import builtin_tools
     agent = Agent(model, tools=[builtin_tools(workspace)], workspace=workspace)
 
-    session        what the tools remember of a session      base   what they have in common
-    files/         read write edit apply_patch notebook_edit search/  glob grep ls
-    shell/         bash task_output task_input task_stop     web/     web_fetch web_search
-    conversation/  todo ask recall present_plan remember
+    base             what the tools have in common
+    session_memory   what they remember of a session
+    files/           read write edit apply_patch notebook_edit
+    search/          glob grep ls
+    shell/           bash task_output task_input task_stop
+    web/             web_fetch web_search
+    conversation/    todo ask recall present_plan remember
+    code/            find_symbol rename_symbol
 
 Each tool is described to the model by the `.md` beside its code.
 """

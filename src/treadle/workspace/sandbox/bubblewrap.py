@@ -3,7 +3,7 @@
 The system read-only and by an allow list, home and sockets hidden, the workspace and a private temp
 folder writable, no network, no capabilities, own process ids, no further namespaces. It wraps a
 CommandSpec in another, which the fork server runs. Used by `local.py`; uses protected_paths,
-system_view, git_folders, host_sockets, seccomp and landlock.
+system_view, git_folders, tree_scan, seccomp and landlock.
 """
 
 from __future__ import annotations

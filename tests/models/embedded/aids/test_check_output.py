@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.models.embedded.aids import check_output as failure_parsing
+from treadle.models.embedded.aids import check_output
 
 UNITTEST = """\
 F.
@@ -22,26 +22,24 @@ FAILED (failures=1)
 
 
 def test_an_excerpt_says_what_failed_and_how() -> None:
-    assert failure_parsing.extract_failure(UNITTEST).splitlines() == [
+    assert check_output.extract_failure(UNITTEST).splitlines() == [
         "FAIL: test_mean",
         "self.assertEqual(mean([2, 4, 6]), 4)",
         "AssertionError: 6.0 != 4",
     ]
-    assert failure_parsing.extract_failure("x.sh: expected 2, got 3\n") == "x.sh: expected 2, got 3"
+    assert check_output.extract_failure("x.sh: expected 2, got 3\n") == "x.sh: expected 2, got 3"
 
 
 def test_files_are_found_in_tracebacks_commands_and_imports() -> None:
-    assert failure_parsing.find_file_names(UNITTEST) == ["/home/x/test_stats.py"]
-    assert failure_parsing.find_command_files("python -m unittest tests.test_a") == [
-        "tests/test_a.py"
-    ]
-    assert failure_parsing.find_command_files("sh check.sh && echo ok") == ["check.sh"]
+    assert check_output.find_file_names(UNITTEST) == ["/home/x/test_stats.py"]
+    assert check_output.find_command_files("python -m unittest tests.test_a") == ["tests/test_a.py"]
+    assert check_output.find_command_files("sh check.sh && echo ok") == ["check.sh"]
     source = "import re\nimport unittest\nfrom stats import mean\nimport shop.cart\n"
-    assert failure_parsing.find_imported_files("a/test_x.py", source) == [
+    assert check_output.find_imported_files("a/test_x.py", source) == [
         "a/stats.py",
         "a/shop/cart.py",
     ]
-    assert failure_parsing.find_imported_files("t.sh", "sh lines.sh x\n") == ["lines.sh"]
+    assert check_output.find_imported_files("t.sh", "sh lines.sh x\n") == ["lines.sh"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +52,7 @@ def test_files_are_found_in_tracebacks_commands_and_imports() -> None:
     ],
 )
 def test_a_check_is_a_command_of_a_request_for_a_repair(text: str, command: str) -> None:
-    assert failure_parsing.find_check_command(text) == command
+    assert check_output.find_check_command(text) == command
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def test_a_check_is_a_command_of_a_request_for_a_repair(text: str, command: str)
     ],
 )
 def test_a_file_is_read_with_or_without_line_numbers(shown: str) -> None:
-    assert failure_parsing.strip_line_numbers(shown) == "a = 1\n\nb = 2\n"
+    assert check_output.strip_line_numbers(shown) == "a = 1\n\nb = 2\n"
 
 
 def test_of_a_report_of_pytest_the_assertion_and_the_first_error_are_enough() -> None:
@@ -76,4 +74,4 @@ def test_of_a_report_of_pytest_the_assertion_and_the_first_error_are_enough() ->
         "    assert add(2, 3) == 5\nE   assert -1 == 5\nE    +  where -1 = add(2, 3)\n"
         "=== short test summary info ===\nFAILED test_add.py::test_add - assert -1 == 5\n"
     )
-    assert failure_parsing.extract_failure(output) == "assert add(2, 3) == 5\nassert -1 == 5"
+    assert check_output.extract_failure(output) == "assert add(2, 3) == 5\nassert -1 == 5"

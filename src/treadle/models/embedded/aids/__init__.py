@@ -12,7 +12,7 @@ for it, and marks what it chose or wrote: `by` of such a text or call is "engine
     answer_template   the results of the turn begin the answer, as fixed sentences
     repair            a failing program is repaired line by line, with a check after each try
       line_edits        the questions about one wrong line, and the change that an answer means
-      failure_parsing   which lines and files of a failing check matter
+      check_output      which lines and files of a failing check matter
 
 A call that was just made is not made again. Nothing is kept between requests: every aid reads the
 transcript, so a session continues after a crash. The setting `assist` turns the layer off;

@@ -1,7 +1,7 @@
 """The start of a weak model's answer: the results of the current turn, as fixed sentences.
 
 The smallest models ignore the result in front of them. So the result starts the answer, and where
-an interpretation is needed the model adds one sentence. Pure functions. Used by model.py.
+an interpretation is needed the model adds one sentence. Pure functions. Used by assist.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.core.transcript.content import ToolCall
 from treadle.models.embedded import prompt_text as prompt
-from treadle.models.embedded.aids import check_output as failure_parsing
+from treadle.models.embedded.aids import check_output
 from treadle.models.embedded.aids.tool_choice import CurrentTurn
 from treadle.models.embedded.small_toolset import SmallTool, to_short_call
 
@@ -118,7 +118,7 @@ def _start_sentence(calls: Sequence[ToolCall], tools: Sequence[SmallTool]) -> st
 def _summarize_readme(text: str) -> str:
     """The title and the first sentence of a README."""
     title = ""
-    text = failure_parsing.strip_line_numbers(text)
+    text = check_output.strip_line_numbers(text)
     for paragraph in re.split(r"\n\s*\n|\n(?=[=-]{3,}\s*$)", text):
         lines = [line.strip().strip("#=-*").strip() for line in paragraph.splitlines()]
         content = " ".join(line for line in lines if line and not _DECORATION.match(line))

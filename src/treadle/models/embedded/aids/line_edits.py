@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from treadle.models.embedded import prompt_text as prompt
-from treadle.models.embedded.aids import check_output as failure_parsing
+from treadle.models.embedded.aids import check_output
 from treadle.models.embedded.grammar import quote_literal
 
 LINE_TOKENS = 80
@@ -87,7 +87,7 @@ def list_suspect_lines(sources: Mapping[str, str]) -> list[SourceLine]:
     """Every line that may be the wrong one."""
     suspects: list[SourceLine] = []
     for path, source in sources.items():
-        if failure_parsing.is_test_file(path):
+        if check_output.is_test_file(path):
             continue
         function, depth = "", -1
         for number, text in enumerate(source.splitlines(), 1):
@@ -120,7 +120,7 @@ def group_suspect_lines(
 
 def build_question(sources: Mapping[str, str], failure: str) -> str:
     """The start that all questions about these sources share."""
-    is_test = failure_parsing.is_test_file
+    is_test = check_output.is_test_file
     code = "\n".join(text.strip("\n") for path, text in sources.items() if not is_test(path))
     text = f"Code:\n{prompt.cut_middle(code, SOURCE_CHARS)}\nCheck:\n{failure}"
     return INSTRUCTION + prompt.format_turn("user", text)

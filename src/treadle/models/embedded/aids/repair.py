@@ -24,8 +24,7 @@ from treadle.core.transcript.content import Opaque, ToolCall
 from treadle.core.transcript.items import AssistantItem, NoticeItem, ToolResultItem, UserItem
 from treadle.core.transcript.transcript import Transcript
 from treadle.models.embedded import prompt_text as prompt
-from treadle.models.embedded.aids import check_output as failure_parsing
-from treadle.models.embedded.aids import line_edits
+from treadle.models.embedded.aids import check_output, line_edits
 from treadle.models.embedded.aids.change_request import (
     asks_for_repair,
     find_names,
@@ -106,7 +105,7 @@ class RepairState:
             match item:
                 case UserItem():
                     self.request = item.text
-                    self.check = failure_parsing.find_check_command(item.text)
+                    self.check = check_output.find_check_command(item.text)
                     self.is_check_named = bool(self.check)
                     self.needs_listing = not self.check and asks_for_repair(item.text)
                 case NoticeItem() if item.next_move == "ask":
@@ -122,7 +121,7 @@ class RepairState:
                     pass
 
     def _record_failure(self, output: str) -> None:
-        if failure_parsing.has_failure(output):
+        if check_output.has_failure(output):
             self.output = self.output or output
             self.has_passed = self.awaits_check = False
 
@@ -155,7 +154,7 @@ class RepairState:
         if result.is_error:
             self.unreadable.add(path)
         elif path not in self.sources:
-            source = failure_parsing.strip_line_numbers(result.text)
+            source = check_output.strip_line_numbers(result.text)
             self.sources[path] = self.current[path] = source
 
     def _record_edit(self, arguments: Mapping[str, Any], result: ToolResultItem) -> None:
@@ -181,7 +180,7 @@ class RepairState:
         self.awaits_check = False
         self.has_passed = PASSED_MARKER in result.text
         is_first = not self.output
-        is_useless = self.has_passed or failure_parsing.cannot_run(result.text)
+        is_useless = self.has_passed or check_output.cannot_run(result.text)
         if not self.is_check_named and is_first and (is_useless or result.outcome == "denied"):
             self.check, self.has_passed = "", False  # it says nothing about what is wrong
             return
@@ -229,10 +228,10 @@ def _give_up(state: RepairState, ending: str, calls: tuple[PlannedCall, ...] = (
 
 def _find_unread_files(state: RepairState) -> list[str]:
     """The files to read next: those of the check command, their imports, those in the output."""
-    wanted = failure_parsing.find_command_files(state.check)
+    wanted = check_output.find_command_files(state.check)
     for path, source in state.sources.items():
-        wanted += failure_parsing.find_imported_files(path, source)
-    wanted += failure_parsing.find_file_names(state.output)
+        wanted += check_output.find_imported_files(path, source)
+    wanted += check_output.find_file_names(state.output)
     known = [*state.sources, *state.unreadable]
     unread: list[str] = []
     for path in wanted:
@@ -302,7 +301,7 @@ class _EditSearch:
 
     def __init__(self, state: RepairState) -> None:
         self.sources = state.sources
-        failing = failure_parsing.extract_failure(state.output)
+        failing = check_output.extract_failure(state.output)
         self.lines = line_edits.list_suspect_lines(state.sources)
         self.line_groups = line_edits.group_suspect_lines(self.lines, failing)
         self.prompt_start = line_edits.build_question(state.sources, failing)
