@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from treadle.permissions.ruleset.rules_file import parse_rules
 from treadle.testing.conformance.source import check_tool_source
 from treadle.tools.builtin import READ_ONLY_TOOLS, SMALL_TOOLS, STANDARD_TOOLS, builtin_tools
 
+PAGE = (Path(__file__).parents[3] / "docs/tools.md").read_text()
+
 # Arguments whose name is all that there is to say.
 SAYS_IT_ALL = {
     "file_path", "path", "pattern", "command", "content", "source", "mode", "output_mode",
@@ -39,6 +43,20 @@ async def test_sets_are_chosen_by_name(folder: Path) -> None:
             assert chosen == list(dict.fromkeys(names))
         with pytest.raises(ConfigError, match="no built-in tool 'sing'"):
             builtin_tools(workspace, ["sing"])
+
+
+async def test_the_page_of_the_tools_lists_each_with_its_effect_and_arguments(folder: Path) -> None:
+    async with opened(folder) as workspace:
+        specs = [tool.spec for tool in builtin_tools(workspace, ALL).tools()]
+    real = {spec.name: (spec.effect, {*spec.schema["properties"]}) for spec in specs}
+    table = PAGE.split("| tool | effect | arguments | notes |\n|---|---|---|---|\n")[1]
+    listed = {}
+    for row in table.split("\n\n")[0].splitlines():
+        names, effects, arguments = (cell.strip() for cell in row.split("|")[1:4])
+        pairs = zip(re.findall(r"`(\w+)`", names), cycle(effects.split(", ")), strict=False)
+        for name, effect in pairs:
+            listed[name] = effect, {*re.findall(r"`([\w-]+)`", arguments)}
+    assert {name: listed.get(name) for name in real} == real
 
 
 async def test_every_tool_is_described_and_says_what_it_does_to_the_world(folder: Path) -> None:
