@@ -68,6 +68,13 @@ async def test_a_check_returns_a_bool_a_score_or_what_is_wrong(check, good, bad,
     assert report.cases[1].reason.startswith(reason)  # pytest adds to that of an assertion
 
 
+async def test_the_check_for_what_is_expected_needs_it():
+    with pytest.raises(ConfigError, match=r"case 'a': .* give Case\('a', \.\.\., expected="):
+        await evaluate(make_agent(), [Case("a", "x", checks=[contains])])
+    with pytest.raises(ConfigError, match="case 'a'"):
+        await evaluate(make_agent(), [Case("a", "x")], checks=[contains])
+
+
 async def test_a_check_that_fails_or_returns_something_else_is_named():
     def broken(result: Result[str], case: Case[str]) -> bool:
         raise ZeroDivisionError("no")

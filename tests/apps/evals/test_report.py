@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -42,6 +42,12 @@ def test_a_test_fails_with_the_table():
         report.assert_passed()
     with pytest.raises(AssertionError):
         make_report().assert_passed(0.0)  # nothing was evaluated
+
+
+@pytest.mark.parametrize("rate", [90, -1, "x", float("nan")])
+def test_a_rate_is_a_number_from_0_to_1(rate: Any):
+    with pytest.raises(ConfigError, match=r"rate is .*; expected a number from 0 to 1"):
+        make_report(greet=[GOOD]).assert_passed(rate)
 
 
 def test_two_reports_show_what_is_better_and_worse():

@@ -18,10 +18,10 @@ import msgspec
 from treadle.agents.agent import Agent
 from treadle.agents.agent_base import disconnect
 from treadle.agents.run import Result
-from treadle.apps.evals.case import CHECKS_EXPECTED, AnswerT, Case, EvalCheck, equals
+from treadle.apps.evals.case import CHECKS_EXPECTED, AnswerT, Case, EvalCheck, contains, equals
 from treadle.apps.evals.judge import ModelJudge
 from treadle.apps.evals.recorded_tools import RecordedPolicy, RecordedTools
-from treadle.apps.evals.report import EvalAttempt, EvalReport, EvalResult, EvalScore
+from treadle.apps.evals.report import SHARE, EvalAttempt, EvalReport, EvalResult, EvalScore
 from treadle.budgets import CostBudget, SharedBudget
 from treadle.core.argument_checks import check, instance_of, list_of, number, whole_number
 from treadle.core.contracts.gate import Gate
@@ -40,7 +40,6 @@ BUDGET_EXCEEDED = "budget_exceeded"
 CHECK_SECONDS = 600.0
 RECORDED_CALLS = "recorded calls"  # the name of the check that a case with `recorded` has
 _CASES = list_of(instance_of(Case, "a Case"), "cases")
-_SHARE = number("a number from 0 to 1", lambda value: 0 <= value <= 1)
 _SECONDS = number("a number above 0", lambda value: value > 0)
 
 
@@ -69,7 +68,7 @@ async def evaluate(
     check("checks", checks, CHECKS_EXPECTED)
     check("repeats", repeats, whole_number(1))
     check("concurrency", concurrency, whole_number(1))
-    check("pass_score", pass_score, _SHARE)
+    check("pass_score", pass_score, SHARE)
     check("check_timeout", check_timeout, _SECONDS)
     names = [case.name for case in cases]
     if twice := {one for one in names if names.count(one) > 1}:
@@ -156,6 +155,11 @@ class _Runner:
 
     def find_checks(self, case: Case[Any]) -> list[EvalCheck[Any]]:
         found = [*case.checks, *self._checks]
+        if contains in found and case.expected is None:
+            raise ConfigError(
+                f"case {case.name!r}: the check contains needs what is expected; give "
+                f'Case({case.name!r}, ..., expected="a text of the answer")'
+            )
         return found or ([equals] if case.expected is not None else [])
 
     async def attempt(self, case: Case[Any], number: int) -> EvalAttempt:

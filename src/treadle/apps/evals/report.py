@@ -10,12 +10,14 @@ from typing import Literal
 
 import msgspec
 
+from treadle.core.argument_checks import check, number
 from treadle.core.errors import ConfigError
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.lib.text.text import format_cost, plural, shorten_middle
 
 AttemptState = Literal["passed", "failed", "error", "stopped"]
 NAME_CHARS, PROBLEM_CHARS = 40, 100
+SHARE = number("a number from 0 to 1", lambda value: 0 <= value <= 1)
 TOLERANCE = 0.05  # a smaller difference of scores is none
 
 
@@ -156,7 +158,9 @@ class EvalReport(msgspec.Struct, frozen=True):
         return None if None in costs else sum(one or 0.0 for one in costs)
 
     def assert_passed(self, rate: float = 1.0) -> None:
-        """For tests: an AssertionError with the table, if fewer attempts than `rate` passed."""
+        """For tests: an AssertionError with the table, if a smaller part of the attempts than
+        `rate`, 0 to 1, passed."""
+        check("rate", rate, SHARE)
         if not self.attempts or self.pass_rate < rate:
             raise AssertionError(f"{self.pass_rate:.0%} passed, expected {rate:.0%}\n{self}")
 
