@@ -37,6 +37,12 @@ def test_a_broken_file_is_an_error(own_place: Path, text: str, words: str):
         load_servers(own_place / ".mcp.json")
 
 
+@pytest.mark.parametrize("given", ["db-server", ["db-server"], None])
+def test_a_definition_that_is_no_dict_is_an_error_with_an_example(given: Any):
+    with pytest.raises(ConfigError, match=r"server 'db': the definition is .*\"command\": "):
+        McpServer("db", given)
+
+
 def test_variables_are_filled_in_everywhere():
     environ = {"HOST": "example.org", "KEY": "k", "EMPTY": ""}
     raw: dict[str, Any] = {

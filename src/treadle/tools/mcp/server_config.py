@@ -174,6 +174,11 @@ def parse_server_config(
 
     With `trusted=False` (not the user's own definition) secret variables expand to "".
     """
+    if not isinstance(raw, Mapping):
+        raise ConfigError(
+            f"server {name!r}: the definition is {raw!r:.80}; expected a dict, such as "
+            '{"command": "my-server", "args": []} or {"url": "https://..."}'
+        )
     for key in raw.keys() - _FIELD_TYPES.keys() - {*_TIMES}:
         meant = _OTHER_KEYS.get(key) or suggest(key, (*_FIELD_TYPES, *_TIMES), cutoff=0.8)
         if meant is not None:
