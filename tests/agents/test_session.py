@@ -511,3 +511,10 @@ async def test_a_session_that_another_process_has_open_names_that_process(tmp_pa
     async with agent.session("a"):
         with pytest.raises(SessionBusy, match=rf"run of this process \(pid {os.getpid()}\)"):
             await agent.run("x", session="a")
+
+
+def test_a_session_that_is_entered_without_async_says_what_to_write():
+    session = Agent(Scripted([])).session("a")
+    with pytest.raises(TypeError, match=r"`async with agent\.session.*session_sync"):
+        with session:  # type: ignore[attr-defined]
+            pass

@@ -267,6 +267,16 @@ class Session(SessionControls, Generic[DepsT, OutputT]):
             raise
         return self
 
+    if not TYPE_CHECKING:  # type checkers refuse it by themselves
+
+        def __enter__(self):
+            raise TypeError(
+                "a session is entered with `async with agent.session(...)`; a program without an "
+                "event loop uses `with agent.session_sync(...)`"
+            )
+
+        def __exit__(self, *_): ...
+
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
             await self.aclose()
