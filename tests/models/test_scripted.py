@@ -185,6 +185,14 @@ async def test_the_end_of_the_script_says_how_long_it_was_and_what_was_asked():
         await collect_events(model, asking("What now?"))
 
 
+async def test_a_text_is_one_reply():
+    model = Scripted("abc")
+    events = await collect_events(model)
+    assert [event.text for event in events if isinstance(event, ModelTextDelta)] == ["abc"]
+    with pytest.raises(ModelError, match="has 1 reply, but was asked once more"):
+        await collect_events(model)
+
+
 async def test_something_that_is_no_reply_is_refused_by_name():
     with pytest.raises(TypeError, match="cannot contain 42"):
         await collect_events(Scripted([42]))  # type: ignore[list-item]
