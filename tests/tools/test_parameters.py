@@ -270,3 +270,25 @@ assert move.check({"point": {"x": 0}})
 assert "pydantic" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_context_without_a_type_is_not_given_to_the_model():
+    with pytest.raises(ConfigError, match="tool 'read': ctx has no type; write ctx: ToolContext"):
+
+        @tool
+        def read(ctx, path: str) -> str:
+            return path
+
+    with pytest.raises(ConfigError, match="tool 'look': context has no type"):
+
+        class Files:
+            @tool
+            def look(self, context, path: str) -> str:
+                return path
+
+    @tool
+    def search(context: str, ctx=None) -> str:
+        """Search."""
+        return context
+
+    assert list(search.spec.schema["properties"]) == ["context", "ctx"]

@@ -27,6 +27,7 @@ from treadle.lib.json.json_type import JsonFields
 from treadle.lib.text.lazy_regex import compile_lazily
 
 METHOD_NAMES = ("self", "cls")
+CONTEXT_NAMES = ("ctx", "context")
 # An annotation that can be named only for type checkers: `if TYPE_CHECKING: import ToolContext`.
 _CONTEXT_TEXT = compile_lazily(r"(Optional\[)?([\w.]+\.)?ToolContext(\[.*\])?\]?(\s*\|\s*None)?")
 
@@ -50,6 +51,7 @@ class Parameters:
         fields: list[JsonField] = []
         signature = list(_read_signature(function, self._name).parameters.values())
         signature = [one for one in signature[1 if is_method else 0 :] if one.name not in bound]
+        self._check_first(signature)
         self._positional = [one for one in signature if one.kind is one.POSITIONAL_ONLY]
         for parameter in signature:
             hint = hints.get(parameter.name, Any)
@@ -83,6 +85,15 @@ class Parameters:
         if not self._positional:
             return (), values
         return tuple([values.pop(one.name, one.default) for one in self._positional]), values
+
+    def _check_first(self, signature: Sequence[inspect.Parameter]) -> None:
+        """A first parameter `ctx` without a type is meant for the engine, not for the model."""
+        first = signature[0] if signature else None
+        if first is not None and first.annotation is first.empty and first.name in CONTEXT_NAMES:
+            raise self._error(
+                f"{first.name} has no type; write {first.name}: ToolContext, or its type if the "
+                "model gives it"
+            )
 
     def _set_context(self, name: str, hint: Any) -> None:
         if self.context is not None:
