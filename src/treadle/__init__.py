@@ -132,6 +132,13 @@ __all__ = [
     "tool",
 ]
 
+
+def _find_elsewhere(name: str) -> str:
+    from treadle.agents.foreign_names import find_class
+
+    return find_class(name)
+
+
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
@@ -197,5 +204,6 @@ __getattr__, __dir__ = lazy_exports(
         "serve_mcp": "apps.console.serve_mcp",
         "tool": "tools.function",
     },
+    _find_elsewhere,
 )
 del TYPE_CHECKING

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
+import treadle
 from treadle import (
     Agent,
     Approval,
@@ -130,6 +131,22 @@ def test_a_misspelt_setting_is_an_error():
         Agent(Scripted([]), hidden=1)  # type: ignore[call-overload]
     listed = str(caught.value).partition("it has ")[2].split(", ")
     assert set(listed) == set(inspect.signature(Agent).parameters)
+
+
+def test_a_class_of_another_library_or_module_is_imported_with_the_name_that_it_has_here():
+    with pytest.raises(ImportError, match="treadle has no ModelRetry; here it is ToolError"):
+        from treadle import ModelRetry  # noqa: F401
+    with pytest.raises(ImportError, match=r"here it is Agent\(max_turns=.*treadle\.budgets"):
+        from treadle import UsageLimits  # noqa: F401
+    with pytest.raises(ImportError, match=r"here it is treadle\.models\.Scripted"):
+        from treadle import TestModel  # noqa: F401
+    with pytest.raises(ImportError, match="here it is Agent, with its run"):
+        from treadle import Runner  # noqa: F401
+    with pytest.raises(ImportError, match=r"testing has no Scripted; .* treadle\.models\.Scripted"):
+        from treadle.testing import Scripted  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from treadle import Nothing  # noqa: F401
+    assert not hasattr(treadle, "Nothing")
 
 
 async def test_a_name_of_another_library_gets_the_name_that_it_has_here():
@@ -427,6 +444,19 @@ def test_a_run_context_is_not_for_tools():
         @tool
         def look(context: RunContext[int], n: int) -> str:
             return ""
+
+
+def test_a_tool_context_is_not_for_instructions():
+    def instruct(context: ToolContext[int]) -> str:
+        return ""
+
+    def instruct_without_deps(context: ToolContext) -> str:
+        return ""
+
+    functions: list[Any] = [instruct, instruct_without_deps]
+    for instructions in functions:
+        with pytest.raises(ConfigError, match="instructions gets a RunContext"):
+            Agent(Scripted([]), deps_type=int, instructions=instructions)
 
 
 def test_instructions_that_want_other_deps_than_those_of_the_agent_are_refused():

@@ -51,7 +51,7 @@ from treadle.core.contracts.model import CacheRequest, Model, ModelOptions
 from treadle.core.contracts.mutator import MutationPoint
 from treadle.core.contracts.policy import DefaultPolicy
 from treadle.core.contracts.source import ToolSource
-from treadle.core.contracts.tool import Tool
+from treadle.core.contracts.tool import Tool, ToolContext
 from treadle.core.errors import ConfigError
 from treadle.core.events import Caller
 from treadle.core.loop.config import DriverConfig, MakeInstructions, RunContext
@@ -310,7 +310,8 @@ def check_tool_deps(sources: Iterable[ToolSource], deps_type: object) -> None:
 
 
 def check_instructions_deps(instructions: InstructionsLike[Any], deps_type: object) -> None:
-    """ConfigError if the function takes a RunContext of another type than the agent has."""
+    """ConfigError if the function takes a RunContext of another type than the agent has, or a
+    ToolContext."""
     if isinstance(instructions, str):
         return
     try:
@@ -318,6 +319,8 @@ def check_instructions_deps(instructions: InstructionsLike[Any], deps_type: obje
     except (NameError, TypeError, AttributeError):
         return  # a name that is known to checkers only, or no function
     for name, hint in hints.items():
+        if (get_origin(hint) or hint) is ToolContext:
+            raise ConfigError("instructions gets a RunContext; ToolContext is for tools")
         if name != "return" and get_origin(hint) is RunContext:
             _check_deps_type("instructions takes a RunContext", get_args(hint)[0], deps_type)
 

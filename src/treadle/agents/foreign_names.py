@@ -1,7 +1,7 @@
 """Names of other libraries, and what the same thing is called here.
 
-Used where a program gives an argument, or reads an attribute, that does not exist: the error says
-the name to use. Pure functions; imported only then.
+Used where a program gives an argument, reads an attribute or imports a class that does not exist:
+the error says the name to use. Pure functions; imported only then.
 """
 
 from __future__ import annotations
@@ -111,6 +111,23 @@ _RESULT_ATTRIBUTES: Mapping[str, str] = {
     "messages": "transcript",
     "total_cost_usd": "cost",
 }
+# Classes that a program imports from `treadle`; the last ones are in other modules of it.
+_CLASSES: Mapping[str, str] = {
+    "ModelRetry": "ToolError",
+    "UsageLimits": "Agent(max_turns=..., gates=[...]), see treadle.budgets",
+    "TestModel": "treadle.models.Scripted",
+    "FunctionModel": "treadle.models.Scripted, with a function",
+    "Runner": "Agent, with its run, run_sync and stream",
+    "RunResult": "Result",
+    "AgentRunResult": "Result",
+    "RunContextWrapper": "RunContext for instructions, ToolContext for tools",
+    "SQLiteSession": 'Agent(store="sessions.db"), and agent.session(id)',
+    "ClaudeAgentOptions": "the arguments of coding_agent",
+    "Tool": "treadle.contracts.Tool; for a function, tool",
+    "Scripted": "treadle.models.Scripted",
+    "MemoryStore": "treadle.testing.MemoryStore",
+    "McpServer": "treadle.tools.McpServer",
+}
 
 
 _ARGUMENTS = {
@@ -141,3 +158,8 @@ def unknown_attribute(kind: str, name: str, given: object) -> AttributeError:
     foreign = _ATTRIBUTES[kind]
     hint = f"; here it is {foreign[name]}" if name in foreign else ""
     return AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=given)
+
+
+def find_class(name: str) -> str:
+    """What to use for a class that treadle does not have; "" if that is not known."""
+    return _CLASSES.get(name, "")

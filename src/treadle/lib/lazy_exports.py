@@ -13,14 +13,21 @@ if TYPE_CHECKING:
 
 
 def lazy_exports(
-    package: str, modules: "Mapping[str, str]"
+    package: str,
+    modules: "Mapping[str, str]",
+    find_elsewhere: "Callable[[str], str] | None" = None,
 ) -> "tuple[Callable[[str], object], Callable[[], list[str]]]":
     """`__getattr__` and `__dir__` of a package: `modules` says which of its modules has a name, or
-    which one elsewhere (`treadle.core.errors`)."""
+    which one elsewhere (`treadle.core.errors`). `find_elsewhere` says what to use for the name of a
+    class that the package does not have, or ""."""
 
     def get_attribute(name: str) -> object:
         module = modules.get(name)
         if module is None:
+            is_class = find_elsewhere is not None and name[:1].isupper()
+            if is_class and (elsewhere := find_elsewhere(name)):
+                # `from ... import` does not show the text of an AttributeError.
+                raise ImportError(f"{package} has no {name}; here it is {elsewhere}", name=package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 

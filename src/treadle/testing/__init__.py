@@ -93,4 +93,5 @@ __getattr__, __dir__ = lazy_exports(
         "check_workspace": "conformance.workspace",
         "make_tool_context": "tools",
     },
+    lambda name: "treadle.models.Scripted" if name == "Scripted" else "",
 )
