@@ -335,7 +335,8 @@ async def test_a_stream_that_may_suspend_goes_on_if_the_reader_answers(tmp_path:
         agent.stream("Book", suspend=True)
 
 
-async def test_a_call_of_a_child_agent_suspends_the_stream_as_well(tmp_path: Path):
+@pytest.mark.parametrize("way", ["stream", "next"])
+async def test_a_call_of_a_child_agent_suspends_the_session_as_well(tmp_path: Path, way: str):
     booked: list[str] = []
 
     @tool(approval=True)
@@ -350,10 +351,19 @@ async def test_a_call_of_a_child_agent_suspends_the_stream_as_well(tmp_path: Pat
 
     ask = Say(calls=[("helper", {"prompt": "Book"})])
     first = make([Say(calls=[("book", {"hotel": "Post"})])], [ask])
-    async with first.stream("Book", session="s", suspend=True) as events:
-        async for _ in events:
-            pass
-    [waiting] = events.waiting
+    async with first.session("s") as session:
+        if way == "stream":
+            async with session.stream("Book", suspend=True) as events:
+                async for _ in events:
+                    pass
+            [waiting] = events.waiting
+        else:
+            session.submit("Book")
+            step = await session.next()
+            assert isinstance(step, ApprovalRequest)
+            [waiting] = step.pending
+    [stored] = await first.sessions.list(state="suspended")
+    assert stored.state == "suspended (approval)"
     later = make(["It is booked."], ["Done."])
     async with later.session("s") as session:
         [approval] = session.approvals
@@ -396,30 +406,6 @@ async def test_a_session_that_waits_for_no_decision_is_not_suspended(hotel: Hote
             request.approve_all() if way == "decided" else one.interrupt()
     agent = Agent(Scripted([]), store=hotel.store)  # type: ignore[call-overload]
     assert [one.state for one in await agent.sessions.list()] == ["interrupted"]
-
-
-async def test_a_call_of_a_child_agent_waits_in_a_session_that_is_left(tmp_path: Path):
-    booked: list[str] = []
-
-    @tool(approval=True)
-    async def book(hotel: str) -> str:
-        """Book a room."""
-        booked.append(hotel)
-        return f"booked {hotel}"
-
-    def open_session(inner: list[Any], outer: list[Any]) -> Session[None, str]:
-        helper = Agent(Scripted(inner), [book]).as_tool("helper", "Books.")
-        return Agent(Scripted(outer), [helper], store=tmp_path / "s.db").session("s")
-
-    ask = Say(calls=[("helper", {"prompt": "Book"})])
-    async with open_session([Say(calls=[("book", {"hotel": "Post"})])], [ask]) as session:
-        session.submit("Book")
-        assert isinstance(await session.next(), ApprovalRequest)
-    async with open_session(["It is booked."], ["Done."]) as session:
-        [approval] = session.approvals
-        session.approve(approval.call.id, session_id=approval.session_id)
-        assert (await session.run()).output == "Done."
-    assert booked == ["Post"]
 
 
 async def test_a_suspended_run_can_go_on_in_the_same_session(tmp_path: Path):
