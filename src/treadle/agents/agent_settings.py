@@ -318,10 +318,10 @@ def check_instructions_deps(instructions: InstructionsLike[Any], deps_type: obje
         hints = get_type_hints(instructions)
     except (NameError, TypeError, AttributeError):
         return  # a name that is known to checkers only, or no function
-    for name, hint in hints.items():
+    for hint in [hint for name, hint in hints.items() if name != "return"]:
         if (get_origin(hint) or hint) is ToolContext:
             raise ConfigError("instructions gets a RunContext; ToolContext is for tools")
-        if name != "return" and get_origin(hint) is RunContext:
+        if get_origin(hint) is RunContext:
             _check_deps_type("instructions takes a RunContext", get_args(hint)[0], deps_type)
 
 
