@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from treadle.testing.observers import RecordingObserver
 from treadle.workspace.worktrees.worktrees import Worktrees
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 FREE: dict[str, Any] = {"permission_mode": "bypass", "sandbox": "off"}
 
 
@@ -266,6 +268,60 @@ async def test_approvals_in_a_worktree_reach_the_approver_of_the_parent(reposito
         await agent.run("parent")
     assert asked == ["write"]
     assert (repository / "new.txt").read_text() == "new\n"
+
+
+READS = (
+    *(("read", {"file_path": path}) for path in ("secret.txt", "link", "sub/../secret.txt")),
+    ("grep", {"pattern": "hush"}),
+    *map(bash, ("cat secret.txt", "cat link", "cat sub/../secret.txt", "cat s*t.txt")),
+    *map(bash, ("cp secret.txt x; cat x", "ln secret.txt y; cat y", "cd sub; cat ../secret.txt")),
+)
+ANY_READS = (bash("cat $(pwd)/secret.txt"), bash("grep -r hush ."), bash("ln -s . d; cat d/s*.txt"))
+
+
+@needs_git
+@pytest.mark.parametrize(
+    ("sandbox", "reads"),
+    [("off", READS), pytest.param("required", (*READS, *ANY_READS), marks=needs_bwrap)],
+)
+@pytest.mark.parametrize("pattern", ["{}/*/secret.txt", "{}/**/secret.txt", "{}/p*/secret*"])
+async def test_a_rule_about_a_path_of_the_folder_holds_in_a_worktree_by_any_name(
+    repository: Path, pattern: str, sandbox: str, reads: Sequence[Any]
+):
+    (repository / "secret.txt").write_text("hush-hush\n")
+    (repository / "link").symlink_to("secret.txt")
+    (repository / "sub").mkdir()
+    (repository / "sub/b.txt").write_text("x\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "second")
+    model = scripted(
+        parent=[Say(calls=[task("child", worktree="head")]), "ok"],
+        child=[Say(calls=reads), "done"],
+    )
+    rule = f"Read(/{pattern.format(repository.parent)})"
+    options: dict[str, Any] = {**FREE, "sandbox": sandbox, "trust": True, "deny": [rule]}
+    async with treadle.coding_agent(repository, model=model, **options) as agent:
+        await agent.run("parent")
+    seen = answers(model.requests[-2].transcript)
+    assert len(seen) == len(reads)
+    assert not [text for text in seen if "hush-hush" in text]
+
+
+@needs_git
+async def test_a_rule_about_another_folder_of_the_repository_holds_in_a_worktree(repository: Path):
+    for name in ("sub/b.txt", "other/secret.txt"):
+        (repository / name).parent.mkdir()
+        (repository / name).write_text("hush-hush\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "second")
+    model = scripted(
+        parent=[Say(calls=[task("child", worktree="head")]), "ok"],
+        child=[Say(calls=[bash("cat ../other/secret.txt")]), "done"],
+    )
+    options: dict[str, Any] = {**FREE, "trust": True, "deny": [f"Read(/{repository}/other)"]}
+    async with treadle.coding_agent(repository / "sub", model=model, **options) as agent:
+        await agent.run("parent")
+    assert "hush-hush" not in answers(model.requests[-2].transcript)[0]
 
 
 @needs_git

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from treadle.core.errors import ConfigError
-from treadle.permissions.ruleset.path_patterns import compile_path_pattern
+from treadle.permissions.ruleset.path_patterns import FolderCopy, compile_path_pattern
 from treadle.permissions.ruleset.rules import InvalidRule, describe_rule_risk, parse_rule
 from treadle.permissions.ruleset.rules_file import read_rules, save_rules
 
@@ -49,6 +49,28 @@ def test_a_deny_pattern_holds_in_both_readings_and_any_case():
     pattern = compile_path_pattern("/etc/Passwd", "/r", "/h")
     assert pattern.forbids("/etc/passwd")
     assert pattern.forbids("/r/etc/PASSWD")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "forbidden"),
+    [
+        ("//r/**/a.txt", "/w/x/a.txt", True),
+        ("//r/s/../a.txt", "/w/a.txt", True),
+        ("//*/a.txt", "/w/x/a.txt", False),
+        ("//*/x/a.txt", "/w/x/a.txt", True),
+        ("//r", "/w/a.txt", True),
+        ("~/x", "/w/x/a.txt", True),
+        ("a.txt", "/W/x/A.txt", True),
+        ("a.txt", "/w2/a.txt", False),
+        ("//other/a.txt", "/w/a.txt", False),
+    ],
+)
+def test_a_path_in_a_copy_of_a_folder_is_judged_as_that_in_the_folder(text, path, forbidden):
+    pattern = compile_path_pattern(text, "/r", "/r").add_copy(FolderCopy("/w", "/r"))
+    assert pattern.forbids(path) is forbidden
+    if forbidden:
+        prefixes = pattern.list_fixed_prefixes()
+        assert any(path.lower().startswith(one.rstrip("/")) for one in prefixes)
 
 
 def test_rules_that_allow_any_code_are_warned_about():

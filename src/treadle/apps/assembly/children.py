@@ -36,6 +36,7 @@ from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import Deny, PermissionRequest, Verdict
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
+from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
 from treadle.lib.files.private_files import find_state_dir
 from treadle.tools.federation import Federation
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from treadle.context.prompt import SystemPrompt
     from treadle.permissions.modes import PermissionMode
     from treadle.permissions.policy import AskJudge, RulePolicy
-    from treadle.permissions.ruleset.rules import Rule, RuleSet
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
     from treadle.workspace.worktrees.worktrees import Worktree, Worktrees
 
@@ -153,13 +154,16 @@ class ChildSetup:
     def _make_place(
         self, worktree: Worktree, start: ChildStart
     ) -> tuple[ChildPlace, LazyWorkspace]:
+        from treadle.permissions.ruleset.path_patterns import FolderCopy
+
         parts, parent = self._parts, self._place
-        rules = move_rules(parts.rules(), parent.folder, worktree.root)
+        rules = parts.rules().add_copy(FolderCopy(str(worktree.top), str(worktree.repository.top)))
         workspace = LazyWorkspace(worktree.root, lambda: make_workspace_options(parts, rules))
         mode = start.task.definition.mode
         policy = WorktreePolicy(parent.policy, workspace, rules, mode, parts.policy_options)
-        containers = parts.containers
-        files = containers.make_workspace(workspace) if containers is not None else workspace
+        files: Workspace = workspace
+        if parts.containers is not None:
+            files = parts.containers.make_workspace(workspace, lambda: rules)
         text = describe_environment(
             worktree.root,
             added_folders=[Path(one) for one in parts.settings.add_dir],
@@ -346,7 +350,7 @@ class ChildPolicy:
 
 
 class WorktreePolicy(LazyPolicy):
-    """The policy of a child in a worktree: the rules of its folder are those of the parent's."""
+    """The policy of a child in a worktree: its paths are judged as those of the folder, too."""
 
     def __init__(
         self,
@@ -380,33 +384,3 @@ def _choose_mode(parent: FolderPolicy, mode: str) -> PermissionMode:
     from treadle.permissions.modes import choose_narrower
 
     return choose_narrower(parent.mode, mode)
-
-
-def move_rules(rules: RuleSet, folder: Path, worktree: Path) -> RuleSet:
-    """The rules for a worktree: those about paths in the folder are about the same paths there."""
-    from treadle.permissions.ruleset.rules import RuleSet
-
-    def move(rule: Rule) -> Rule:
-        return _move_rule(rule, str(folder), str(worktree))
-
-    lists = (rules.allow, rules.ask, rules.deny)
-    return RuleSet(*(tuple(map(move, one)) for one in lists))
-
-
-def _move_rule(rule: Rule, folder: str, worktree: str) -> Rule:
-    from treadle.permissions.ruleset.path_patterns import PathPattern
-
-    pattern = rule.pattern
-    if not isinstance(pattern, PathPattern):
-        return rule
-
-    def add_moved(globs: tuple[str, ...]) -> tuple[str, ...]:
-        inside = [glob for glob in globs if glob == folder or glob.startswith(f"{folder}/")]
-        return (*globs, *(worktree + glob[len(folder) :] for glob in inside))
-
-    moved = msgspec.structs.replace(
-        pattern,
-        strict_globs=add_moved(pattern.strict_globs),
-        loose_globs=add_moved(pattern.loose_globs),
-    )
-    return msgspec.structs.replace(rule, pattern=moved)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from treadle.permissions.policy import AskJudge, RulePolicy
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
-    from treadle.workspace.command_limits import FileDenials
     from treadle.workspace.container import ContainerOptions
     from treadle.workspace.local import LocalWorkspace
     from treadle.workspace.options import WorkspaceOptions
@@ -408,16 +407,17 @@ class Containers:
     def __init__(
         self,
         options: ContainerOptions,
-        get_denials: Callable[[], FileDenials],
         outputs_dir: Path | None,
         secrets: tuple[str, ...],
     ) -> None:
-        self._options, self._get_denials = options, get_denials
+        self._options = options
         self._outputs_dir, self._secrets = outputs_dir, secrets
         self._clients: list[LazyWorkspace] = []
 
-    def make_workspace(self, files: Workspace) -> Workspace:
-        """Commands in containers; files as in the workspace that is given."""
+    def make_workspace(self, files: Workspace, rules: Callable[[], RuleSet]) -> Workspace:
+        """Commands in containers, held to the deny rules; files as in the workspace that is
+        given."""
+        from treadle.apps.settings.folder_rules import make_file_denials
         from treadle.workspace.container import ContainerWorkspace, make_client_options
 
         client = LazyWorkspace(
@@ -429,7 +429,7 @@ class Containers:
             self._options,
             files=files,
             client=client,
-            get_denials=self._get_denials,
+            get_denials=lambda: make_file_denials(rules()),
         )
 
     async def release(self) -> None:

@@ -37,7 +37,7 @@ from treadle.apps.settings.extensions import (
     discover_extensions,
     list_user_skill_folders,
 )
-from treadle.apps.settings.folder_rules import make_file_denials, make_rule_saver
+from treadle.apps.settings.folder_rules import make_rule_saver
 from treadle.apps.settings.plugins import get_plugins_folder
 from treadle.apps.settings.settings import find_missing_folders
 from treadle.budgets import CostBudget, RepetitionGuard, TimeLimit, TokenBudget
@@ -103,11 +103,10 @@ def make_workspace(parts: AgentParts) -> None:
     if parts.given.container is not None:
         parts.containers = Containers(
             parts.given.container,
-            lambda: make_file_denials(parts.rules()),
             parts.outputs_dir,
             parts.secrets,
         )
-        parts.tool_workspace = parts.containers.make_workspace(parts.tool_workspace)
+        parts.tool_workspace = parts.containers.make_workspace(parts.tool_workspace, parts.rules)
 
 
 def make_policy(parts: AgentParts) -> None:

@@ -15,12 +15,36 @@ import re
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.protected_paths import fold_case
 from treadle.lib.shell.syntax.braces import UnsupportedBraces, expand_braces
 
 _MATCH_ALL = re.compile(".*", re.DOTALL)
+
+
+class FolderCopy(msgspec.Struct, frozen=True):
+    """A folder that stands for another one, such as a worktree for its repository."""
+
+    folder: str
+    original: str
+
+    def find_original(self, path: str, *, any_case: bool = False) -> str:
+        """The path for which one in the copy stands; "" for a path outside of it."""
+        fold = fold_case if any_case else str
+        if not is_inside(fold(path), (fold(self.folder),)):
+            return ""
+        return "/".join((self.original, *path.split("/")[self.folder.count("/") + 1 :]))
+
+    def find_copy(self, path: str) -> str:
+        """The path in the copy that stands for this one, or for all below it; "" if none does."""
+        if is_inside(path, (self.original,)):
+            return self.folder + path[len(self.original) :]
+        folded, original = fold_case(path), fold_case(self.original)
+        # A path in another case is not cut: what it matches is somewhere in the copy.
+        is_about = is_inside(folded, (original,)) or is_inside(original, (folded,))
+        return self.folder if is_about else ""
 
 
 class PathPattern(msgspec.Struct, frozen=True):
@@ -30,29 +54,41 @@ class PathPattern(msgspec.Struct, frozen=True):
     strict_globs: tuple[str, ...]  # absolute patterns, for allow rules
     loose_globs: tuple[str, ...]  # absolute patterns, for deny and ask rules
     segments: tuple[str, ...]  # case-folded; "*" for one with wildcards
+    copies: tuple[FolderCopy, ...] = ()  # folders whose paths are also judged as the originals
 
     def allows(self, path: str) -> bool:
+        names = (path, *filter(None, (one.find_original(path) for one in self.copies)))
         return any(
-            _compile_glob(glob, _is_literal_name(glob)).fullmatch(path)
+            _compile_glob(glob, _is_literal_name(glob)).fullmatch(name)
             for glob in self.strict_globs
+            for name in names
         )
 
     def forbids(self, path: str) -> bool:
         """Matches as widely as possible: in any case, and `/x` from either root."""
-        folded = fold_case(path)
+        originals = (one.find_original(path, any_case=True) for one in self.copies)
+        names = [fold_case(name) for name in (path, *originals) if name]
         return any(
-            _compile_glob(fold_case(glob), is_loose=True).fullmatch(folded)
+            _compile_glob(fold_case(glob), is_loose=True).fullmatch(name)
             for glob in self.loose_globs
+            for name in names
         )
 
     def list_fixed_prefixes(self) -> tuple[str, ...]:
         """The paths below which `forbids` can match."""
-        return tuple(_find_fixed_prefix(glob) for glob in self.loose_globs)
+        prefixes = tuple(_find_fixed_prefix(glob) for glob in self.loose_globs)
+        copied = (one.find_copy(prefix) for one in self.copies for prefix in prefixes)
+        return (*prefixes, *filter(None, copied))
 
     def list_last_names(self) -> tuple[str, ...]:
-        """Names of which each match has one; () if one is a pattern."""
+        """Names of which each match has one; () if one is a pattern, or above a copied folder."""
         names = tuple(glob.rpartition("/")[2] for glob in self.loose_globs)
-        return () if any(c in name for c in "*?[\\" for name in names) else names
+        is_open = any(c in name for c in "*?[\\" for name in names)
+        return () if is_open or any(self.forbids(one.folder) for one in self.copies) else names
+
+    def add_copy(self, copy: FolderCopy) -> "PathPattern":
+        """The pattern that is also about the same paths in a copy of a folder."""
+        return replace(self, copies=(*self.copies, copy))
 
     def has_segments(self, segments: tuple[str, ...]) -> bool:
         """Whether the pattern contains these segments literally, in a row."""

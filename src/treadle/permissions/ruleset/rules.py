@@ -6,7 +6,7 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from treadle.lib.shell.ast import strip_version
 from treadle.lib.text.text import suggest
 from treadle.lib.text.word_set import word_set
 from treadle.permissions.ruleset.command_patterns import CommandPattern, parse_command_pattern
-from treadle.permissions.ruleset.path_patterns import PathPattern, compile_path_pattern
+from treadle.permissions.ruleset.path_patterns import FolderCopy, PathPattern, compile_path_pattern
 
 Outcome = Literal["allow", "ask", "deny"]
 RULE_LISTS: tuple[Outcome, ...] = ("allow", "ask", "deny")
@@ -92,6 +92,19 @@ class RuleSet(msgspec.Struct, frozen=True):
         """The rules about these tools, in the same lists."""
         lists = (self.allow, self.ask, self.deny)
         return RuleSet(*(tuple(r for r in rules if r.tool in tools) for rules in lists))
+
+    def add_copy(self, copy: FolderCopy) -> "RuleSet":
+        """The rules for a copy of a folder: those about paths in it hold for the same paths."""
+        return self._change_paths(lambda pattern: pattern.add_copy(copy))
+
+    def _change_paths(self, change: Callable[[PathPattern], PathPattern]) -> "RuleSet":
+        def change_rule(rule: Rule) -> Rule:
+            if not isinstance(rule.pattern, PathPattern):
+                return rule
+            return msgspec.structs.replace(rule, pattern=change(rule.pattern))
+
+        lists = (self.allow, self.ask, self.deny)
+        return RuleSet(*(tuple(map(change_rule, rules)) for rules in lists))
 
     def list_forbidding(self) -> list[tuple[Outcome, Rule]]:
         """The deny rules and then the ask rules, each with the name of its list."""
