@@ -84,7 +84,7 @@ Paths are similar to those in a `.gitignore`:
 
 | pattern | relative to |
 |---|---|
-| `*.env` | any folder: a name at any depth |
+| `*.env` | the folder of the project, in deny and ask rules also added ones: any depth |
 | `src/**`, `./src/**`, `/src/**` | the folder of the project |
 | `~/notes/**` | your home |
 | `//etc/**` | the root of the file system |

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ from treadle.testing.stores import MemoryStore
 from treadle.tools import StaticSource
 
 MCP_SERVER = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_server.py")]}
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 OFF: dict[str, Any] = {"sandbox": "off"}
 PATIENT = {"server_wait": "10m"}  # a server starts slowly on a busy machine
 
@@ -452,6 +454,31 @@ async def test_a_hook_that_ends_the_turn_of_a_child_ends_that_of_its_parent(fold
         result = await agent.run("go")
     assert result.reason == "aborted"
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("sandbox", ["off", pytest.param("required", marks=needs_bwrap)])
+async def test_a_rule_about_a_name_holds_in_an_added_folder(
+    folder: Path, tmp_path: Path, sandbox: str
+):
+    added = tmp_path / "added"
+    (added / "sub").mkdir(parents=True)
+    (added / "sub/a.foo").write_text("hush-hush")
+    path = str(added / "sub/a.foo")
+    calls = [("read", {"file_path": path}), ("bash", {"command": f"cat {path}"})]
+    calls.append(("grep", {"pattern": "hush", "path": str(added)}))
+    if sandbox == "required":
+        calls.append(("bash", {"command": f"cd {added}; cat $(echo sub)/*"}))
+    options: dict[str, Any] = {"permission_mode": "bypass", "sandbox": sandbox}
+    options |= {
+        "add_dir": [added],
+        "deny": ["Read(*.foo)"],
+        "model": Scripted([Say(calls=calls), "x"]),
+    }
+    async with treadle.coding_agent(folder, **options) as agent:
+        result = await agent.run("go")
+    texts = [item.text for item in answers(result)]
+    assert len(texts) == len(calls)
+    assert not [text for text in texts if "hush-hush" in text]
 
 
 # --- wrong arguments ---------------------------------------------------------------------

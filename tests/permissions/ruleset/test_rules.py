@@ -73,6 +73,25 @@ def test_a_path_in_a_copy_of_a_folder_is_judged_as_that_in_the_folder(text, path
         assert any(path.lower().startswith(one.rstrip("/")) for one in prefixes)
 
 
+@pytest.mark.parametrize(
+    ("text", "forbidden"),
+    [
+        ("*.foo", True),
+        ("a.foo", True),
+        ("**/a.foo", True),
+        ("*.{bar,foo}", True),
+        ("**", True),
+        ("x/a.foo", False),
+        ("/x/**/a.foo", False),
+        ("~/**/a.foo", False),
+    ],
+)
+def test_a_rule_forbids_a_name_in_added_folders_and_allows_it_in_its_own(text, forbidden):
+    pattern = compile_path_pattern(text, "/r", "/r").add_roots(["/added"])
+    assert pattern.forbids("/added/x/a.foo") is forbidden
+    assert not pattern.allows("/added/x/a.foo")
+
+
 def test_rules_that_allow_any_code_are_warned_about():
     assert "any code" in describe_rule_risk(parse_rule("Bash(python3:*)"))
     assert "every command" in describe_rule_risk(parse_rule("bash"))

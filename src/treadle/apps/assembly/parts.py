@@ -11,6 +11,7 @@ The hosts use the parts through AgentSession (assemble.py).
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from treadle.apps.settings.extensions import Extensions
     from treadle.context.memory import Memory
     from treadle.permissions.modes import PermissionMode
+    from treadle.permissions.ruleset.rules import RuleSet
     from treadle.sessions.open_store import StoreLocation
     from treadle.tools.builtin import BuiltinSource
     from treadle.tools.language_servers.code_servers import CodeServers
@@ -214,7 +216,6 @@ class AgentParts:
         self.settings = settings
         self.given = given
         self.loaded_rules = loaded_rules
-        self.rules = loaded_rules.get_rules
         self.trust = trust
         self.managed_policy = read_policy()
         self.host = host
@@ -248,6 +249,11 @@ class AgentParts:
     def is_small(self) -> bool:
         """Whether the model can handle only a short prompt and a few tools."""
         return is_small_model(self.model)
+
+    def rules(self) -> RuleSet:
+        """The permission rules, which hold in the added folders, too."""
+        roots = [os.path.realpath(added) for added in self.list_added_folders()]
+        return self.loaded_rules.get_rules().add_roots(roots)
 
     def list_added_folders(self) -> tuple[Path, ...]:
         return tuple(Path(self.folder, one).expanduser() for one in self.settings.add_dir)

@@ -112,7 +112,7 @@ def make_workspace(parts: AgentParts) -> None:
 def make_policy(parts: AgentParts) -> None:
     parts.policy_options = PolicyOptions(
         interactive=parts.given.approve is not None,
-        added_folders=parts.settings.add_dir,
+        added_folders=tuple(map(str, parts.list_added_folders())),
         # The results of earlier calls, the user's own skills and plugins name files in these.
         readable=(
             str(parts.outputs_dir),

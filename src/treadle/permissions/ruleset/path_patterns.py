@@ -4,7 +4,7 @@
     ~/notes/**    from the home folder
     /src/**       from the root of the settings that contain the rule
     src/**, ./x   the same, since there is a slash in it
-    *.env         a name at any depth below that root
+    *.env         a name at any depth below that root; in deny and ask rules also below `add_roots`
     *.{key,pem}   alternatives; a backslash quotes the next character
 
 A pattern that matches a folder matches everything in it. Knows no rules and reads no files.
@@ -12,6 +12,7 @@ A pattern that matches a folder matches everything in it. Knows no rules and rea
 
 import os
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -90,6 +91,12 @@ class PathPattern(msgspec.Struct, frozen=True):
         """The pattern that is also about the same paths in a copy of a folder."""
         return replace(self, copies=(*self.copies, copy))
 
+    def add_roots(self, roots: Sequence[str]) -> "PathPattern":
+        """The pattern that, if it is a name, is also forbidden at any depth in these folders."""
+        texts = [text for text in expand_braces(self.text) if _is_at_any_depth(text)]
+        more = (glob for root in roots for text in texts for glob in _anchor(text, root, "")[1])
+        return replace(self, loose_globs=(*self.loose_globs, *more))
+
     def has_segments(self, segments: tuple[str, ...]) -> bool:
         """Whether the pattern contains these segments literally, in a row."""
         span = len(segments)
@@ -149,6 +156,11 @@ def _anchor(text: str, root: str, home: str) -> tuple[tuple[str, ...], tuple[str
     else:
         globs = (f"{root}/**/{body}",) if body != "**" else (f"{root}/**",)
     return globs, globs
+
+
+def _is_at_any_depth(text: str) -> bool:
+    body = os.path.normpath(text.removeprefix("**/"))
+    return not text.startswith(("/", "~")) and "/" not in body and body not in (".", "..")
 
 
 def _normalize(path: str) -> str:

@@ -6,7 +6,7 @@ A rule is a value that knows what it matches; it decides nothing. `rules_file.py
 
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -96,6 +96,10 @@ class RuleSet(msgspec.Struct, frozen=True):
     def add_copy(self, copy: FolderCopy) -> "RuleSet":
         """The rules for a copy of a folder: those about paths in it hold for the same paths."""
         return self._change_paths(lambda pattern: pattern.add_copy(copy))
+
+    def add_roots(self, roots: Sequence[str]) -> "RuleSet":
+        """With added folders: deny and ask rules about a name at any depth hold in them, too."""
+        return self._change_paths(lambda pattern: pattern.add_roots(roots)) if roots else self
 
     def _change_paths(self, change: Callable[[PathPattern], PathPattern]) -> "RuleSet":
         def change_rule(rule: Rule) -> Rule:

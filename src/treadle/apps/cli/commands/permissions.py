@@ -167,12 +167,12 @@ def _explain(options: argparse.Namespace) -> int:
     flags = {name: getattr(options, name) for name in ("allow", "ask", "deny")}
     extra = parse_rules(flags, root=root, home=str(Path.home()), scope="this command")
     settings = _load_settings(options)
+    added = _list_added_folders(settings, options.folder)
+    rules = (rules + extra).add_roots([*map(os.path.realpath, added)])
     is_command = options.tool == "bash"
-    is_sandboxed = is_command and _has_sandbox(settings, options.folder, rules + extra)
+    is_sandboxed = is_command and _has_sandbox(settings, options.folder, rules)
     context = msgspec.structs.replace(
-        build_policy_context(
-            options.folder, rules + extra, _list_added_folders(settings, options.folder)
-        ),
+        build_policy_context(options.folder, rules, added),
         has_checkpoints=may_take_checkpoints(Path(root)),
         tools_skip_denied=True,
         sandbox_hides_denied=is_sandboxed,
