@@ -257,6 +257,22 @@ async def test_a_context_of_one_user_is_not_that_of_another(tmp_path: Path):
             assert get_answer(task) == "answer 1"
 
 
+async def test_the_context_of_a_user_cannot_be_named_without_being_the_user(tmp_path: Path):
+    model = Scripted(lambda request: f"answer {len(request.transcript)}")
+    agent = Agent(model, store=tmp_path)
+    async with connect(agent, user="ada") as client:
+        await send(client, "Hi", context_id="chat-1")
+    (own,) = [one.id for one in await agent.sessions.list()]
+    for user in ("", "bob"):
+        async with connect(agent, user=user) as client:
+            for name in (own, f"{own}@"):
+                task = await send(client, "Hi", message_id="m2", context_id=name)
+                assert get_answer(task) == "answer 1"
+    async with connect(agent) as client:  # without a login a name with @ is continued as any other
+        task = await send(client, "And?", message_id="m3", context_id=own)
+        assert get_answer(task) == "answer 3"
+
+
 async def test_a_running_task_can_be_cancelled(tmp_path: Path):
     is_asked = asyncio.Event()
 

@@ -173,10 +173,10 @@ class SessionExecutor(AgentExecutor, Generic[DepsT]):
 
 def make_session_id(context: RequestContext) -> str:
     """The context, which a client may choose; with the user who is logged in, if there is one, so
-    that it is his."""
+    that it is his: only such an id ends with `@` and a digest."""
     user, context_id = context.call_context.user, find_context_id(context)
     if not user.is_authenticated:
-        return context_id
+        return f"{context_id}@" if "@" in context_id else context_id
     return f"{context_id}@{sha256(user.user_name.encode()).hexdigest()[:16]}"
 
 
