@@ -206,6 +206,53 @@ async def test_a_command_cannot_change_what_git_runs_on_this_machine(options, tm
     assert list((root / ".git/hooks").iterdir()) == []
 
 
+MADE_FOR_GIT = (
+    "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+    "echo x > .git/config.worktree",
+    "mkdir -p .git/info && echo '* filter=x' > .git/info/attributes",
+    "mkdir other && echo x > other/config && echo ../other > .git/commondir",
+    "mkdir -p .git/modules/m/hooks && echo x > .git/modules/m/hooks/post-checkout",
+    "mkdir -p sub/.git/hooks && echo x > sub/.git/hooks/post-checkout",
+    "mkdir -p sub/.git && printf '[core]\\n fsmonitor = x\\n' > sub/.git/config",
+    "printf '[core]\\n fsmonitor = x\\n' > inner/.git/config",
+    "mv inner i; mkdir -p inner/.git; printf '[core]\\n fsmonitor = x\\n' > inner/.git/config",
+    "mkdir b; cd b; echo 'ref: refs/heads/main' > HEAD; mkdir objects refs; "
+    "printf '[core]\\n fsmonitor = x\\n' > config",
+    "mkdir -p .git/rebase-merge; echo 'exec x' > .git/rebase-merge/git-rebase-todo",
+)
+
+
+@pytest.mark.parametrize("command", MADE_FOR_GIT)
+async def test_what_a_command_makes_for_git_does_not_stay(options, tmp_path, command):
+    root = tmp_path / "work"
+    for git in (root / ".git", root / "inner/.git"):
+        for name in ("objects", "refs"):
+            (git / name).mkdir(parents=True)
+        (git / "HEAD").write_text("ref: refs/heads/main\n")
+        (git / "config").write_text("[core]\n")
+    workspace = ContainerWorkspace(root, options)
+    try:
+        done = await workspace.run(command)
+        started = await workspace.start(f"({command}); echo done > log")
+        await started.wait()
+        read = await workspace.run("cat .git/HEAD")
+    finally:
+        await workspace.aclose()
+    risky = [
+        path
+        for path in root.rglob("*")
+        if path.is_file()
+        and (".git" in path.parts or (path.parent / "HEAD").exists())
+        and path.read_text().strip().endswith(("fsmonitor = x", "filter=x", "../other", "exec x"))
+    ]
+    hooks = [path for path in root.rglob("*hooks/*") if path.is_file()]
+    assert (risky, hooks) == ([], []), done.output
+    assert not (root / ".git/config.worktree").exists()
+    assert "was moved to" in done.note or "Read-only" in done.output
+    assert (read.exit_code, read.output) == (0, "ref: refs/heads/main\n")
+    assert (root / "log").read_text() == "done\n"
+
+
 @pytest.mark.parametrize("image", ["", "--privileged", "a b"])
 def test_what_is_no_image_is_refused(image):
     with pytest.raises(ConfigError, match="is not the name of an image"):

@@ -124,7 +124,8 @@ class ContainerWorkspace(WrappedWorkspace):
             argv = await self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
             async with container.limit_time(timeout):
                 done = await self._client.run(shlex.join(argv), env=env, on_output=on_output)
-            return container.make_result(done)
+            result = container.make_result(done)
+        return container.add_notes(result)
 
     async def start(
         self,
@@ -139,7 +140,7 @@ class ContainerWorkspace(WrappedWorkspace):
         _refuse_sandbox_request(sandboxed, network)
         if stdin:
             raise WorkspaceError("a command in a container has no input; run it with its input")
-        container = _Container(self._program)
+        container = _Container(self._program, self._mounts)
         try:
             argv = await self._make_argv(container, cwd, env, _RUN_COMMAND, [command])
             running = await self._client.start(shlex.join(argv), env=env)
@@ -189,7 +190,7 @@ class ContainerWorkspace(WrappedWorkspace):
     @asynccontextmanager
     async def _open_container(self) -> AsyncIterator[_Container]:
         """A container that is gone at the end, also after a cancellation."""
-        container = _Container(self._program)
+        container = _Container(self._program, self._mounts)
         try:
             yield container
         finally:
@@ -214,7 +215,7 @@ class ContainerWorkspace(WrappedWorkspace):
         options = self._options
         argv = [self._program, "run", "--rm", "--name", container.name, *more]
         argv += ["--workdir", str(self._check_cwd(cwd))]
-        volumes = await asyncio.to_thread(self._mounts.list_volumes, container.reports)
+        volumes = await container.begin()
         argv += [word for volume in volumes for word in ("--volume", volume)]
         argv += ["--volume", f"{container.reports}:{_REPORTS}"]
         argv += ["--security-opt", "label=disable", *_list_user_options(self._program)]
@@ -241,12 +242,23 @@ def _refuse_sandbox_request(sandboxed: bool | None, network: NetworkAccess | Non
 class _Container:
     """The name of one container, and the folder in which its command reports how it ended."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, mounts: ContainerMounts) -> None:
         self._program = program
+        self._mounts = mounts
+        self._has_begun = False
+        self._notes: list[str] = []  # about what its command made and must not leave
         self.name = f"treadle-{secrets.token_hex(8)}"
         self.reports = tempfile.mkdtemp(prefix="treadle-container-")
         self._limit: float | None = None  # the time limit, if it was exceeded
         self._is_killed = False
+
+    async def begin(self) -> list[str]:
+        """What has to be mounted. After it `remove` looks at what the command made."""
+        return await asyncio.to_thread(self._begin)
+
+    def _begin(self) -> list[str]:
+        self._has_begun = True
+        return self._mounts.begin(self.reports)
 
     @asynccontextmanager
     async def limit_time(self, seconds: float | None) -> AsyncIterator[None]:
@@ -281,6 +293,11 @@ class _Container:
             cwd=self._read("cwd"),
             note=note,
         )
+
+    def add_notes(self, result: CommandResult) -> CommandResult:
+        """The result, when the container is gone."""
+        notes = filter(None, (result.note, *self._notes))
+        return msgspec.structs.replace(result, note="; ".join(notes))
 
     def make_program_result(self, done: ProgramResult, program: str) -> ProgramResult:
         if self._read("code") == "missing":
@@ -329,7 +346,13 @@ class _Container:
         try:
             await self.kill()
         finally:
-            await asyncio.to_thread(shutil.rmtree, self.reports, True)
+            await asyncio.to_thread(self._clear)
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.reports, ignore_errors=True)
+        if self._has_begun:
+            self._has_begun = False
+            self._notes += self._mounts.end()
 
 
 class _ContainerCommand(WrappedCommand):
@@ -353,9 +376,10 @@ class _ContainerCommand(WrappedCommand):
     async def _finish(self) -> CommandResult:
         done = await self._command.wait()
         try:
-            return self._container.make_result(done)
+            result = self._container.make_result(done)
         finally:
             await self._container.remove()
+        return self._container.add_notes(result)
 
 
 def make_client_options(

@@ -87,6 +87,15 @@ class EntryKinds:
         return MEMORY if name in MEMORY_FILES else ""
 
 
+def classify_git(folder: str, entry: os.DirEntry[str], around: str) -> str:
+    """The kind of what belongs to git, and of nothing else: the parts of a git folder are found
+    with it."""
+    name = fold_case(entry.name)
+    if around:
+        return ""
+    return GIT if name == GIT_FOLDER else HEAD if name == HEAD else ""
+
+
 def is_secret(entry: FoundEntry) -> bool:
     """Whether a search does not see it; some protected files are secrets, too."""
     has_name = is_secret_name(fold_case(entry.path.rpartition("/")[2]))

@@ -49,6 +49,7 @@ from treadle.workspace.sandbox.tree_scan import (
     SECRET,
     SOCKET,
     UNLISTED,
+    Classify,
     FoundEntry,
     MakeListable,
     TreeScanner,
@@ -94,6 +95,7 @@ class ProtectedPaths:
         names: Iterable[str] = (),
         denials: FileDenials | None = None,
         is_out_of_reach: IsOutOfReach = lambda path: False,
+        classify: Classify | None = None,
     ) -> None:
         self.root = str(root)
         self._set_aside_dir, self._opened_ns = str(set_aside_dir), time.time_ns()
@@ -104,7 +106,7 @@ class ProtectedPaths:
         searched = _SEARCHED if has_denials else {MEMORY, PROTECTED, SECRET}
         self._scanner = TreeScanner(
             self.root,
-            EntryKinds(self._denials, self.root).classify,
+            classify or EntryKinds(self._denials, self.root).classify,
             searched=searched,
             with_generated=has_denials,
         )
@@ -266,9 +268,7 @@ class ProtectedPaths:
         notes = self._describe_moved(denied, _DENIED_REASON)
         notes += self._describe_moved(moved, _MOVED_REASON)
         notes += self._describe_opened_up()
-        changed = self._changed_files.take_changed(
-            entry for entry in found if self._is_known(entry)
-        )
+        changed = self._changed_files.take_changed(filter(self._is_known, found))
         if changed := [path for path in changed if path not in self._written]:
             names = list_some([*map(self._shorten, changed)])
             notes.append(f"{names} was changed, although it is protected: look at it")
