@@ -20,6 +20,7 @@ from treadle.core.transcript.entries import Entry, Intent, ItemAdded, Rewound, T
 from treadle.core.transcript.items import AssistantItem, ToolResultItem
 
 DRY_RUN_KEY = "dry_run"  # in the data of a result: the call was recorded, and not carried out
+UNKNOWN_REASON = "it is not known whether it was done"
 UNDO_PREFIX = "undo-"  # before the id of a call, in that of its inverse
 
 
@@ -89,14 +90,18 @@ def _make_step(
     if tool is None or not isinstance(arguments, dict):
         return UndoStep(call, f"[{intent.tool}]", reason="the tool is not there any more")
     summary = tool.summary(arguments)
-    if result is None or result.outcome in ("unknown", "interrupted"):
-        return UndoStep(call, summary, reason="it is not known whether it was done")
+    if result is None:  # the process ended meanwhile
+        result = ToolResultItem(call.id, call.name, (), is_error=True, outcome="unknown")
+    is_known = result.outcome not in ("unknown", "interrupted")
     try:
         answer = _ask_tool(tool, arguments, result)
     except Exception as error:  # noqa: BLE001 - the function is the program's
-        return UndoStep(call, summary, reason=f"its `undo` failed: {error_text(error)}")
+        problem = f"its `undo` failed: {error_text(error)}"
+        return UndoStep(call, summary, reason=problem if is_known else UNKNOWN_REASON)
     if answer == "":
         return None
+    if not is_known:
+        return UndoStep(call, summary, reason=UNKNOWN_REASON)
     if isinstance(answer, tuple):
         name, inverse = answer
         if name not in known:

@@ -51,6 +51,27 @@ def test_every_simple_command_is_listed_wherever_it_stands(line, expected):
 
 
 @pytest.mark.parametrize(
+    ("line", "only_reads"),
+    [
+        ("for f in *.py; do head -1 $f; done", True),
+        ("X=$(cat f); echo $X", True),
+        ("name_1=a; cat $name_1", True),
+        ("for f in *.py; do rm $f; done", False),
+        ("for f in *; do $f; done", False),
+        ("X=$(rm f); echo $X", False),
+        ("X=-delete; find . $X", False),
+        ("PATH=.; ls", False),
+        ("GIT_DIR=x; git status", False),
+        ("x=1 ls", False),
+        ("export x=1; ls", False),
+        ("x=1 > f", False),
+    ],
+)
+def test_a_line_that_sets_variables_of_its_own_and_reads_only_reads(line, only_reads):
+    assert parse_command(line).only_reads is only_reads
+
+
+@pytest.mark.parametrize(
     ("line", "inner"),
     [
         ("timeout -s KILL 5 env A=1 nice -n 3 rm x", "rm"),

@@ -165,13 +165,22 @@ class ParsedCommand(msgspec.Struct, frozen=True):
 
 def _only_reads(command: SimpleCommand) -> bool:
     writes = any(r.effect in ("write", "both") and not _is_null(r) for r in command.redirects)
-    if command.doubts or command.effects.doubts or command.assignments or writes:
+    if command.doubts or command.effects.doubts or writes:
+        return False
+    if command.assignments and not _sets_own_variables(command):
         return False
     if command.inner:
         is_plain = command.wrapper_kind == "transparent" or command.effects.is_read_only
         return is_plain and all(map(_only_reads, command.inner))
     is_cd = command.program in ("cd", "pushd", "popd")
     return not command.argv or is_cd or command.effects.is_read_only
+
+
+def _sets_own_variables(command: SimpleCommand) -> bool:
+    """Whether it only sets variables that no program or shell reads: by POSIX, those of the system
+    have names in capitals, and none of a single letter."""
+    names = [one.name for one in command.assignments]
+    return not command.argv and all(n.islower() or (len(n) == 1 and n.isalpha()) for n in names)
 
 
 def _is_null(redirect: Redirect) -> bool:

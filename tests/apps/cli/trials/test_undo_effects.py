@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from tests.apps.program import run
 from treadle import Agent, UserItem, tool
 from treadle.core.errors import ConfigError
+from treadle.core.transcript.content import ToolCall
+from treadle.core.transcript.entries import Entry, Intent, ItemAdded, TurnBegan
+from treadle.core.transcript.items import AssistantItem, CallOutcome, ToolResultItem
 from treadle.models import Say, Scripted
 from treadle.sessions import Journal, Library
 from treadle.sessions.history import read_state
@@ -138,6 +142,31 @@ async def test_a_tool_of_a_program_declares_its_inverse(own_place: Path):
     assert (without.tool, without.reason) == ("", expected)
     with pytest.raises(ConfigError, match="undo of a tool"):
         tool(send_mail, undo="close_ticket")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("outcome", ["unknown", "interrupted", None])
+def test_an_interrupted_call_that_has_no_effect_does_not_hide_earlier_ones(
+    outcome: CallOutcome | None,
+):
+    @tool(undo=lambda arguments, result: "" if arguments["command"] == "sleep 9" else None)
+    async def shell(command: str) -> str:
+        """Run a command."""
+        return command
+
+    entries: list[Entry] = []
+    for command in ("git push", "sleep 9"):
+        call = ToolCall(command, "shell", json.dumps({"command": command}))
+        entries += [
+            TurnBegan(command),
+            ItemAdded(AssistantItem((call,), "end_turn", "fake")),
+            Intent(command, "shell", command, "irreversible"),
+        ]
+    if outcome is not None:
+        entries.append(ItemAdded(ToolResultItem("sleep 9", "shell", (), outcome=outcome)))
+    steps = plan_undo(entries, [shell])
+    assert [(step.call.id, step.reason) for step in steps] == [
+        ("git push", "it is not known whether it was done")
+    ]
 
 
 @pytest.mark.parametrize(
