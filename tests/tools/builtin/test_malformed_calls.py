@@ -237,6 +237,10 @@ PATCH = "*** Begin Patch\n*** Add File: n.txt\n+hi\n*** End Patch"
         {"command": ["apply_patch", PATCH]},
         {"command": ["bash", "-lc", _heredoc(PATCH)["command"]]},
         {"cmd": f"apply_patch '{PATCH}'"},
+        {"command": f'apply_patch "{PATCH}"\n'},
+        {"command": ["bash", "-lc", f'apply_patch "{PATCH}"']},
+        {"command": f'bash -lc "{_heredoc(PATCH)["command"]}"'},
+        {"command": f"/bin/sh -c '{_heredoc(PATCH, '')['command']}\n'"},
     ],
 )
 async def test_a_patch_that_comes_as_a_command_is_a_call_of_apply_patch(
@@ -272,6 +276,12 @@ async def test_a_patch_for_another_folder_keeps_its_folder(folder: Path) -> None
         _heredoc(PATCH.replace("hi", "$HOME"), "")["command"],
         f"cd $HOME && {_heredoc(PATCH)['command']}",
         f"echo apply_patch '{PATCH}'",
+        f'apply_patch "{PATCH}" "{PATCH}"',
+        f'apply_patch "{PATCH.replace("hi", "$HOME")}"',
+        f'apply_patch "{PATCH.replace("hi", "`id`")}"',
+        f'bash -lc "{_heredoc(PATCH.replace("hi", "$HOME"))["command"]}"',
+        f'bash -lc "{_heredoc(PATCH)["command"]}"; rm -rf src',
+        f'python -c "{_heredoc(PATCH)["command"]}"',
     ],
 )
 async def test_a_command_that_does_more_than_patch_stays_a_command(

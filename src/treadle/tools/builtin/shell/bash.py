@@ -341,6 +341,10 @@ def _lacks_only_hidden_files(done: CommandResult, command: str, cwd: str, root: 
 
 _SHELLS = ("bash", "sh", "zsh")
 _SHELL_OPTIONS = ("-c", "-lc", "-ic", "-lic", "-cl")
+# Quoted, and without what a shell would expand in it: the text has one meaning.
+_ONE_QUOTED = r"""(?P<quote>['"])(?P<text>(?:(?!(?P=quote)).)*)(?P=quote)\s*"""
+_LINE_OF_SHELL = compile_lazily(rf"\s*(?P<shell>\S+)\s+(?P<option>-\w+)\s+{_ONE_QUOTED}", re.DOTALL)
+_ARGUMENT = compile_lazily(rf"\s*\w+\s+{_ONE_QUOTED}", re.DOTALL)
 _FENCE = compile_lazily(r"\s*```(?:bash|sh|shell|console|zsh)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 _CHANGE_FOLDER = compile_lazily(r"\s*cd\s+(?P<folder>[\w./-]+)\s*&&\s*")
 _PATCH_PATH = compile_lazily(
@@ -391,8 +395,8 @@ def _read_list(command: str) -> str:
 
 
 def read_patch(command: Any, folder: str = "") -> str | None:
-    """The patch of `apply_patch <<'EOF' ... EOF` or `apply_patch '...'`, and of nothing else. Its
-    paths start from `folder`, and from that of a `cd` before it."""
+    """The patch of `apply_patch <<'EOF' ... EOF` or `apply_patch '...'`, also in `bash -lc`, and of
+    nothing else. Its paths start from `folder`, and from that of a `cd` before it."""
     if isinstance(command, list) and len(command) == 2:
         name, patch = command
         is_patch = name in ("apply_patch", "applypatch") and isinstance(patch, str)
@@ -400,6 +404,9 @@ def read_patch(command: Any, folder: str = "") -> str | None:
     line = read_command(command)
     if not isinstance(line, str):
         return None
+    inner = _LINE_OF_SHELL.fullmatch(line)
+    if inner is not None:
+        line = _unwrap_shell([inner["shell"], inner["option"], _read_quoted(inner)]) or ""
     change = _CHANGE_FOLDER.match(line)
     if change is not None:
         line, folder = line[change.end() :], join(folder, change["folder"])
@@ -422,9 +429,10 @@ def _find_patch(line: str) -> str | None:
         # Without quotes the shell would expand `$x`: then the text is not the patch.
         is_plain = document["quote"] or not re.search(r"[$`\\]", document["patch"])
         return document["patch"] if is_plain else None
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        return None
-    is_plain = len(words) == 2 and re.match(r"\s*\w+\s+'[^']*'\s*\Z", line) is not None
-    return words[1] if is_plain else None
+    argument = _ARGUMENT.fullmatch(line)
+    return _read_quoted(argument) if argument is not None else None
+
+
+def _read_quoted(found: re.Match[str]) -> str | None:
+    is_plain = found["quote"] == "'" or not re.search(r"[$`\\]", found["text"])
+    return found["text"] if is_plain else None
