@@ -427,7 +427,7 @@ def _find_harmless_reason(command: SimpleCommand) -> str:
     if command.inner and command.wrapper_kind == "transparent":
         return "the command inside it is allowed"
     if command.effects.is_read_only:
-        return "only reads"
+        return "writes only its output" if _writes_by_redirect(command) else "only reads"
     name = command.program
     if name in ("cd", "pushd") or (name == "popd" and len(command.argv) == 1):
         return "only changes the folder"

@@ -47,6 +47,13 @@ def test_a_verdict_is_explained_part_by_part(place, capsys):
     assert out[4] == '"always allow" would save: Bash(rm x)'
 
 
+def test_a_command_that_writes_its_output_is_not_said_to_only_read(place, capsys):
+    _, folder = place
+    Path(folder, "x").write_text("")
+    assert run(["--folder", str(folder), "explain", "--allow", "Edit(**)", "echo a > x"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "allow: echo a > x: writes only its output"
+
+
 def test_escapes_are_shown_as_text(place, capsys):
     _, folder = place
     run(["--folder", str(folder), "explain", "echo \u202ex"])
