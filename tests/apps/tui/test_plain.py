@@ -486,7 +486,10 @@ async def test_a_changed_limit_prints_the_conversation_only_once():
     assert out.count("Hello.") == 1
 
 
-async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
+@pytest.mark.parametrize(
+    ("choice", "told"), [("1", "not sent; to send it, type it again: msg A"), ("2", "")]
+)
+async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done(choice, told):
     on = PlainTerminal()
 
     def reply(request: ReceivedRequest) -> FakeReply:
@@ -506,8 +509,9 @@ async def test_an_approval_waits_until_both_steps_of_an_open_menu_are_done():
         await on.sees("Queued messages, 1 to 1: ")
         on.type("1")
         await on.sees("What to do with this message? 1 to 4: ")
-        on.type("2")
+        on.type(choice)
         shown = await on.sees("Allow, 1 to 6: ")
+        assert told in shown
         assert "Queued messages, 1 to 1: 1\n" in shown  # the reply is not in the line of the menu
         assert "I make it." in shown
         assert not exists("made.txt")

@@ -298,7 +298,7 @@ class PlainFrontend(Frontend):
         self._transcript.print_message(redact_for_display(text) + "\n")
 
     def set_prompt_text(self, text: str, *, is_selected: bool = False) -> None:
-        self.show_message(f"your message was: {text}")
+        self.show_message(f"not sent; to send it, type it again: {text}")
 
     def change_theme(self, name: str) -> None:
         self.show_message("plain mode uses no colours")
