@@ -14,6 +14,7 @@ from treadle.apps.settings.command_files import find_custom_commands
 from treadle.apps.settings.extensions import (
     approve_extensions,
     discover_extensions,
+    list_extension_files,
     load_skills,
 )
 from treadle.apps.settings.folder_rules import open_trust_store
@@ -110,6 +111,24 @@ def test_what_means_nothing_here_is_named_in_one_line(folder: Path) -> None:
     assert discover_extensions(folder).unsupported == (
         f"{folder}: not read here: .cursor/hooks.json, .codex/agents",
     )
+
+
+def test_files_of_many_agents_are_named(folder: Path) -> None:
+    names = (".gemini/settings.json", ".vscode/mcp.json", ".windsurfrules", ".clinerules")
+    for name in (*names, "opencode.json", ".kiro/hooks/a.json", ".roo/rules/a.md"):
+        write(folder / name, "{}")
+    (line,) = discover_extensions(folder).unsupported
+    assert all(name in line for name in (*names, "opencode.json", ".kiro/hooks", ".roo/rules"))
+
+
+def test_trust_names_the_files_of_cursor_and_gemini_only_if_they_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (".cursorrules", "GEMINI.md", "AGENTS.md"):
+        write(folder / name, "Be brief.")
+    assert list_extension_files(folder) == ["AGENTS.md"]
+    monkeypatch.setenv("TREADLE_CURSOR_GEMINI_FILES", "1")
+    assert list_extension_files(folder) == ["AGENTS.md", ".cursorrules", "GEMINI.md"]
 
 
 def test_the_facts_are_about_thirty_public_projects(folder: Path) -> None:

@@ -25,7 +25,12 @@ import msgspec
 from treadle.apps.settings.claude_settings import project_settings_files, read_claude_settings
 from treadle.apps.settings.folder_rules import list_rules_files, open_trust_store
 from treadle.apps.settings.foreign_servers import CODEX_FILE, CURSOR_FILE, read_foreign_servers
-from treadle.apps.settings.load import project_config_file, read_config_file, symlink_boundary
+from treadle.apps.settings.load import (
+    load_settings,
+    project_config_file,
+    read_config_file,
+    symlink_boundary,
+)
 from treadle.apps.settings.managed_policy import apply_policy
 from treadle.apps.settings.plugins import is_plugin_unchanged, read_plugins
 from treadle.apps.settings.settings import Settings, treadle_home
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from treadle.permissions.trust import TrustStore
     from treadle.tools.skills import Skill
 
+CURSOR_GEMINI_FILES = (".cursor/rules", ".cursorrules", "GEMINI.md")  # read with that setting only
 # The files of a folder that are used once it is trusted.
 EXTENSION_FILES = (
     *("AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md"),
@@ -53,13 +59,18 @@ EXTENSION_FILES = (
     *(".treadle/agents", ".claude/agents", ".treadle/output-styles", ".claude/output-styles"),
     *PROJECT_COMMAND_FOLDERS,
     *PROJECT_SKILL_FOLDERS,
-    *(CURSOR_FILE, CODEX_FILE, ".cursor/rules", ".cursorrules", "GEMINI.md"),
+    *(CURSOR_FILE, CODEX_FILE, *CURSOR_GEMINI_FILES),
 )
 # Files of other programs that mean nothing here.
 PLUGIN_FILES = ".claude-plugin"
 UNREAD_FILES = (
     *(PLUGIN_FILES, ".cursor/hooks.json", ".cursor/agents", ".codex/hooks.json"),
     *(".codex/agents", ".codex/rules", ".codex/prompts", ".agents/plugins"),
+    *(".gemini/settings.json", ".gemini/commands", ".vscode/mcp.json", ".windsurfrules"),
+    *(".github/copilot-instructions.md", ".github/instructions", ".github/prompts"),
+    *(".windsurf/rules", ".windsurf/workflows", ".clinerules", "opencode.json", "opencode.jsonc"),
+    *(".kiro/hooks", ".kiro/steering", ".kiro/settings/mcp.json", ".roo/rules", ".roo/mcp.json"),
+    *(".junie/guidelines.md", ".continue/rules", ".amazonq/rules", ".goosehints"),
 )
 CHANGED_SINCE_APPROVAL = (
     "it changed since you approved it: review the changes in the folder, then run "
@@ -97,7 +108,17 @@ class Extensions(msgspec.Struct, frozen=True):
 
 def list_extension_files(folder: Path) -> list[str]:
     """The files of the folder that are used once it is trusted."""
-    return [name for name in EXTENSION_FILES if (folder / name).exists()]
+    found = [name for name in EXTENSION_FILES if (folder / name).exists()]
+    if set(found).isdisjoint(CURSOR_GEMINI_FILES) or _reads_cursor_gemini_files(folder):
+        return found
+    return [name for name in found if name not in CURSOR_GEMINI_FILES]
+
+
+def _reads_cursor_gemini_files(folder: Path) -> bool:
+    try:
+        return load_settings(folder).cursor_gemini_files
+    except ConfigError:
+        return False  # no session starts with such a file
 
 
 def discover_extensions(
