@@ -22,8 +22,11 @@ from treadle.apps.fleet.worker import Worker
 from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.fleet import ContainerOptions, ContainerWorkspace, FleetTask, open_database
 from treadle.models import Say, Scripted
+from treadle.permissions.ruleset.path_patterns import compile_path_pattern
 from treadle.testing.conformance.workspace import WORKSPACE_PROMISES
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
+from treadle.workspace.command_limits import FileDenials
+from treadle.workspace.container_mounts import ContainerMounts
 
 IMAGE = "localhost/treadle-test:1"
 # Some machines for tests have old control groups and low limits, which podman has to be told.
@@ -251,6 +254,22 @@ async def test_what_a_command_makes_for_git_does_not_stay(options, tmp_path, com
     assert "was moved to" in done.note or "Read-only" in done.output
     assert (read.exit_code, read.output) == (0, "ref: refs/heads/main\n")
     assert (root / "log").read_text() == "done\n"
+
+
+def test_a_repository_in_what_a_rule_denies_is_not_mounted_over_it(tmp_path):
+    root = tmp_path / "work"
+    for folder in ("data/a", "private/b", "free/c"):
+        (root / folder / ".git").mkdir(parents=True)
+    rules = [compile_path_pattern(text, str(root), "/") for text in ("private", "data")]
+    denials = FileDenials(unreadable=(rules[0],), unwritable=(rules[1],))
+    mounts = ContainerMounts(str(root), lambda: denials)
+    volumes = {one.split(":")[1]: one for one in mounts.begin(str(tmp_path))}
+    assert str(root / "free/c/.git") in volumes
+    assert not {str(root / "data/a/.git"), str(root / "private/b/.git")} & {*volumes}
+    mounts.end()
+    whole = FileDenials(unwritable=(compile_path_pattern("**", str(root), "/"),))
+    listed = ContainerMounts(str(root), lambda: whole).begin(str(tmp_path))
+    assert [one for one in listed if not one.endswith(":ro")] == []
 
 
 @pytest.mark.parametrize("image", ["", "--privileged", "a b"])

@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from treadle.core.errors import WorkspaceError
+from treadle.lib.files.file_view import is_inside
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.files.protected_paths import PROTECTED_FILES, PROTECTED_FOLDERS, fold_case
 from treadle.workspace.command_limits import FileDenials
@@ -68,24 +69,25 @@ class ContainerMounts:
         if self._denials is None:
             self._denials = self._get_denials()
         denied = self._find_denied() if self._denials != FileDenials() else {}
+        is_read_only = self._denials.classify(self._root) == READ_ONLY
+        closed = (self._root, *denied) if is_read_only else tuple(denied)
         volumes = {path: f"{path}:{path}:ro" for path in _list_protected(self._root)}
-        volumes |= self._list_git_volumes()
+        git = self._list_git_volumes()  # in what is denied, a mount would be a way around the rule
+        volumes |= {path: git[path] for path in git if not is_inside(path, closed)}
         for path in _list_pins(self._root, denied):
             volumes.setdefault(path, f"{path}:{path}")
         for path, kind in denied.items():
             volumes[path] = f"{path}:{path}:ro"
             if kind != READ_ONLY:
                 volumes[path] = f"{_make_empty(path, empty)}:{path}:ro"
-        is_read_only = self._denials.classify(self._root) == READ_ONLY
         whole = f"{self._root}:{self._root}" + (":ro" if is_read_only else "")
         return [whole, *(volumes[path] for path in sorted(volumes))]
 
     def _list_git_volumes(self) -> dict[str, str]:
         is_first = self._active_count == 1
         if not is_first:
-            self._notes += (
-                self._git.check()
-            )  # else what a running command made would be taken for known
+            # Else what a running command made would be taken for known.
+            self._notes += self._git.check()
         volumes: dict[str, str] = {}
         for entry in self._git.begin(is_first=is_first):
             path = entry.path

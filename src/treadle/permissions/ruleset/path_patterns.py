@@ -4,7 +4,7 @@
     ~/notes/**    from the home folder
     /src/**       from the root of the settings that contain the rule
     src/**, ./x   the same, since there is a slash in it
-    *.env         a name at any depth below that root; in deny and ask rules also below `add_roots`
+    *.env         a name at any depth below that root; in deny and ask rules also in added folders
     *.{key,pem}   alternatives; a backslash quotes the next character
 
 A pattern that matches a folder matches everything in it. Knows no rules and reads no files.
