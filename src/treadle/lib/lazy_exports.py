@@ -24,8 +24,8 @@ def lazy_exports(
     def get_attribute(name: str) -> object:
         module = modules.get(name)
         if module is None:
-            is_class = find_elsewhere is not None and name[:1].isupper()
-            if is_class and (elsewhere := find_elsewhere(name)):
+            find = find_elsewhere if name[:1].isupper() else None
+            if find is not None and (elsewhere := find(name)):
                 # `from ... import` does not show the text of an AttributeError.
                 raise ImportError(f"{package} has no {name}; here it is {elsewhere}", name=package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
