@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tests.apps.program import run
 from tests.apps.test_child_worktrees import FREELY, bash, git, make_repository, reply
 from treadle.sessions.library import Library
-from treadle.testing.provider import ProviderServer
+from treadle.testing.provider import FakeCall, ProviderServer
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -119,3 +120,22 @@ async def test_an_untrusted_folder_and_one_without_git_are_refused():
     ran = await run(None, "-p", "hi", "--worktree", "fix")
     assert ran.code == 1
     assert "has no git repository" in ran.err
+
+
+@pytest.mark.parametrize("pattern", ["/{0}/secret.txt", "/{0}/**/secret.txt", "/{1}/*/secret.txt"])
+async def test_a_deny_rule_about_the_folder_holds_in_its_worktree(pattern: str):
+    await make_repository()
+    Path("secret.txt").write_text("hunter2\n")
+    git("add", "secret.txt")
+    git("commit", "-qm", "more")
+    rule = f"Read({pattern.format(Path.cwd(), Path.cwd().parent)})"
+    settings = Path.home() / ".treadle/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"permissions": {"deny": [rule]}}))
+    calls = (FakeCall("read", {"file_path": "secret.txt"}), bash("cat secret.txt"))
+    replies = [answer for call in calls for answer in (reply("", call), reply("Done."))]
+    async with ProviderServer(replies) as server:
+        for _ in range(2):
+            await run(server, "-p", "look", "--worktree", "fix", *FREELY)
+        assert "hunter2" not in str([request.json for request in server.requests])
+        assert len(server.requests) == 4

@@ -22,10 +22,12 @@ from treadle.apps.settings.managed_policy import (
 )
 from treadle.apps.settings.settings import treadle_home
 from treadle.core.errors import ConfigError
+from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
     from treadle.permissions.policy import RulePolicy
+    from treadle.permissions.ruleset.path_patterns import FolderCopy
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.permissions.ruleset.rules_file import FoundRules
     from treadle.permissions.trust import TrustStore
@@ -148,7 +150,24 @@ def load_rules(
         warnings.append(f"{plural(len(rules.allow), 'allow rule')} not used: {origin} forbids it")
         rules = type(rules)(ask=rules.ask, deny=rules.deny)
     rules = managed.rules + rules  # the first that matches is named
+    if (copy := _find_worktree_copy(folder)) is not None:
+        rules = rules.add_copy(copy)
     return LoadedRules(lambda: rules, notes, [*warnings, *managed.warnings])
+
+
+def _find_worktree_copy(folder: Path) -> FolderCopy | None:
+    """For a worktree that Treadle made: its paths are judged as those of the repository, too."""
+    folder = folder.resolve()
+    if not folder.is_relative_to(find_state_dir().resolve()):
+        return None
+    from treadle.lib.git.repository import find_own_repository, find_repository
+    from treadle.permissions.ruleset.path_patterns import FolderCopy
+
+    top = find_repository(folder)
+    own = None if top is None else find_own_repository(top / ".git")
+    if top is None or own is None or own.common == own.git_folder:
+        return None
+    return FolderCopy(str(top), str(Path(own.common).parent))
 
 
 def _make_empty_rules() -> RuleSet:
