@@ -8,8 +8,8 @@ policy decides on and the log has. Files that a call changed are no part of it: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,17 +22,51 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem
 DRY_RUN_KEY = "dry_run"  # in the data of a result: the call was recorded, and not carried out
 UNKNOWN_REASON = "it is not known whether it was done"
 UNDO_PREFIX = "undo-"  # before the id of a call, in that of its inverse
+MAYBE_DONE = ("unknown", "interrupted")  # outcomes of a call that may have had its effect
+
+
+TryState = Literal["new", "failed", "unknown", "done"]
+STOPPED = "it was running when the program stopped"
+
+
+class Tries(msgspec.Struct, frozen=True):
+    """The calls that were made so far in the place of one call, of which `text` is the last result.
+
+    `state` is that of the last one; with `unknown` it may have had its effect. A call has an ID of
+    its own, `next_id` for the next: no result of another one is taken for its own.
+    """
+
+    next_id: str
+    state: TryState = "new"
+    text: str = ""
+
+
+def find_tries(
+    prefix: str, call_id: str, made: Collection[str], results: Mapping[str, ToolResultItem]
+) -> Tries:
+    """`made` are the IDs of all calls, also of those without a result."""
+    number, last = 1, ""
+    while (try_id := f"{prefix}{number}-{call_id}" if number > 1 else prefix + call_id) in made:
+        number, last = number + 1, try_id
+    result = results.get(last)
+    if result is None:
+        return Tries(try_id, "unknown", STOPPED) if last else Tries(try_id)
+    state: TryState = "done"
+    if result.is_error:
+        state = "unknown" if result.outcome in MAYBE_DONE else "failed"
+    return Tries(try_id, state, result.text.strip())
 
 
 class UndoStep(msgspec.Struct, frozen=True):
     """An effect of a turn. `tool` and `arguments` are the call that takes it back; without one,
-    `reason` says why there is none."""
+    `reason` says why there is none. `tries` are the calls of `treadle undo --effects` for it."""
 
     call: ToolCall
     summary: str
     tool: str = ""
     arguments: Arguments = {}
     reason: str = ""
+    tries: Tries = Tries("")
 
 
 def plan_undo(entries: Sequence[Entry], tools: Sequence[Tool]) -> list[UndoStep]:
@@ -56,16 +90,14 @@ def plan_undo(entries: Sequence[Entry], tools: Sequence[Tool]) -> list[UndoStep]
             case _:
                 pass
     for intents in reversed(turns):
-        steps = [
-            step
-            for intent in reversed(intents)
-            if _is_effect(intent.call_id, calls, results)
-            and (
-                step := _make_step(
-                    intent, calls[intent.call_id], results.get(intent.call_id), known
-                )
-            )
-        ]
+        steps: list[UndoStep] = []
+        for intent in reversed(intents):
+            call_id = intent.call_id
+            tries = find_tries(UNDO_PREFIX, call_id, calls, results)
+            if tries.state == "done" or not _is_effect(call_id, calls, results):
+                continue
+            if step := _make_step(intent, calls[call_id], results.get(call_id), known):
+                steps.append(msgspec.structs.replace(step, tries=tries))
         if steps:
             return steps
     return []
@@ -74,11 +106,10 @@ def plan_undo(entries: Sequence[Entry], tools: Sequence[Tool]) -> list[UndoStep]
 def _is_effect(
     call_id: str, calls: dict[str, ToolCall], results: dict[str, ToolResultItem]
 ) -> bool:
-    undone, result = results.get(f"{UNDO_PREFIX}{call_id}"), results.get(call_id)
+    result = results.get(call_id)
     if result is not None and DRY_RUN_KEY in (result.data or {}):
         return False
-    is_open = undone is None or undone.is_error
-    return call_id in calls and not call_id.startswith(UNDO_PREFIX) and is_open
+    return call_id in calls and not call_id.startswith(UNDO_PREFIX)
 
 
 def _make_step(
@@ -92,7 +123,7 @@ def _make_step(
     summary = tool.summary(arguments)
     if result is None:  # the process ended meanwhile
         result = ToolResultItem(call.id, call.name, (), is_error=True, outcome="unknown")
-    is_known = result.outcome not in ("unknown", "interrupted")
+    is_known = result.outcome not in MAYBE_DONE
     try:
         answer = _ask_tool(tool, arguments, result)
     except Exception as error:  # noqa: BLE001 - the function is the program's

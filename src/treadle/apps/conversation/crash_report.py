@@ -20,6 +20,7 @@ MAX_LABEL_CHARS = 60
 _OUTCOMES: dict[CallOutcome, str] = {
     "unknown": "It may or may not have finished. It was not started again.",
     "recovered": "It had finished. It was not started again.",
+    "denied": "It had not happened. It was not started again.",
 }
 _RERUN = "It had not happened. It was started again."
 _RESUMED = "The agent continued where it was."

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.apps.program import PROGRAM, run
+from tests.apps.program import PROGRAM, run, start
+from tests.patience import until
 from treadle.apps.cli.trials import apply
 from treadle.apps.console import exit_codes
 from treadle.sessions.library import Library
@@ -117,6 +119,60 @@ async def test_the_output_of_a_call_that_fails_keeps_its_lines():
         await run(server, "-p", "go", "--dry-run", *FREELY)
     done = await run(None, "apply", "--only", "all")
     assert done.out.splitlines()[-3:-1] == ["0 calls of 1 carried out. bash: one", "two"], done
+
+
+async def record_commands(*commands: str) -> None:
+    calls = [FakeReply(calls=(FakeCall("bash", {"command": one}),)) for one in commands]
+    async with ProviderServer([*calls, LAST]) as server:
+        await run(server, "-p", "go", "--dry-run", *FREELY)
+
+
+async def test_a_call_that_failed_stays_and_those_after_it_wait():
+    await record_commands("echo try >> tries && test -e ok", "echo second >> effects")
+    first = await run(None, "apply", "--only", "all")
+    failed = await run(None, "apply", "--only", "all")
+    assert (first.code, failed.code) == (1, 1), (first, failed)
+    assert "0 calls of 2 carried out. bash" in failed.out
+    assert "failed before: [exit code 1]" in failed.out
+    assert Path("tries").read_text() == "try\ntry\n"
+    assert not Path("effects").exists()
+    second = await run(None, "apply", "--only", "2")
+    assert (second.code, Path("effects").read_text()) == (0, "second\n"), second
+    Path("ok").touch()
+    done = await run(None, "apply", "--only", "all")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 call of 1 carried out."), done
+    assert Path("tries").read_text() == "try\n" * 3
+    assert "no recorded calls" in (await run(None, "apply", "--only", "all")).out
+
+
+async def test_a_call_that_was_cut_off_is_named_and_the_user_decides():
+    os.mkfifo("pause")
+    await record_commands("echo x >> effects; cat pause", "echo second >> effects")
+    process = await start(None, "apply", "--only", "all")
+    await until(lambda: Path("effects").exists())
+    process.kill()
+    await process.wait()
+    seen = await run(None, "apply", "--only", "all")
+    assert seen.code == 2, seen
+    assert "outcome unknown: Interrupted, outcome unknown. Evidence: bash" in seen.out
+    assert "This command was running when the program stopped: echo x" in seen.err
+    assert "call 1: outcome unknown" in seen.err
+    left = await run(None, "apply", "--drop", "1")
+    assert (left.code, Path("effects").read_text()) == (0, "x\nsecond\n"), left
+    Path("pause").unlink()
+    Path("pause").touch()
+    again = await run(None, "apply", "--only", "1")
+    assert (again.code, Path("effects").read_text()) == (0, "x\nsecond\nx\n"), again
+    assert "no recorded calls" in (await run(None, "apply", "--only", "all")).out
+
+
+async def test_a_call_that_needs_another_one_says_so():
+    session = await record()
+    alone = await run(None, "apply", session, "--only", "2")
+    needs = "edit: it needs call 1, which changes the same file before it: "
+    assert (alone.code, needs in alone.out) == (1, True), alone
+    done = await run(None, "apply", session, "--only", "1,2")
+    assert (done.code, Path("a.py").read_text()) == (0, "three\n"), done
 
 
 async def test_a_deny_rule_holds_when_it_is_carried_out():

@@ -79,6 +79,28 @@ async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
     assert (again.code, "nothing can be taken back" in again.out) == (0, True)
 
 
+async def test_an_inverse_that_failed_is_made_again():
+    git("init", "-q", "-b", "main")
+    git("config", "user.name", "a")
+    git("config", "user.email", "a@b")
+    Path("a.txt").write_text("one\n")
+    git("add", "a.txt")
+    async with ProviderServer([bash("git commit -m first"), FakeReply("Done.")]) as server:
+        await run(server, "-p", "go", *FREELY)
+    Path("a.txt").write_text("mine\n")  # git does not revert over it
+    first = await run(None, "undo", "--effects", "--only", "1", TREADLE_SANDBOX="off")
+    failed = await run(None, "undo", "--effects", "--only", "1", TREADLE_SANDBOX="off")
+    assert (first.code, failed.code) == (1, 1), (first, failed)
+    assert "0 calls of 1 carried out. bash" in failed.out
+    assert "   failed before: " in failed.out
+    git("checkout", "a.txt")
+    done = await run(None, "undo", "--effects", "--only", "all", TREADLE_SANDBOX="off")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 call of 1 carried out."), done
+    assert git("log", "--format=%s").splitlines()[0] == 'Revert "first"'
+    again = await run(None, "undo", "--effects", "--only", "all")
+    assert again.out == "no turn had effects beyond files\n"
+
+
 async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
     git("init", "-q", "-b", "main")
     git("config", "user.name", "a")

@@ -2,7 +2,8 @@
 
 CallPlayer takes the place of the model for one turn. So the policy, hooks, checkpoints and the log
 are those of any call. Before each call its files have to be as the dry run left them; the first
-that fails ends it. Used by `treadle apply`, `/apply` and `treadle undo --effects`.
+that fails ends it, and can be tried again. One whose outcome is unknown is made again only if the
+user names it. Used by `treadle apply`, `/apply` and `treadle undo --effects`.
 """
 
 from __future__ import annotations
@@ -19,23 +20,30 @@ from treadle.core.errors import ConfigError
 from treadle.core.steps import Denial, PendingApproval
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem
+from treadle.core.transcript.pending import RunTools, pending
+from treadle.core.transcript.transcript import Transcript
 from treadle.core.transcript.usage import NO_USAGE
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
-from treadle.tools.undo import DRY_RUN_KEY
+from treadle.tools.undo import DRY_RUN_KEY, UNDO_PREFIX, Tries, find_tries
 
 if TYPE_CHECKING:
     from treadle.models.scripted import ScriptElement
 
 CALL_PREFIX = "apply-"  # before the id of the recorded call
+NO_CALL = "No call was made."
+_STATES = {"failed": "failed before", "unknown": "outcome unknown"}
 
 
 class Effect(msgspec.Struct):
-    """A call to make, and the state of files that it needs. `title` is for the user and the log."""
+    """A call to make, and the state of files that it needs. `title` is for the user and the log.
+    `needs` are the numbers of calls that change the same files before it, by path."""
 
     call: ToolCall
     title: str
     recorded: RecordedEffect = RecordedEffect("")
+    tries: Tries = Tries("")
+    needs: dict[str, int] = {}
 
 
 def list_effects(items: Sequence[Item]) -> list[Effect]:
@@ -43,26 +51,46 @@ def list_effects(items: Sequence[Item]) -> list[Effect]:
     calls = {
         call.id: call for item in items if isinstance(item, AssistantItem) for call in item.calls
     }
-    return [
-        Effect(
-            msgspec.structs.replace(calls[item.call_id], id=f"{CALL_PREFIX}{item.call_id}"),
-            calls[item.call_id].name,
-            msgspec.convert(item.data[DRY_RUN_KEY], RecordedEffect),
-        )
-        for item in items
-        if isinstance(item, ToolResultItem) and item.data and DRY_RUN_KEY in item.data
-        if item.call_id in calls and f"{CALL_PREFIX}{item.call_id}" not in calls
-    ]
+    results = {item.call_id: item for item in items if isinstance(item, ToolResultItem)}
+    effects: list[Effect] = []
+    numbers: dict[str, int] = {}  # of the last call that changes a file
+    for call_id, item in results.items():
+        if DRY_RUN_KEY not in (item.data or {}) or call_id not in calls:
+            continue
+        tries = find_tries(CALL_PREFIX, call_id, calls, results)
+        if tries.state == "done":
+            continue
+        call = calls[call_id]
+        recorded = msgspec.convert((item.data or {})[DRY_RUN_KEY], RecordedEffect)
+        needs = {path: numbers[path] for path in recorded.before if path in numbers}
+        to_make = msgspec.structs.replace(call, id=tries.next_id)
+        effects.append(Effect(to_make, call.name, recorded, tries, needs))
+        numbers |= dict.fromkeys(recorded.before, len(effects))
+    return effects
+
+
+def find_cut_off(items: Transcript) -> list[ToolCall]:
+    """The calls of a player that have no result: the program was killed while one was made."""
+    move = pending(items)
+    calls = move.calls if isinstance(move, RunTools) else ()
+    return [call for call in calls if call.id.startswith((CALL_PREFIX, UNDO_PREFIX))]
 
 
 def format_effects(effects: Sequence[Effect]) -> str:
-    """Each with its number and its preview."""
+    """Each with its number and its preview, and what became of it before."""
     lines: list[str] = []
     for at, effect in enumerate(effects, 1):
+        shown = [*effect.recorded.preview.rstrip().splitlines(), *format_tries(effect.tries)]
         lines.append(f"{at}. {escape_invisible(effect.title)}")
-        shown = map(escape_invisible, effect.recorded.preview.rstrip().splitlines())
-        lines += [f"   {line}" for line in shown]
+        lines += [f"   {escape_invisible(line)}" for line in shown]
     return "\n".join(lines)
+
+
+def format_tries(tries: Tries) -> list[str]:
+    if tries.state not in _STATES:
+        return []
+    first, *more = tries.text.splitlines() or ["it had no output"]
+    return [f"{_STATES[tries.state]}: {first}", *(f"    {line}" for line in more)]
 
 
 def format_message(effects: Sequence[Effect], chosen: Sequence[Effect]) -> str:
@@ -75,12 +103,20 @@ def format_message(effects: Sequence[Effect], chosen: Sequence[Effect]) -> str:
 
 
 def select_effects(effects: Sequence[Effect], numbers: str, drop: str = "") -> list[Effect]:
-    """Those of `all`, or of `1,3`, without those of `drop`."""
+    """Those of `all`, or of `1,3`, without those of `drop`. One whose outcome is unknown has to be
+    named: it may have had its effect."""
     if numbers in ("none", ""):
         return []
     wanted = set(range(1, len(effects) + 1)) if numbers == "all" else None
     chosen = (wanted or _parse_numbers(numbers, effects)) - _parse_numbers(drop, effects)
-    return [effect for at, effect in enumerate(effects, 1) if at in chosen]
+    selected = [(at, effect) for at, effect in enumerate(effects, 1) if at in chosen]
+    unknown = [at for at, effect in selected if effect.tries.state == "unknown"]
+    if wanted and unknown:
+        raise ConfigError(
+            f"call {unknown[0]}: outcome unknown: it may have had its effect. Look, then name the "
+            f"calls to make by their numbers: with {unknown[0]} it is made again"
+        )
+    return [effect for _, effect in selected]
 
 
 def edit_effect(effects: list[Effect], number: str, text: str) -> None:
@@ -98,7 +134,7 @@ def edit_effect(effects: list[Effect], number: str, text: str) -> None:
     old = effects[at - 1]
     call = msgspec.structs.replace(old.call, raw=text)
     recorded = RecordedEffect(f"edited: {text}", old.recorded.before)
-    effects[at - 1] = Effect(call, old.title, recorded)
+    effects[at - 1] = msgspec.structs.replace(old, call=call, recorded=recorded)
 
 
 def _parse_numbers(text: str, effects: Sequence[Effect]) -> set[int]:
@@ -141,16 +177,24 @@ class CallPlayer:
                 self.done += 1
                 continue
             elif changed := _find_changed(effect.recorded):
-                problem = f"{effect.call.name}: changed since the dry run: {changed}"
+                problem = _describe_changed(effect, changed)
             else:
                 return AssistantItem((effect.call,), "tool_use")
             break
-        text = f"{plural(self.done, 'call')} of {len(self.effects)} carried out."
+        count = len(self.effects)
+        text = f"{plural(self.done, 'call')} of {count} carried out." if count else NO_CALL
         return AssistantItem((Text(f"{text} {problem}".strip()),))
 
 
-def _find_changed(recorded: RecordedEffect) -> str:
-    changed = [
+def _find_changed(recorded: RecordedEffect) -> list[str]:
+    return [
         path for path, before in recorded.before.items() if hash_file(read_file(path)) != before
     ]
-    return ", ".join(changed)
+
+
+def _describe_changed(effect: Effect, changed: Sequence[str]) -> str:
+    name, paths = effect.call.name, ", ".join(changed)
+    needed = sorted({effect.needs[path] for path in changed if path in effect.needs})
+    if needed:
+        return f"{name}: it needs call {needed[0]}, which changes the same file before it: {paths}"
+    return f"{name}: changed since the dry run: {paths}"

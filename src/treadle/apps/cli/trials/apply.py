@@ -19,11 +19,13 @@ from treadle.apps.assembly.dry_run.recorded_calls import (
     CallPlayer,
     Effect,
     edit_effect,
+    find_cut_off,
     format_effects,
     format_message,
     list_effects,
     select_effects,
 )
+from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.console.console import (
     UsageError,
     ask_line,
@@ -108,14 +110,11 @@ async def carry_out(
 ) -> int:
     """Make the calls that are chosen, in a turn of the session; returns the exit code. The session
     is locked from before the choice: no other program makes them, too."""
-    from treadle.apps.assembly import SessionOptions, build_agent
-    from treadle.models.scripted import Scripted
-
     player, message = CallPlayer(), ""
-    model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
-    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
-    options = SessionOptions(resume=session_id, model=model, checkpoints=True)
-    session = await build_agent(settings, folder, options, approve=player.approve, warn=print_error)
+    session = await _open_session(session_id, folder, player)
+    if session.state is not None and find_cut_off(session.state.transcript):
+        await _finish_cut_off(session)
+        session = await _open_session(session_id, folder, player)
     try:
         player.effects, message = await choose(session)
     finally:
@@ -129,6 +128,28 @@ async def carry_out(
     text = turn.text or f"{turn.reason}: {turn.error or ''}"
     print_line(escape_invisible(text, keep="\n\t"))
     return SUCCESS if player.done == len(player.effects) else ERROR
+
+
+async def _open_session(session_id: str, folder: Path, player: CallPlayer) -> AgentSession:
+    from treadle.apps.assembly import SessionOptions, build_agent
+    from treadle.models.scripted import Scripted
+
+    model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
+    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
+    options = SessionOptions(resume=session_id, model=model, checkpoints=True)
+    return await build_agent(settings, folder, options, approve=player.approve, warn=print_error)
+
+
+async def _finish_cut_off(session: AgentSession) -> None:
+    """Finish the turn of an `apply` that was killed: its call gets a result, and is not approved
+    again. So the user chooses by what is known of it."""
+    from treadle.apps.conversation.crash_report import CrashReport
+
+    assert session.state is not None
+    tell = lambda text: print_error(f"treadle: {redact_for_display(text)}")  # noqa: E731
+    async with session.open_driver() as driver:
+        driver.watch(CrashReport(session.state, tell))
+        await session.agent.finish_turn(driver)
 
 
 async def _record_seen(session: AgentSession, effects: Sequence[Effect]) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.apps.assembly.dry_run.recorded_calls import Effect
+from treadle.apps.assembly.dry_run.recorded_calls import Effect, format_tries
 from treadle.apps.cli.trials.apply import Choice, carry_out, choose_effects
 from treadle.apps.console.console import print_line
 from treadle.core.transcript.content import ToolCall
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.log.journal import read_entries
-from treadle.tools.undo import UNDO_PREFIX, UndoStep, plan_undo
+from treadle.tools.undo import UndoStep, plan_undo
 
 if TYPE_CHECKING:
     from treadle.apps.assembly import AgentSession
@@ -43,11 +43,13 @@ def _choose(steps: list[UndoStep], only: str | None) -> list[Effect]:
         line = f"cannot be taken back: {step.summary}: {step.reason}"
         if step.tool:
             raw = msgspec.json.encode(step.arguments).decode()
-            call = ToolCall(f"{UNDO_PREFIX}{step.call.id}", step.tool, raw)
-            effects.append(Effect(call, step.summary))
+            call = ToolCall(step.tries.next_id, step.tool, raw)
+            effects.append(Effect(call, step.summary, tries=step.tries))
             shown = step.arguments.get("command", raw)
             line = f"{len(effects)}. {step.summary} by {step.tool}: {shown}"
         print_line(escape_invisible(line))
+        for line in format_tries(step.tries):
+            print_line(escape_invisible(f"   {line}"))
     if not effects:
         print_line("nothing can be taken back" if steps else "no turn had effects beyond files")
         return []

@@ -57,7 +57,11 @@ async def run_effects(session: HostedSession, arguments: str) -> CommandAnswer:
     if arguments not in ("", "undo"):
         raise ConfigError("usage: /effects lists them, /effects undo takes them back")
     steps = await _list_effects(session)
-    calls = [f"{one.tool} {encode(one.arguments).decode()}" for one in steps if one.tool]
+    calls = [
+        f"{one.tool} {encode(one.arguments).decode()}"
+        for one in steps
+        if one.tool and one.tries.state != "unknown"
+    ]
     if arguments == "undo" and calls:
         return CommandAnswer(message=to_user_item(UNDO_EFFECTS.format(calls="\n".join(calls))))
     if not steps:

@@ -26,7 +26,7 @@ from treadle.tools.undo import DRY_RUN_KEY
 class SessionDryRun:
     def __init__(self, session: SessionLifecycle) -> None:
         self._session = session
-        self._edited: dict[str, Effect] = {}
+        self._edited: dict[str, str] = {}  # arguments by the ID of the call
 
     async def change(self, *, is_on: bool) -> None:
         await self._session.reconfigure(dry_run=is_on)
@@ -34,12 +34,15 @@ class SessionDryRun:
     def list_effects(self) -> list[Effect]:
         """What waits, with the arguments that the user gave it."""
         effects = list_effects(self._session.driver.history)
-        return [self._edited.get(one.call.id, one) for one in effects]
+        for number, one in enumerate(list(effects), 1):
+            if text := self._edited.get(one.call.id):
+                edit_effect(effects, str(number), text)
+        return effects
 
     def edit(self, number: str, arguments: str) -> None:
         effects = self.list_effects()
         edit_effect(effects, number, arguments)
-        self._edited = {one.call.id: one for one in effects}
+        self._edited[effects[int(number) - 1].call.id] = arguments
 
     def start(self, chosen: Sequence[Effect]) -> UserItem:
         """The message of the turn that carries these out."""
