@@ -354,9 +354,12 @@ async def test_plan_mode_changes_nothing_and_bypass_asks_nothing():
     for mode, exists in (("plan", True), ("bypass", False)):
         Path("file.txt").write_text("x")
         async with ProviderServer([bash("rm file.txt"), LAST]) as server:
-            ran = await run(server, "-p", "go", "--permission-mode", mode, "--sandbox", "off")
+            words = ("-p", "go", "--permission-mode", mode, "--sandbox", "off")
+            ran = await run(server, *words, "--output-format", "json")
         assert Path("file.txt").exists() is exists, mode
-        assert ran.code == 0
+        [report] = ran.lines
+        denied = ["[bash: rm file.txt]"] if exists else []
+        assert (ran.code, report["denied"], report["missing_rules"]) == (0, denied, []), mode
 
 
 async def test_rules_by_flag_allow_and_deny():

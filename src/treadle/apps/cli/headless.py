@@ -24,6 +24,7 @@ from treadle.agents.agent_settings import ApproverAnswer
 from treadle.apps.assembly import AgentSession, SessionOptions, build_agent
 from treadle.apps.assembly.redaction import redact_for_display
 from treadle.apps.assembly.suspend import TurnSuspended
+from treadle.apps.cli.denied_calls import DeniedCalls
 from treadle.apps.cli.options import CommandLine
 from treadle.apps.cli.output import (
     ProgressPrinter,
@@ -63,10 +64,6 @@ if TYPE_CHECKING:
     from treadle.apps.cli.stream_json import StreamJsonWriter
     from treadle.apps.cli.text_stream import TextStream
 
-HEADLESS_DENIAL = (
-    "This call needs the user's approval, and the user cannot be asked in this run ({reason}). "
-    "Do it in another way, or say in your answer what was left undone."
-)
 DRY_RUN = "dry run: `treadle apply` shows what was recorded, and carries it out"
 TIME_LIMIT_REASON = "max_time"
 
@@ -97,7 +94,7 @@ class HeadlessRun:
         self._suspended: TurnSuspended | None = None
         self._totals = Totals()
         self._model = self._session_id = ""
-        self._denied: list[PendingApproval] = []
+        self._denied = DeniedCalls()
         self._driver: Driver | None = None
         self._task: asyncio.Task[object] | None = None
         self._background: BackgroundWait | None = None
@@ -225,6 +222,7 @@ class HeadlessRun:
             self._folder,
             options,
             approve=self._decide,
+            hooks=(self._denied,),
             observers=observers,
             notify=self._print_note,
             warn=lambda text: self._print_warning(text, stream_json),
@@ -335,10 +333,9 @@ class HeadlessRun:
                 raise self._question_suspension(pending_approvals)
             detail = f"{approval.summary} needs approval"
             raise TurnSuspended("approval", WakeCondition("answer"), detail)
-        self._denied.append(approval)
         if self._progress is not None:
             self._progress.print_denial(approval)
-        return Denial(HEADLESS_DENIAL.format(reason=approval.reason), "headless")
+        return self._denied.deny(approval)
 
     def _question_suspension(self, approvals: Sequence[PendingApproval]) -> TurnSuspended:
         from treadle.apps.cli.resume_answers import format_questions
@@ -391,7 +388,7 @@ class HeadlessRun:
     def _make_end(self) -> RunEnd:
         return RunEnd(
             self._settings,
-            bool(self._denied),
+            bool(self._denied.approvals),
             self._is_time_limit_reached,
             self._background is not None and self._background.is_over,
             self._signals.exit_code,
@@ -404,8 +401,8 @@ class HeadlessRun:
             model=self._model,
             seconds=round(time.monotonic() - self._started_at, 3),
             usage=self._totals.usage,
-            denied=tuple(one.summary for one in self._denied),
-            missing_rules=tuple(dict.fromkeys(rule for one in self._denied for rule in one.rules)),
+            denied=self._denied.list_all(),
+            missing_rules=self._denied.list_missing_rules(),
         )
 
     def _make_header(self, session: AgentSession) -> StreamJsonHeader:
@@ -427,7 +424,8 @@ class HeadlessRun:
         line = self._command_line
         if report.exit_code != exit_codes.SUCCESS:
             about = (line.settings(), line.text("until"), line.program)
-            message = explain_exit(report, self._suspended, self._settings, *about)
+            denied = self._denied.list_needing_approval()
+            message = explain_exit(report, denied, self._suspended, self._settings, *about)
             if message:
                 print_error(f"treadle: {message}")
         if self._session_id and line.has("dry_run") and not line.has("quiet"):

@@ -106,8 +106,9 @@ class Stdout:
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag="result", omit_defaults=False):
-    """How a run ended. `denied` are calls that needed approval, `missing_rules` would have allowed
-    them; `output` matches the schema."""
+    """How a run ended. `denied` are calls that needed approval, and those that a rule, the mode or
+    a hook denied; `missing_rules` would have allowed those that needed approval. `output` matches
+    the schema."""
 
     version: int = FORMAT_VERSION
     session_id: str = ""

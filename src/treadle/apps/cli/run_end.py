@@ -5,7 +5,7 @@ this code is not 0: what happened, what to do next. Used by headless.py.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -79,21 +79,23 @@ def report_error(error: TreadleError, resumed: str = "") -> RunReport:
 
 def explain_exit(
     report: RunReport,
+    denied: Sequence[str],
     suspended: TurnSuspended | None,
     settings: Settings,
     flags: Mapping[str, object],
     until: str = "",
     program: str = "treadle",
 ) -> str:
-    """`flags` are the settings of the command line: those that limit a session are not stored.
-    `until` is the command of the goal, `program` how the program is started again."""
+    """`denied` are the calls that needed an approval. `flags` are the settings of the command line:
+    those that limit a session are not stored. `until` is the command of the goal, `program` how the
+    program is started again."""
     given = "".join(f" {_format_flag(name)} {flags[name]}" for name in _LIMITS if name in flags)
     given += f" --until {shlex.quote(until)}" if until else ""
     command = f"{program} -p --resume {report.session_id}"
     resume = f"; to continue: {command}{given}" if report.session_id else ""
     match report.exit_code:
         case exit_codes.APPROVAL_NEEDED:
-            calls = ", ".join(dict.fromkeys(report.denied))
+            calls = ", ".join(dict.fromkeys(denied))
             rules = report.missing_rules if len(report.missing_rules) <= _MAX_NAMED_RULES else ()
             allow = " ".join(f"--allow {shlex.quote(rule)}" for rule in rules)
             return f"needs approval: {calls} (allow with {allow or '--allow RULE'})"

@@ -13,6 +13,7 @@ import yaml  # type: ignore[import-untyped]
 
 from tests.apps.program import run
 from tests.repository.test_workflows import lint
+from treadle.apps.cli.commands import review
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
 WORKFLOW = Path(__file__).parents[4] / "examples/workflows/review.yml"
@@ -29,9 +30,9 @@ def answer(*findings: dict[str, object], summary: str = "It was read.") -> FakeR
     return FakeReply(json.dumps({"summary": summary, "findings": findings}))
 
 
-def git(*arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+def git(*arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture
@@ -75,14 +76,83 @@ async def test_findings_are_lines_data_and_an_exit_code():
 
 
 @pytest.mark.usefixtures("repository")
+async def test_the_program_reads_the_change_whatever_the_repository_names_for_it():
+    Path("run").write_text("#!/bin/sh\ntouch ran\n")
+    Path("run").chmod(0o755)
+    git("config", "diff.external", "./run")
+    read = FakeReply(calls=(FakeCall("bash", {"command": "git diff HEAD~1..HEAD"}),))
+    async with ProviderServer([read, answer()]) as server:
+        ran = await run(server, "review", "--json", "HEAD~1")
+    asked = server.requests[0].body.decode()
+    assert "-    return a + b" in asked
+    assert "+    return a - b" in asked
+    [report] = ran.lines
+    assert (ran.code, report["denied"]) == (0, ["[bash: git diff HEAD~1..HEAD]"]), report
+    assert report["missing_rules"] == []  # in the mode plan no rule allows it
+    assert not Path("ran").exists()
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_file_that_the_model_may_not_read_is_named_and_not_shown():
+    Path(".env").write_text("KEY=hunter2\n")
+    git("add", ".env")
+    async with ProviderServer([answer()]) as server:
+        ran = await run(server, "review")
+    assert ran.code == 0, ran
+    asked = server.requests[0].body.decode()
+    assert "or they may have secrets:\\n.env" in asked
+    assert "hunter2" not in asked
+
+
+async def test_a_repository_without_a_commit_is_reviewed():
+    git("init", "-b", "main")
+    Path("add.py").write_text("a - b\n")
+    Path("sub.py").write_text("a + b\n")
+    git("add", "add.py")
+    async with ProviderServer([answer()]) as server:
+        ran = await run(server, "review")
+    assert ran.code == 0, ran
+    asked = server.requests[0].body.decode()
+    assert "+a - b" in asked
+    assert "git does not know them yet.\\nsub.py" in asked
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_change_that_cannot_be_read_is_an_error():
+    blob = git("rev-parse", "HEAD:add.py").strip()
+    Path(f".git/objects/{blob[:2]}/{blob[2:]}").unlink()
+    ran = await run(None, "review", "--json", "HEAD~1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "the change cannot be read: git diff: " in ran.err
+
+
+@pytest.mark.usefixtures("repository")
+async def test_of_a_long_change_the_model_is_told_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for name in ("a.py", "b.py"):
+        Path(name).write_text(f"# {name}\n" * 10)
+        git("add", name)
+    monkeypatch.setattr(review, "MAX_DIFF_CHARS", 250)
+    task = await review._describe_change(Path(), "")
+    assert "+# a.py" in task
+    assert "+# b.py" not in task
+    assert task.endswith("diff --git a/b.py b/b.py")
+
+
+@pytest.mark.usefixtures("repository")
 async def test_what_is_not_a_review_has_another_code():
     async with ProviderServer([], faults=[ProviderFault("bad_request", times=-1)]) as server:
         failed = await run(server, "review", "HEAD~1")
         nothing = await run(server, "review", "HEAD..HEAD")
+        data = await run(server, "review", "--json", "HEAD..HEAD")
         unknown = await run(server, "review", "nonsense..HEAD")
         option = await run(server, "review", "--output-format", "json")
     assert failed.code == 2, failed
     assert (nothing.code, nothing.err) == (0, "treadle review: there are no changes\n")
+    assert (data.code, data.err) == (0, nothing.err)
+    [report] = data.lines
+    assert report["output"] == {"summary": "there are no changes", "findings": []}
     assert (unknown.code, option.code) == (2, 2)
     assert "git does not know the commits nonsense..HEAD" in unknown.err
     assert "--output-format is not an option of review" in option.err

@@ -37,6 +37,14 @@ uncommitted changes. Reads only. Options that are settings are as for `treadle -
 
 Exit codes: 0 nothing found · 1 findings · 2 an error, or a wrong command line · others as for -p"""
 
+MAX_DIFF_CHARS = 200_000
+TOO_LONG = (
+    "The change is too long to be shown whole. Read these files, too, each with "
+    "`git diff --no-ext-diff --no-textconv REVISIONS -- PATH`:"
+)
+NEW_FILES = "Read these files, too: they are new, and git does not know them yet."
+HIDDEN = "These are not shown, since a rule denies that you read them, or they may have secrets:"
+NO_CHANGES = "there are no changes"
 FOUND = 1
 FAILED = 2
 SEVERITIES = ("error", "warning", "note")
@@ -81,10 +89,21 @@ def run(arguments: list[str]) -> int:
     revisions = line.prompt or ""
     task = asyncio.run(_describe_change(folder, revisions))
     if not task:
-        print_error("treadle review: there are no changes")
+        print_error(f"treadle review: {NO_CHANGES}")
+        if line.text("output_format") == "json":
+            _print_empty_report()
         return exit_codes.SUCCESS
     name = f"review of {revisions or 'the uncommitted changes'}"
     return _review(folder, task, name, line, has_output)
+
+
+def _print_empty_report() -> None:
+    from treadle.observe.jsonlines import encode_line
+
+    output = {"summary": NO_CHANGES, "findings": []}
+    text = format_findings(NO_CHANGES, [])
+    report = RunReport(reason="end_turn", exit_code=exit_codes.SUCCESS, text=text, output=output)
+    print(encode_line(report).decode(), end="", flush=True)
 
 
 def _review(folder: Path, task: str, name: str, line: Any, has_output: bool) -> int:
@@ -144,35 +163,59 @@ async def _describe_change(folder: Path, revisions: str) -> str:
         WORKING_TREE,
         describe_commits,
     )
+    from treadle.apps.settings.folder_rules import load_rules, make_read_check
+    from treadle.lib.git.change import (
+        list_changed,
+        list_new_files,
+        make_reading_environment,
+        read_diff,
+    )
     from treadle.lib.git.run import GitError, run_git
 
-    # No objects are fetched: the repository names the program that would do it.
-    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
     try:
-        await run_git(folder, "rev-parse", "--show-toplevel", environment=environment)
+        top = await run_git(folder, "rev-parse", "--show-toplevel", environment=os.environ)
+        environment = await make_reading_environment(folder, os.environ)
     except GitError as error:
         raise UsageError(f"{NO_REPOSITORY}: {error}") from error
-    if not revisions:
-        return WORKING_TREE if await _is_changed(folder, environment) else ""
-    range_ = revisions if ".." in revisions else f"{revisions}..HEAD"
-    query = ("diff", "--name-only", "--no-ext-diff", "--no-textconv", "--end-of-options", range_)
+    range_ = revisions if ".." in revisions or not revisions else f"{revisions}..HEAD"
+    if range_:
+        known = ("rev-list", "--max-count=1", "--end-of-options", range_, "--")
+        try:
+            await run_git(folder, *known, environment=environment)
+        except GitError as error:
+            raise UsageError(f"git does not know the commits {range_}: {error}") from error
     try:
-        changed = await run_git(folder, *query, "--", environment=environment)
+        changed = await list_changed(folder, range_, environment)
+        is_unreadable = make_read_check(folder, load_rules(folder)[0])
+        hidden = [path for path in changed if is_unreadable(Path(top.rstrip("\n"), path))]
+        diff = await read_diff(folder, range_, environment, hidden)
+        new = [] if range_ else await list_new_files(folder, environment)
     except GitError as error:
-        raise UsageError(f"git does not know the commits {range_}: {error}") from error
-    return describe_commits(range_) if changed else ""
+        raise UsageError(f"the change cannot be read: {error}") from error
+    if not changed and not new:
+        return ""
+    about = describe_commits(range_) if range_ else WORKING_TREE
+    return "\n\n".join([about, *_format_change(diff, new, hidden)])
 
 
-async def _is_changed(folder: Path, environment: dict[str, str]) -> bool:
-    """Whether anything is not committed. No filter runs: the user may not trust the repository."""
-    from treadle.lib.git.run import run_git
+def _format_change(diff: list[str], new: list[str], hidden: list[str]) -> list[str]:
+    """The diff, as far as it is not too long, and the names of what the model has to read."""
+    from treadle.apps.assembly.redaction import find_environment_secrets, redact
+    from treadle.lib.git.change import make_readable
 
-    listed = await run_git(folder, "config", "--list", "--name-only", "-z", environment=environment)
-    keys = [key for key in set(listed.split("\0")) if key.startswith("filter.")]
-    # As variables: an option of git ends the name at its first "=".
-    off = {"GIT_CONFIG_COUNT": str(len(keys))}
-    for number, key in enumerate(keys):
-        value = "false" if key.endswith(".required") else ""
-        off |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    status = ("--no-optional-locks", "status", "--porcelain", "--ignore-submodules=dirty")
-    return bool(await run_git(folder, *status, environment=environment | off))
+    texts = list[str]()
+    shown, left_out, size = list[str](), list[str](), 0
+    for part in diff:
+        size += len(part)
+        shown += [part] if size <= MAX_DIFF_CHARS else []
+        left_out += [] if size <= MAX_DIFF_CHARS else [part.partition("\n")[0]]
+    if shown:
+        text = redact(find_environment_secrets(), "\n".join(shown))
+        texts.append(f"The change:\n<diff>\n{text}\n</diff>")
+    if left_out:
+        texts.append("\n".join([TOO_LONG, *left_out]))
+    if new:
+        texts.append("\n".join([NEW_FILES, *new]))
+    if hidden:
+        texts.append("\n".join([HIDDEN, *map(make_readable, hidden)]))
+    return texts

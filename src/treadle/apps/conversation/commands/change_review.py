@@ -20,6 +20,7 @@ from treadle.apps.conversation.diff_rows import DiffHunk, DiffRow, count_changes
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError, SessionNotFound
 from treadle.core.transcript.entries import Checkpoint, Restore
+from treadle.lib.git.change import DIFF
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ ReviewScope = Literal["turn", "session", "git"]
 SCOPES: tuple[ReviewScope, ...] = get_args(ReviewScope)
 _TITLES = {"turn": "the last turn", "session": "this session", "git": "the last commit"}
 LAST_TURN = 0
-# Programs that the folder names for diffs are not run: it may not be trusted.
-_GIT_DIFF = "diff --no-color --no-ext-diff --no-textconv --find-renames HEAD"
+_GIT_DIFF = " ".join((*DIFF, "HEAD"))
 _NO_END = "\\ No newline at end of file"
 NO_TURN = 0  # the first entry of no turn
 _MAX_NEW_FILES = 200  # that git does not know, with their contents
