@@ -46,3 +46,13 @@ async def test_the_program_shows_it_and_takes_it_as_a_limit():
     assert (limited.code, "; at most $0.1" in limited.err) == (0, True), limited
     refused = await run(None, "--max-cost", "auto", "--plain", "hello")
     assert (refused.code, "works only with -p" in refused.err) == (2, True)
+
+
+async def test_the_limit_is_on_top_of_what_a_continued_session_has_cost():
+    for _ in range(10):
+        await past("say hello", 0.01, 10)
+    await past("a long task", 3.0, 10)
+    async with ProviderServer([FakeReply("Hello.")]) as server:
+        more = await run(server, "-p", "--continue", "say hello", "--max-cost", "auto")
+    assert (more.code, more.out) == (0, "Hello.\n"), more
+    assert "; at most $0.1" in more.err

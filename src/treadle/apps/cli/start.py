@@ -38,6 +38,7 @@ from treadle.lib.text.text import format_dollars
 if TYPE_CHECKING:
     from treadle.apps.cli.resume_answers import ResumeInput
     from treadle.apps.settings.settings import Settings
+    from treadle.sessions.library import Library
 
 AUTO_LIMIT = "auto"  # of --max-cost: from a forecast
 TUI_MODULE = "treadle.apps.tui.main"
@@ -145,8 +146,25 @@ def _forecast(
     print_error(f"treadle: forecast: {forecast}{shown}")
     if limit is None:
         return settings
-    line.options["max_cost"] = str(limit)
+    if line.has("continue") or line.text("resume"):  # the limit is one of the whole session
+        limit += _read_cost(folder, line.text("resume"))
+    line.options["max_cost"] = f"{limit:.6f}"
     return load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
+
+
+def _read_cost(folder: Path, resume: str) -> float:
+    """What a session that is continued has cost so far, with its child agents."""
+    from treadle.sessions.library import Library
+
+    library = Library()
+    session_dir = _find_session(library, folder, resume)
+    return library.get_summary(session_dir).total_usage.known_cost
+
+
+def _find_session(library: Library, folder: Path, resume: str) -> Path:
+    """The session to continue: that of the id or words, or with "" the last one of the folder."""
+    latest = None if resume else library.find_latest(folder)
+    return latest or library.find(resume, folder=folder, by_words=True)
 
 
 def start_tui(command_line: CommandLine) -> int:
@@ -188,8 +206,7 @@ def _bring_session(folder: Path, resume: str) -> None:
 
     library = Library()
     with suppress(StoreError):  # said where it is opened
-        latest = None if resume else library.find_latest(folder)
-        session_dir = latest or library.find(resume, folder=folder, by_words=True)
+        session_dir = _find_session(library, folder, resume)
         if find_run(session_dir) is not None:
             from treadle.apps.console.supervisor import bring_here
 
