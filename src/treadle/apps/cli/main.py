@@ -126,6 +126,9 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
         case ["help", unknown, *_]:
             return _report_unknown_command([unknown], commands)
         case [name, *rest] if name in commands:
+            if option := _find_empty_option(rest):
+                print(f"treadle {name}: {option}: its value is empty", file=sys.stderr)
+                return USAGE_ERROR
             return run_module(commands[name][0], rest)
         case [word, *rest] if _describe_peer_command(word, rest):
             return _report_unknown_command(arguments, commands)
@@ -139,6 +142,16 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             return _report_unknown_command(arguments, commands)
     sys.stdout.flush()
     return 0
+
+
+def _find_empty_option(words: list[str]) -> str:
+    """The first option with an empty value, as of an unset variable; "" if there is none."""
+    own = words[: words.index("--")] if "--" in words else words
+    for at, word in enumerate(own):
+        name, has_value, given = word.partition("=")
+        if name.startswith("--") and ([given] if has_value else own[at + 1 : at + 2]) == [""]:
+            return name
+    return ""
 
 
 def _is_prompt(word: str, rest: list[str], commands: dict[str, tuple[str, str]]) -> bool:

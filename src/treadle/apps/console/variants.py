@@ -17,7 +17,8 @@ CHECK_RESULTS = {True: "passes", False: "fails", None: "–"}
 
 
 class Variant(msgspec.Struct):
-    """One way to run the turn, and what came of it. `passed` is None without a check."""
+    """One way to run the turn, and what came of it. `passed` is None without a check. `detail` says
+    more about the reason, such as the limit; `was_sent`: a model was asked."""
 
     name: str
     model: str
@@ -30,6 +31,8 @@ class Variant(msgspec.Struct):
     cost: float | None = None
     seconds: float = 0.0
     error: str = ""
+    detail: str = ""
+    was_sent: bool = True
 
     @property
     def is_good(self) -> bool:
@@ -52,7 +55,7 @@ def list_rows(variants: Sequence[Variant]) -> list[tuple[str, ...]]:
             one.changes,
             "unknown" if one.cost is None else format_dollars(one.cost),
             f"{one.seconds:.1f} s",
-            one.error or one.reason,
+            one.error or ": ".join(filter(None, (one.reason, one.detail))),
         )
         for number, one in enumerate(variants, 1)
     ]

@@ -156,6 +156,13 @@ async def test_prompts_are_variants_and_the_budget_is_shared():
         free = await run(server, "whatif", session, "--max-cost", "0", "--json", "--keep", "none")
         negative = await run(server, "whatif", session, "--max-cost", "-1")
         no_call = await run(server, "whatif", session, "--result", "none=x")
+        no_text = await run(server, "whatif", session, "--result", "nope")
+        empty = await run(server, "whatif", session, "--check", "")
+        small = await run(server, "whatif", session, "--max-cost", "0.000001")
+    assert (no_text.code, "--result is CALL=TEXT" in no_text.err) == (2, True), no_text
+    assert (empty.code, empty.err) == (2, "treadle whatif: --check: its value is empty\n")
+    row = small.out.splitlines()[1]
+    assert ("$0.00" in row, "budget_exceeded: the next request may cost" in row) == (True, True)
     assert json.loads(free.out)[0]["reason"] == "budget_exceeded", free
     assert (negative.code, "a number, 0 or more" in negative.err) == (2, True), negative
     assert (no_call.code, "no call 'none'" in no_call.err) == (1, True), no_call
@@ -190,7 +197,26 @@ async def test_best_keeps_nothing_that_is_not_good():
     assert git("worktree", "list").count("\n") == 2
 
 
-async def test_who_stops_the_variants_gets_none_of_them():
+@pytest.mark.parametrize("check", ["no-such-command", "sleep 1000"])
+async def test_a_check_that_does_not_run_to_its_end_throws_nothing_away(check: str):
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "base")
+    async with ProviderServer([LAST, bash("echo x > x"), LAST]) as server:
+        await run(server, "-p", "one", *FREELY)
+        session = next(iter(Library().list_summaries())).id
+        await run(server, "trust")
+        words = ("whatif", session, "--prompts", "again", "--check", check, "--timeout", "1")
+        ran = await run(server, *words, "--keep", "best", *FREELY)
+    assert (ran.code, "the check did not run to its end for whatif-" in ran.err) == (2, True), ran
+    [branch] = git("branch", "--list", "--format=%(refname:short)", "treadle/*").split()
+    assert git("ls-tree", "-r", "--name-only", branch).split() == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, exit_codes.ABORTED), (signal.SIGTERM, exit_codes.TERMINATED)],
+)
+async def test_who_stops_the_variants_gets_none_of_them(number: signal.Signals, code: int):
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "base")
 
@@ -208,9 +234,9 @@ async def test_who_stops_the_variants_gets_none_of_them():
         process = await start(server, *words)
         await until(lambda: len(server.requests) == begun + 2)
         assert git("worktree", "list").count("\n") == 3
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         await process.communicate()
-    assert process.returncode == exit_codes.ABORTED
+    assert process.returncode == code
     assert git("branch", "--list", "treadle/*") == ""
     assert git("worktree", "list").count("\n") == 1
 

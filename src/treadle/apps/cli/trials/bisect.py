@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.apps.cli.trials.trial import has_passed, run_check, write_files
+from treadle.apps.cli.trials.trial import CheckNotRun, format_output, run_check, write_files
 from treadle.apps.console.console import UsageError, print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.console.variants import CHECK_RESULTS
@@ -26,8 +26,6 @@ from treadle.sessions.library import Library
 from treadle.sessions.log.journal import read_records
 
 MAX_TITLE = 70
-MAX_LINES = 5  # of the output of a check
-NOT_RUN = (126, 127)  # exit codes of a shell: the command cannot be run, or is not found
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -68,13 +66,14 @@ async def _bisect(options: argparse.Namespace) -> int:
             nonlocal checks
             checks += 1
             await write_files(library, folder, root, states[at].tree)
-            done = await run_check(folder, root, options.check, options.timeout)
-            passed, name = has_passed(done), states[at].name
+            name = states[at].name
+            try:
+                done = await run_check(folder, root, options.check, options.timeout)
+            except CheckNotRun as error:
+                raise UsageError(f"the check did not run to its end {name} {error}") from error
+            passed = done.exit_code == 0
             how = "" if passed else f" ({done.describe_failure()})"
-            lines = [f"    {escape_invisible(line)}" for line in done.output.splitlines()]
-            said = "\n".join(["", *lines[-MAX_LINES:]])
-            if done.timed_out or done.exit_code in NOT_RUN:
-                raise UsageError(f"the check did not run to its end {name}{how}{said}")
+            said = format_output(done)
             print_line(
                 f"{name}: {CHECK_RESULTS[passed]}{how}{'' if passed or checks > 1 else said}"
             )

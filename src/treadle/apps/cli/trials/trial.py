@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from treadle.apps.console.console import UsageError
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
+from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.library import Library
 
+MAX_LINES = 5  # of the output of a check
+NOT_RUN = (126, 127)  # exit codes of a shell: the command cannot be run, or is not found
 FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in another one
 
 
@@ -27,8 +31,13 @@ async def write_files(library: Library, folder: Path, root: Path, tree: str) -> 
         raise WorkspaceError(f"{root}: cannot be written: {paths}")
 
 
+class CheckNotRun(UsageError):
+    """The check did not run to its end, so it says nothing about the files."""
+
+
 async def run_check(folder: Path, root: Path, command: str, timeout: float) -> CommandResult:
-    """Run the command in `root`, in the sandbox of the settings of `folder`."""
+    """Run the command in `root`, in the sandbox of the settings of `folder`. Raises CheckNotRun if
+    it cannot be run, or reaches its limit."""
     from treadle.apps.assembly.lazy import LazyWorkspace
     from treadle.workspace.options import WorkspaceOptions
 
@@ -38,10 +47,15 @@ async def run_check(folder: Path, root: Path, command: str, timeout: float) -> C
     try:
         # Not by the options: those are filtered, as what the user's shell has.
         environment = {FOLDER_VARIABLE: str(folder)}
-        return await workspace.run(command, env=environment, timeout=timeout)
+        done = await workspace.run(command, env=environment, timeout=timeout)
     finally:
         await workspace.aclose()
+    if done.timed_out or done.exit_code in NOT_RUN:
+        raise CheckNotRun(f"({done.describe_failure()}){format_output(done)}")
+    return done
 
 
-def has_passed(check: CommandResult) -> bool:
-    return check.exit_code == 0 and not check.timed_out
+def format_output(check: CommandResult) -> str:
+    """The last lines of its output, each on a line of its own."""
+    lines = [f"    {escape_invisible(line)}" for line in check.output.splitlines()]
+    return "\n".join(["", *lines[-MAX_LINES:]])

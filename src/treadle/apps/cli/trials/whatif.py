@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from treadle.apps.cli.session_worktree import WORKTREES_DIR
-from treadle.apps.cli.trials.trial import has_passed, run_check, write_files
+from treadle.apps.cli.trials.trial import CheckNotRun, run_check, write_files
 from treadle.apps.console.console import (
     UsageError,
     ask_line,
@@ -31,12 +31,13 @@ from treadle.apps.console.console import (
     print_line,
     report_errors,
 )
-from treadle.apps.console.exit_codes import ERROR, SUCCESS
+from treadle.apps.console.exit_codes import ABORTED, ERROR, SUCCESS, TERMINATED
 from treadle.apps.console.variants import BRANCH_PREFIX, HEADS, Variant, list_rows
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import Settings
 from treadle.core.errors import ConfigError, TreadleError, UnknownModel, WorkspaceError
+from treadle.core.transcript.usage import Usage
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
@@ -81,8 +82,15 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--keep", metavar="WHICH", help=about)
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     options, rest = parser.parse_known_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the variants end with it
-    return report_errors("treadle whatif", lambda: asyncio.run(_try_all(options, rest)))
+    received: list[int] = []
+
+    def end(number: int, frame: object) -> None:  # as by ctrl+c: the variants end with it
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, end)
+    code = report_errors("treadle whatif", lambda: asyncio.run(_try_all(options, rest)))
+    return TERMINATED if received and code == ABORTED else code
 
 
 async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -91,7 +99,9 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
     folder = Path(library.get_summary(session_dir).folder)
     if not is_trusted(folder):
         raise UsageError(f"worktrees let git run in {folder}; trust it first (`treadle trust`)")
-    call_id = options.result.partition("=")[0]
+    call_id, separator, _ = options.result.partition("=")
+    if options.result and not (call_id and separator):
+        raise UsageError("--result is CALL=TEXT: the result of a call of the turn")
     turn = (
         find_round(session_dir, call_id).turn if call_id else find_turn(session_dir, options.turn)
     )
@@ -110,14 +120,18 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
         await trial.keep([])
         raise
     _print_variants(variants, is_json=options.json)
+    if trial.broken_checks:  # what was paid for is not thrown away for it
+        await trial.keep(variants)
+        name, problem = trial.broken_checks[0]
+        raise UsageError(f"the check did not run to its end for {name} {problem}")
     await trial.keep(_choose(variants, options))
     return SUCCESS if any(one.is_good for one in variants) else ERROR
 
 
 def _list_variants(options: argparse.Namespace, turn: TurnInfo) -> list[Variant]:
     models = [one.strip() for one in options.models.split(",") if one.strip()] or [""]
-    if options.result and (options.prompts or "=" not in options.result):
-        raise UsageError("--result is CALL=TEXT, and takes the place of a message (--prompts)")
+    if options.result and options.prompts:
+        raise UsageError("--result takes the place of a message (--prompts)")
     prompts = (
         [options.result.partition("=")[2]] if options.result else options.prompts or [turn.text]
     )
@@ -156,6 +170,7 @@ class _Trial(msgspec.Struct):
     options: argparse.Namespace
     rest: Sequence[str]
     made: dict[str, Worktree] = {}
+    broken_checks: list[tuple[str, CheckNotRun]] = []
 
     async def run(self, variant: Variant, max_cost: float) -> None:
         """One that fails does not end the others."""
@@ -173,11 +188,12 @@ class _Trial(msgspec.Struct):
         began = await _commit(worktree, title, worktree.record.base)
         variant.session = await self._fork(worktree.root)
         report = await self._run_agent(worktree.root, variant, max_cost)
+        usage = msgspec.convert(report["usage"], Usage)
         variant.reason, variant.error = report["reason"], report["error"]
-        variant.cost, variant.seconds = report["usage"].get("cost"), report["seconds"]
+        variant.detail, variant.was_sent = report["detail"], usage.requests > 0
+        variant.cost, variant.seconds = usage.cost, report["seconds"]
         if self.options.check:
-            check = (self.options.check, self.options.timeout)
-            variant.passed = has_passed(await run_check(self.folder, worktree.root, *check))
+            await self._check(worktree.root, variant)
         await worktree.run_git("add", "--all")
         shown = await worktree.run_git("diff", "--cached", "--shortstat", began)
         numbers = [re.search(rf"(\d+) {what}", shown) for what in ("file", "insertion", "deletion")]
@@ -187,6 +203,14 @@ class _Trial(msgspec.Struct):
         # Without the history: a merge of it would take back what is newer than the turn.
         start = await worktree.run_git("commit-tree", f"{began}^{{tree}}", "-m", title)
         await _commit(worktree, f"What if: {variant.model or variant.prompt[:60]}", start.strip())
+
+    async def _check(self, root: Path, variant: Variant) -> None:
+        options = self.options
+        try:
+            done = await run_check(self.folder, root, options.check, options.timeout)
+            variant.passed = done.exit_code == 0
+        except CheckNotRun as error:
+            self.broken_checks.append((variant.name, error))
 
     async def _fork(self, root: Path) -> str:
         from treadle.apps.conversation.undo import fork_session
@@ -272,7 +296,7 @@ def _is_choice(which: str, count: int) -> bool:
 
 
 def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequence[Variant]:
-    """All, unless the user names others: what is not kept is removed."""
+    """All that sent something, unless the user names others: what is not kept is removed."""
     is_asked = options.keep == ASK or (sys.stdin.isatty() and sys.stdout.isatty())
     which = options.keep or "all"
     if options.keep in (None, ASK) and is_asked:
@@ -287,4 +311,6 @@ def _choose(variants: Sequence[Variant], options: argparse.Namespace) -> Sequenc
         if not good:
             print_error("no variant is good: none is kept")
         return good[:1]
-    return variants if which == "all" else [variants[int(which) - 1]]
+    if which == "all":
+        return [one for one in variants if one.was_sent]
+    return [variants[int(which) - 1]]
