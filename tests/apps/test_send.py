@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.apps.program import Ran, run
+from tests.apps.program import Ran, finish, run, start
+from tests.patience import until
 from treadle.apps.cli.background_sessions import send
 from treadle.apps.console import exit_codes
 from treadle.core.errors import SessionBusy, StoreError
@@ -26,6 +27,7 @@ from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
 
 FREELY = ("--permission-mode", "bypass", "--sandbox", "off")
 STEPS = ("start", "files", "ready", "commit", "done", "end")
+MARK = len(transfer.START_MARK)
 TARGETS = ("sender", "receiver", "both")
 
 # Relays between the sender and the receiver of the other home; at a step it kills one of them.
@@ -75,6 +77,7 @@ def answer():
     os._exit(other.wait())
 
 reach("start")
+os.write(1, os.environ.get("BANNER", "").encode() + other.stdout.read({mark}))
 threading.Thread(target=answer).start()
 relay(0, other.stdin.fileno(), not is_sent)
 other.stdin.close()
@@ -90,7 +93,7 @@ class TwoHomes:
         self.home = place / "box"
         self.home.mkdir()
         program = str(Path(treadle.__file__).parent / "__main__.py")
-        script = SSH.format(python=sys.executable, home=str(self.home), program=program)
+        script = SSH.format(python=sys.executable, home=str(self.home), program=program, mark=MARK)
         (place / "ssh").write_text(script)
         (place / "ssh").chmod(0o755)
         self.path: dict[str, Any] = {"PATH": f"{place}:{os.environ['PATH']}"}
@@ -101,8 +104,8 @@ class TwoHomes:
         }
         self.libraries = (Library(), Library(self.home / "data/treadle/sessions"))
 
-    async def send(self, *words: str, kill: str = " ") -> Ran:
-        return await run(None, "send", *words, KILL=kill, **self.path)
+    async def send(self, *words: str, kill: str = " ", banner: str = "") -> Ran:
+        return await run(None, "send", *words, KILL=kill, BANNER=banner, **self.path)
 
     def list_owners(self) -> list[int]:
         """Where there is a session that can be opened: 0 here, 1 there."""
@@ -185,6 +188,65 @@ async def test_whoever_is_killed_on_the_way_back_one_side_has_the_session(
     assert len(homes.list_owners()) <= 1
     again = await homes.send("--from", "box", session)
     assert homes.list_owners() == [0], again.err
+
+
+HELD = FakeReply(calls=(FakeCall("bash", {"command": "touch began; cat pause"}),))
+
+
+async def start_held_run(server: ProviderServer, *words: str) -> str:
+    """A session in the background, whose call ends when something opens the pipe."""
+    begun = await run(server, "--bg", *words, *FREELY)
+    await until(lambda: Path("began").exists())
+    return begun.out.strip()
+
+
+@pytest.mark.parametrize("banner", ["Welcome!\n{\n", "no end of line"])
+async def test_what_a_login_shell_prints_is_skipped(homes: TwoHomes, banner: str):
+    session = await make_session()
+    sent = await homes.send(session, "box", banner=banner)
+    assert (sent.code, homes.list_owners()) == (0, [1]), sent
+    back = await homes.send("--from", "box", session, banner=banner)
+    assert (back.code, homes.list_owners()) == (0, [0]), back
+
+
+async def test_a_machine_that_does_not_answer_stops_no_run(tmp_path: Path):
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho This account is closed.\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    path: dict[str, Any] = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    os.mkfifo("pause")
+    async with ProviderServer([HELD, FakeReply("It went on.")]) as server:
+        session = await start_held_run(server, "work")
+        sent = await run(server, "send", session, "box", **path)
+        fetched = await run(server, "send", "--from", "box", session, **path)
+        os.close(os.open("pause", os.O_WRONLY))
+        followed = await run(server, "logs", "-f", session)
+    for ran in (sent, fetched):
+        assert ran.code == exit_codes.ERROR, ran
+        assert "box does not answer" in ran.err
+        assert ran.err.endswith("Nothing was changed. It said: This account is closed.\n")
+    assert "It went on." in followed.out, followed
+
+
+async def test_a_run_that_was_stopped_for_nothing_is_named(homes: TwoHomes):
+    session = await make_session()
+    there = homes.libraries[1].root / Library().find(session).parent.name / session
+    there.mkdir(parents=True)
+    os.mkfifo("pause")
+    async with ProviderServer([HELD, FakeReply("It went on.")]) as server:
+        await start_held_run(server, "--resume", session, "Go on.")
+        process = await start(server, "send", session, "box", KILL=" ", **homes.path)
+        assert process.stderr is not None
+        assert b"it is sent after this round" in await process.stderr.readline()
+        os.close(os.open("pause", os.O_WRONLY))
+        refused = await finish(process)
+    assert refused.code == exit_codes.ERROR, refused
+    assert f"session {session} is there already" in refused.err
+    assert f"its run was stopped: `treadle attach {session}` there continues it" in refused.err
+
+
+async def test_a_forgotten_id_is_a_wrong_command_line():
+    ran = await run(None, "send", "--from", "box")
+    assert (ran.code, ran.err.startswith("usage: treadle send ID HOST")) == (2, True), ran
 
 
 async def test_what_cannot_be_sent_stays_and_says_why(homes: TwoHomes):

@@ -114,11 +114,13 @@ def signal_run(session_dir: Path, number: signal.Signals) -> bool:
     return run is not None
 
 
-async def take_over(session_dir: Path, on_wait: Callable[[], None] = lambda: None) -> None:
-    """Return when no run has the session. `on_wait` is called once if that takes a moment."""
+async def take_over(session_dir: Path, on_wait: Callable[[], None] = lambda: None) -> bool:
+    """Return when no run has the session: whether one had it. `on_wait` is called once if that
+    takes a moment."""
     is_first = True
     while signal_run(session_dir, LEAVE_SIGNAL):  # again: it may just have started
         await asyncio.sleep(_POLL_SECONDS)
         if is_first and find_run(session_dir) is not None:
             on_wait()
         is_first = False
+    return not is_first

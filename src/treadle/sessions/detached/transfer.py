@@ -34,6 +34,8 @@ from treadle.lib.files.private_files import make_private_folder, write_private_f
 from treadle.sessions.library import ID_PATTERN, Library, project_name
 from treadle.sessions.log.lock import LOCK_NAME, SENDING_FILE, acquire_lock
 
+START_MARK = b"treadle-send-begins\n"  # what a login shell prints comes before it
+MAX_BANNER_LINES = 10_000
 SETTLE_SECONDS = 30.0  # for a receiver of the same session that is still there
 _SESSION, _OBJECTS = "session", "objects"
 _RECEIVED, _FORGOTTEN = "received", "forgotten"
@@ -67,6 +69,25 @@ class TransferReply(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+def write_start(to: IO[bytes]) -> None:
+    """Say that Treadle is at this end."""
+    to.write(START_MARK)
+    to.flush()
+
+
+def read_start(source: IO[bytes]) -> str | None:
+    """Skip what comes before the start mark. None: it came; else the last line instead of it."""
+    last = b""
+    for _ in range(MAX_BANNER_LINES):
+        line = source.readline(_CHUNK)
+        if line.endswith(START_MARK):
+            return None
+        if not line:
+            break
+        last = line.strip() or last
+    return last[-200:].decode(errors="replace")
+
+
 # --- the sender ---------------------------------------------------------------------------
 
 
@@ -75,6 +96,17 @@ def read_sending(session_dir: Path) -> Sending | None:
         return msgspec.json.decode((session_dir / SENDING_FILE).read_bytes(), type=Sending)
     except FileNotFoundError:
         return None
+
+
+def check_family(library: Library, session_dir: Path) -> None:
+    """Raises StoreError if the session shares its history with another one."""
+    parent = library.get_summary(session_dir).parent
+    forks = [one.id for one in library.list_forks(session_dir.name)]
+    if parent is not None or forks:
+        others = parent.session if parent is not None else ", ".join(forks[:5])
+        raise StoreError(
+            f"session {session_dir.name} shares its history with {others}, so it cannot be sent"
+        )
 
 
 class Sender:
@@ -95,7 +127,7 @@ class Sender:
             if lock is None:
                 raise SessionBusy(f"session {session_dir.name} is being sent by another process")
             stack.callback(os.close, lock)
-            self._check_family(session_dir)
+            check_family(self._library, session_dir)
             if self._settle(session_dir):
                 return
             sending = Sending(host, secrets.token_hex(16))
@@ -107,15 +139,6 @@ class Sender:
                 raise
             self._ask(TransferRequest("commit", sending.token))
             self._remove(session_dir, sending.token)
-
-    def _check_family(self, session_dir: Path) -> None:
-        parent = self._library.get_summary(session_dir).parent
-        forks = [one.id for one in self._library.list_forks(session_dir.name)]
-        if parent is not None or forks:
-            others = parent.session if parent is not None else ", ".join(forks[:5])
-            raise StoreError(
-                f"session {session_dir.name} shares its history with {others}, so it cannot be sent"
-            )
 
     def _settle(self, session_dir: Path) -> bool:
         """Whether an earlier attempt has moved the session."""
@@ -162,7 +185,10 @@ class Sender:
         line = self._back.readline()
         if not line.endswith(b"\n"):
             raise StoreError(BROKEN)
-        reply = msgspec.json.decode(line, type=TransferReply)
+        try:
+            reply = msgspec.json.decode(line, type=TransferReply)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{BROKEN}: {line[:200]!r} is not what treadle sends") from error
         if reply.state == "refused":
             raise StoreError(f"the other machine does not take the session: {reply.problem}")
         return reply

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from platform import node
 from typing import IO, TYPE_CHECKING
 
 from treadle.apps.console.console import UsageError, command, print_error, print_line
@@ -34,43 +35,71 @@ project: the machine has to have them in a folder of the same path, and treadle 
 A session at work is sent after its round. A fork, and a session that has forks, stays: they share
 one history. If it breaks off, the same command finishes it: one machine has the session."""
 STDIO = "-"
+NOT_REACHED = (
+    "{host} does not answer: ssh has to reach it, and treadle has to be on its PATH there. Nothing "
+    "was changed.{said}"
+)
+STAYS = (
+    "{error}. Session {id} stays on {node}, and its run was stopped: `treadle attach {id}` there "
+    "continues it"
+)
 
 
 @command("treadle send", USAGE)
 def run(arguments: list[str]) -> int:
+    from treadle.sessions.detached.transfer import write_start
     from treadle.sessions.library import ID_PATTERN, Library
 
     library = Library()
     match arguments:
         case ["--receive"]:
+            write_start(sys.stdout.buffer)
             _receive(library, sys.stdin.buffer, sys.stdout.buffer)
             return SUCCESS
         case ["--from", host, session_id] if not host.startswith("-"):
             if ID_PATTERN.fullmatch(session_id) is None:  # a shell reads it there
                 raise UsageError(f"{escape_invisible(session_id)!r} is not a session ID")
             return _fetch(library, host, session_id)
-        case [session_id, host] if host == STDIO or not host.startswith("-"):
+        case [session_id, host] if not session_id.startswith("-") and (
+            host == STDIO or not host.startswith("-")
+        ):
             return _send(library, library.find(session_id, by_words=True), host)
     print_error(USAGE)
     return USAGE_ERROR
 
 
 def _send(library: Library, session_dir: Path, host: str) -> int:
+    """The machine is reached before a run is stopped for it."""
+    from treadle.sessions.detached.transfer import check_family, write_start
+
+    check_family(library, session_dir)
+    if host == STDIO:
+        write_start(sys.stdout.buffer)
+        _transfer(library, session_dir, host, sys.stdout.buffer, sys.stdin.buffer)
+        return SUCCESS
+    with _connect(host, "--receive") as (to, back):
+        _transfer(library, session_dir, host, to, back)
+    print_line(f"{session_dir.name} is on {host}: ssh -t {host} treadle attach {session_dir.name}")
+    return SUCCESS
+
+
+def _transfer(
+    library: Library, session_dir: Path, host: str, to: IO[bytes], back: IO[bytes]
+) -> None:
     from treadle.sessions.detached.background import take_over
-    from treadle.sessions.detached.transfer import Sender
+    from treadle.sessions.detached.transfer import Sender, read_sending
     from treadle.sessions.history import list_checkpoint_trees
 
     folder = Path(library.get_summary(session_dir).folder)
     wait = "treadle: it works: it is sent after this round"
-    asyncio.run(take_over(session_dir, lambda: print_error(wait)))
+    was_running = asyncio.run(take_over(session_dir, lambda: print_error(wait)))
     objects = _open_store(library, folder).find_files(list_checkpoint_trees(session_dir))
-    if host == STDIO:
-        Sender(library, sys.stdout.buffer, sys.stdin.buffer).send(session_dir, host, objects)
-        return SUCCESS
-    with _connect(host, "--receive") as (to, back):
+    try:
         Sender(library, to, back).send(session_dir, host, objects)
-    print_line(f"{session_dir.name} is on {host}: ssh -t {host} treadle attach {session_dir.name}")
-    return SUCCESS
+    except (StoreError, OSError) as error:
+        if not was_running or read_sending(session_dir) is not None:
+            raise
+        raise StoreError(STAYS.format(error=error, id=session_dir.name, node=node())) from None
 
 
 def _fetch(library: Library, host: str, session_id: str) -> int:
@@ -100,16 +129,24 @@ def _open_store(library: Library, folder: Path) -> ObjectStore:
 @contextmanager
 def _connect(host: str, *words: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The standard streams of `treadle send` on the other machine."""
-    from treadle.sessions.detached.transfer import BROKEN
+    from treadle.sessions.detached.transfer import BROKEN, read_start
 
     program = ("ssh", host, "treadle", "send", *words)
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    try:
+        process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise StoreError(f"ssh cannot be run: {error.strerror}") from None
+    with process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
+            said = read_start(process.stdout)
+            if said is not None:
+                shown = f" It said: {escape_invisible(said)}" if said else ""
+                raise StoreError(NOT_REACHED.format(host=host, said=shown))
             yield process.stdin, process.stdout
-        except BrokenPipeError as error:
-            raise StoreError(f"{BROKEN} (treadle has to be on the PATH of ssh there)") from error
+        except ConnectionError:
+            raise StoreError(BROKEN) from None
         finally:
             with suppress(OSError):
                 process.stdin.close()
