@@ -3,8 +3,8 @@
 The cost of a turn, with its child agents, is shared evenly by the files that it changed (by their
 checkpoints), and belongs to the next commit that has one of these files; that of a turn without
 changes to the commit of the next turn with some. An issue is what the message of the commit names:
-`#12` or `ABC-12`. Nothing is guessed: the rest is "no file", "no commit" or "no issue". Used by
-`treadle cost --by`.
+`#12`, or `ABC-12` if the user says that ABC is the key of a project. Nothing is guessed: the rest
+is "no file", "no commit" or "no issue". Used by `treadle cost --by`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from treadle.sessions.log.journal import read_records
 from treadle.workspace.worktrees.worktrees import format_ref
 
 Owner = Literal["file", "commit", "issue"]
-ISSUE = re.compile(r"(?<![\w#])#\d+\b|\b[A-Z][A-Z0-9]+-\d+\b")
+NUMBER = r"(?<![\w#])#\d+\b"
 _KINDS = ("turn", "usage", "child_usage", "checkpoint", "fork")
 
 
@@ -62,12 +62,17 @@ class _Commit(msgspec.Struct, frozen=True):
     files: frozenset[str]
 
 
-def load_owned_costs(folder: Path, by: Owner, since: float | None) -> list[OwnedCost]:
+def load_owned_costs(
+    folder: Path, by: Owner, since: float | None, issue_keys: Sequence[str] = ()
+) -> list[OwnedCost]:
     """The sums of the sessions of this folder, the highest first. Raises StoreError."""
-    return asyncio.run(_load(Library(), folder, by, since))
+    issue = re.compile("|".join((NUMBER, *(rf"\b{re.escape(key)}-\d+\b" for key in issue_keys))))
+    return asyncio.run(_load(Library(), folder, by, since, issue))
 
 
-async def _load(library: Library, folder: Path, by: Owner, since: float | None) -> list[OwnedCost]:
+async def _load(
+    library: Library, folder: Path, by: Owner, since: float | None, issue: re.Pattern[str]
+) -> list[OwnedCost]:
     commits = [] if by == "file" else await _read_commits(folder)
     totals: dict[str, OwnedCost] = {}
     for path, _ in list_journals(str(library.root / project_name(folder))):
@@ -76,7 +81,7 @@ async def _load(library: Library, folder: Path, by: Owner, since: float | None) 
         owner: _Commit | None = None
         for turn in reversed(turns):
             owner = _find_commit(turn, commits) if turn.files else owner
-            keys = _list_keys(by, turn, owner)
+            keys = _list_keys(by, turn, owner, issue)
             for key in keys:
                 total = totals.setdefault(key, OwnedCost(key))
                 total.cost += turn.cost / len(keys)
@@ -85,14 +90,16 @@ async def _load(library: Library, folder: Path, by: Owner, since: float | None) 
     return sorted(totals.values(), key=lambda one: (-one.cost, one.key))
 
 
-def _list_keys(by: Owner, turn: _Turn, commit: _Commit | None) -> Sequence[str]:
+def _list_keys(
+    by: Owner, turn: _Turn, commit: _Commit | None, issue: re.Pattern[str]
+) -> Sequence[str]:
     if by == "file":
         return sorted(turn.files) or ["no file"]
     if commit is None:
         return [f"no {by}"]
     if by == "commit":
         return [f"{commit.name[:8]} {commit.message.partition(chr(10))[0]}"]
-    return sorted(set(ISSUE.findall(commit.message))) or ["no issue"]
+    return sorted(set(issue.findall(commit.message))) or ["no issue"]
 
 
 def _read_turns(session_dir: Path) -> list[_Turn]:

@@ -232,11 +232,12 @@ async def test_the_cost_of_a_turn_belongs_to_its_files_its_commit_and_its_issue(
         await program(server, "-p", "what?", *freely)
         await program(server, "-p", "both", "--continue", *freely)
         git("add", ".")
-        git("commit", "-qm", "Write both\n\nCloses #12 and ABC-7")
+        git("commit", "-qm", "Write both\n\nCloses #12 and ABC-7, in UTF-8")
         await program(server, "-p", "one", "--continue", *freely)
 
     async def read(by: str) -> dict[str, float]:
-        ran = await program(None, "cost", "--by", by, "--json")
+        keys = ("--keys", "DEF,ABC") if by == "issue" else ()
+        ran = await program(None, "cost", "--by", by, *keys, "--json")
         return {one["key"]: round(one["cost"], 6) for one in ran.lines[0][f"by_{by}"]}
 
     files, commits, issues = [await read(by) for by in ("file", "commit", "issue")]
@@ -246,7 +247,12 @@ async def test_the_cost_of_a_turn_belongs_to_its_files_its_commit_and_its_issue(
     [committed] = [key for key in commits if key.endswith("Write both")]
     assert set(commits) == {committed, "no commit"}
     assert commits[committed] == pytest.approx(files["a.py"] * 2 + files["no file"], abs=1e-5)
+    assert set(issues) == {"#12", "ABC-7", "no issue"}
     assert issues["#12"] == issues["ABC-7"]
+    numbers = await program(None, "cost", "--by", "issue")
+    assert ("#12\n" in numbers.out, "-" in numbers.out) == (True, False), numbers
+    misplaced = await program(None, "cost", "--by", "file", "--keys", "ABC")
+    assert misplaced.code == exit_codes.USAGE_ERROR
     assert sum(issues.values()) == pytest.approx(whole, abs=1e-5)
     text = await program(None, "cost", "--by", "file")
     assert "  1 turn     a.py\n" in text.out

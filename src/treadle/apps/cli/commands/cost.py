@@ -25,11 +25,12 @@ from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import format_dollars, plural
 
 HELP = """\
-usage: treadle cost [--by WHAT] [--since 30d] [--here] [--json | --html FILE]
+usage: treadle cost [--by WHAT] [--keys ABC,DEF] [--since 30d] [--here] [--json | --html FILE]
 
 Shows the cost, the tokens and the cache use of the sessions on this machine.
   --by WHAT      one table only: day, model, project, session, purpose; or, of the sessions of this
                  folder, file, commit, issue (default: day, model, project, purpose)
+  --keys ABC,DEF with --by issue: in commits ABC-12 is an issue, too; else only #12
   --since WHEN   30d, 12h, 2w, a date such as 2026-10-31, or all (default: 30d)
   --here         only sessions of this folder
   --json         print JSON; a cost without a known price is null
@@ -42,7 +43,7 @@ DEFAULT_GROUPINGS = ("day", "model", "project", "purpose")
 
 @command("treadle cost", HELP)
 def run(arguments: list[str]) -> int:
-    valued = ("by", "since", "html")
+    valued = ("by", "keys", "since", "html")
     flags = parse_flags("cost", arguments, switches=("json", "here"), valued=valued)
     is_json, file = "json" in flags, flags.get("html")
     if is_json and file is not None:
@@ -50,11 +51,14 @@ def run(arguments: list[str]) -> int:
     wanted: Sequence[str] = costs.ALL_GROUPINGS if is_json or file else DEFAULT_GROUPINGS
     if "by" in flags:
         wanted = (flags["by"],)
+    if "keys" in flags and flags.get("by") != "issue":
+        raise UsageError("--keys is for --by issue")
     since = parse_since(flags.get("since", "30d"), time.time())
     if flags.get("by") in OWNERS:
         if file is not None:
             raise UsageError(f"--html has no table by {flags['by']}; --json has")
-        return _print_owners(flags["by"], since, is_json=is_json)
+        keys = [key.strip() for key in flags.get("keys", "").split(",") if key.strip()]
+        return _print_owners(flags["by"], since, keys, is_json=is_json)
     groupings = [grouping for grouping in costs.ALL_GROUPINGS if grouping in wanted]
     if not groupings:
         choices = ", ".join((*costs.ALL_GROUPINGS, *OWNERS))
@@ -73,10 +77,10 @@ def run(arguments: list[str]) -> int:
     return SUCCESS
 
 
-def _print_owners(by: str, since: float | None, *, is_json: bool) -> int:
+def _print_owners(by: str, since: float | None, keys: Sequence[str], *, is_json: bool) -> int:
     from treadle.apps.console.cost_owners import Owner, load_owned_costs
 
-    sums = load_owned_costs(get_current_folder(), cast("Owner", by), since)
+    sums = load_owned_costs(get_current_folder(), cast("Owner", by), since, keys)
     if is_json:
         print(json.dumps({"version": 1, "since": since, f"by_{by}": [asdict(one) for one in sums]}))
         return SUCCESS
