@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from treadle.testing.conformance.workspace import check_workspace
     from treadle.testing.faulty_files import FaultyFiles
     from treadle.testing.observers import FailingObserver, RecordingObserver
-    from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
+    from treadle.testing.provider import FakeCall, FakeReply, FakeUsage, ProviderServer
     from treadle.testing.stores import MemoryStore
     from treadle.testing.tools import ChangingSource, RecordingTool, make_tool_context
 
@@ -43,6 +43,7 @@ __all__ = [
     "FailingObserver",
     "FakeCall",
     "FakeReply",
+    "FakeUsage",
     "FaultyFiles",
     "ManualClock",
     "MemoryStore",
@@ -73,6 +74,7 @@ __getattr__, __dir__ = lazy_exports(
         "FailingObserver": "observers",
         "FakeCall": "provider",
         "FakeReply": "provider",
+        "FakeUsage": "provider",
         "FaultyFiles": "faulty_files",
         "ManualClock": "clock",
         "MemoryStore": "stores",
