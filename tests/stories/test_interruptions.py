@@ -190,10 +190,8 @@ async def test_a_call_that_does_not_stop_is_left_to_itself_and_its_late_answer_i
     driver = Agent(model, [deaf.tool], observers=[witness]).start(prompt="go", store=store)
     step = asyncio.create_task(driver.next())
     await deaf.entered.wait()
-    began = asyncio.get_running_loop().time()
     driver.interrupt()
-    assert ended(await step) == "aborted"
-    assert asyncio.get_running_loop().time() - began < 1.0  # 0.2 s, on a machine with nothing else
+    assert ended(await step) == "aborted"  # the call has not ended
     assert "outcome unknown" in answers(driver)[0]
     assert [event.text for event in witness.events_of(WarningRaised)] == [
         "deaf does not stop; it was abandoned"

@@ -22,7 +22,7 @@ from treadle.core.transcript.items import CallOutcome
 from treadle.lib.json.strict_json import to_json_object
 from treadle.lib.tasks import Deadlines, cancel_all, mark_done
 
-INTERRUPT_GRACE_SECONDS = 0.15  # the user is waiting
+INTERRUPT_GRACE_SECONDS = 1.0  # on a busy machine a command takes long to end; the user waits
 TIMEOUT_GRACE_SECONDS = 5.0
 TIMED_OUT_BUT_RUNNING = (
     "error: timed out after {timeout:g} s, but it does not stop: outcome unknown, and it may still "
