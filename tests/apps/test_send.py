@@ -267,6 +267,8 @@ async def test_what_cannot_be_sent_stays_and_says_why(homes: TwoHomes):
     assert homes.list_owners() == [0]
     assert (await homes.send(session, "-oProxyCommand=touch x")).code == exit_codes.USAGE_ERROR
     assert (await homes.send("--from", "box", "x;touch y")).code == exit_codes.USAGE_ERROR
+    unknown = await homes.send("--from", "box", "261119-aaaaaa")
+    assert (unknown.code, "box did not send the session" in unknown.err) == (1, True), unknown
 
 
 async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_attempt(

@@ -4,9 +4,13 @@ approval, and those that a rule, the mode or a hook denied. Used by headless.py.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from treadle.core.contracts.hook import HookInput, HookPoint
-from treadle.core.contracts.hook_data import PermissionDeniedData
 from treadle.core.steps import Denial, PendingApproval
+
+if TYPE_CHECKING:
+    from treadle.core.contracts.hook_data import PermissionDeniedData
 
 HEADLESS_DENIAL = (
     "This call needs the user's approval, and the user cannot be asked in this run ({reason}). "
@@ -21,16 +25,16 @@ class DeniedCalls:
 
     def __init__(self) -> None:
         self.approvals: list[PendingApproval] = []
-        self._summaries: dict[str, str] = {}  # by call id
+        self._summaries: dict[tuple[str, str], str] = {}  # by session and call
 
     def deny(self, approval: PendingApproval) -> Denial:
         self.approvals.append(approval)
-        self._summaries[approval.call.id] = approval.summary
+        self._summaries[approval.session_id, approval.call.id] = approval.summary
         return Denial(HEADLESS_DENIAL.format(reason=approval.reason), "headless")
 
     async def run(self, hook_input: HookInput[PermissionDeniedData]) -> None:
         data = hook_input.data
-        self._summaries.setdefault(data["call_id"], data["summary"])
+        self._summaries.setdefault((hook_input.session_id, data["call_id"]), data["summary"])
 
     def list_all(self) -> tuple[str, ...]:
         return tuple(self._summaries.values())

@@ -158,13 +158,14 @@ def _read_cost(folder: Path, resume: str) -> float:
 
     library = Library()
     session_dir = _find_session(library, folder, resume)
-    return library.get_summary(session_dir).total_usage.known_cost
+    return library.get_summary(session_dir).total_usage.known_cost if session_dir else 0.0
 
 
-def _find_session(library: Library, folder: Path, resume: str) -> Path:
+def _find_session(library: Library, folder: Path, resume: str) -> Path | None:
     """The session to continue: that of the id or words, or with "" the last one of the folder."""
-    latest = None if resume else library.find_latest(folder)
-    return latest or library.find(resume, folder=folder, by_words=True)
+    if resume:
+        return library.find(resume, folder=folder, by_words=True)
+    return library.find_latest(folder)
 
 
 def start_tui(command_line: CommandLine) -> int:
@@ -207,7 +208,7 @@ def _bring_session(folder: Path, resume: str) -> None:
     library = Library()
     with suppress(StoreError):  # said where it is opened
         session_dir = _find_session(library, folder, resume)
-        if find_run(session_dir) is not None:
+        if session_dir is not None and find_run(session_dir) is not None:
             from treadle.apps.console.supervisor import bring_here
 
             bring_here(session_dir, folder)

@@ -18,8 +18,9 @@ _START = "diff --git "  # of a file
 
 
 async def make_reading_environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of git without filters and fetches. GitError: no repository."""
-    environment = {**environ, "GIT_NO_LAZY_FETCH": "1"}
+    """The environment of git without filters and fetches; nothing is written. GitError: git
+    cannot read the configuration."""
+    environment = {**environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
     listed = await run_git(folder, "config", "--list", "--name-only", "-z", environment=environment)
     keys = [key for key in set(listed.split("\0")) if key.startswith("filter.")]
     # As variables: an option of git ends the name at its first "=".
@@ -65,7 +66,7 @@ async def list_new_files(folder: Path, environment: Mapping[str, str]) -> list[s
     """The files that git does not know yet, without the ignored ones."""
     query = ("ls-files", "--others", "--exclude-standard", "-z", "--full-name", ":/")
     listed = await run_git(folder, *query, environment=environment)
-    return [make_readable(path) for path in listed.split("\0") if path]
+    return [path for path in listed.split("\0") if path]
 
 
 async def _find_base(folder: Path, environment: Mapping[str, str]) -> str:

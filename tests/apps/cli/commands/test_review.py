@@ -96,11 +96,12 @@ async def test_the_program_reads_the_change_whatever_the_repository_names_for_it
 async def test_a_file_that_the_model_may_not_read_is_named_and_not_shown():
     Path(".env").write_text("KEY=hunter2\n")
     git("add", ".env")
+    Path(".env.local").write_text("KEY=hunter2\n")
     async with ProviderServer([answer()]) as server:
         ran = await run(server, "review")
     assert ran.code == 0, ran
     asked = server.requests[0].body.decode()
-    assert "or they may have secrets:\\n.env" in asked
+    assert "or they may have secrets:\\n.env\\n.env.local" in asked
     assert "hunter2" not in asked
 
 

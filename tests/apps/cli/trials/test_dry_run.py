@@ -93,9 +93,10 @@ async def test_calls_are_left_out_and_edited():
     assert not Path("new.py").exists()
     wrong = await run(None, "apply", session, "--only", "9")
     assert (wrong.code, "'9' names no calls" in wrong.err) == (2, True)
-    for number in ("", "1,2"):
-        wrong = await run(None, "apply", session, "--edit", number, edited)
-        assert (wrong.code, f"edit {number!r}: name one call" in wrong.err) == (2, True), wrong
+    wrong = await run(None, "apply", session, "--edit", "1,2", edited)
+    assert (wrong.code, "edit '1,2': name one call" in wrong.err) == (2, True), wrong
+    empty = await run(None, "apply", session, "--edit", "", edited)
+    assert (empty.code, empty.err) == (2, "treadle apply: --edit: its value is empty\n"), empty
 
 
 async def test_a_dry_run_that_did_not_begin_offers_nothing():

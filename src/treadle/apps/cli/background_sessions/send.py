@@ -63,6 +63,8 @@ def run(arguments: list[str]) -> int:
         case [session_id, host] if not session_id.startswith("-") and (
             host == STDIO or not host.startswith("-")
         ):
+            if host == STDIO:
+                write_start(sys.stdout.buffer)
             return _send(library, library.find(session_id, by_words=True), host)
     print_error(USAGE)
     return USAGE_ERROR
@@ -70,11 +72,10 @@ def run(arguments: list[str]) -> int:
 
 def _send(library: Library, session_dir: Path, host: str) -> int:
     """The machine is reached before a run is stopped for it."""
-    from treadle.sessions.detached.transfer import check_family, write_start
+    from treadle.sessions.detached.transfer import check_family
 
     check_family(library, session_dir)
     if host == STDIO:
-        write_start(sys.stdout.buffer)
         _transfer(library, session_dir, host, sys.stdout.buffer, sys.stdin.buffer)
         return SUCCESS
     with _connect(host, "--receive") as (to, back):
@@ -87,7 +88,7 @@ def _transfer(
     library: Library, session_dir: Path, host: str, to: IO[bytes], back: IO[bytes]
 ) -> None:
     from treadle.sessions.detached.background import take_over
-    from treadle.sessions.detached.transfer import Sender, read_sending
+    from treadle.sessions.detached.transfer import BROKEN, Sender, read_sending
     from treadle.sessions.history import list_checkpoint_trees
 
     folder = Path(library.get_summary(session_dir).folder)
@@ -99,7 +100,8 @@ def _transfer(
     except (StoreError, OSError) as error:
         if not was_running or read_sending(session_dir) is not None:
             raise
-        raise StoreError(STAYS.format(error=error, id=session_dir.name, node=node())) from None
+        problem = BROKEN if isinstance(error, ConnectionError) else error
+        raise StoreError(STAYS.format(error=problem, id=session_dir.name, node=node())) from None
 
 
 def _fetch(library: Library, host: str, session_id: str) -> int:

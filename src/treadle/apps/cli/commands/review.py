@@ -186,16 +186,19 @@ async def _describe_change(folder: Path, revisions: str) -> str:
             raise UsageError(f"git does not know the commits {range_}: {error}") from error
     try:
         changed = await list_changed(folder, range_, environment)
-        is_unreadable = make_read_check(folder, load_rules(folder)[0])
-        hidden = [path for path in changed if is_unreadable(Path(top.rstrip("\n"), path))]
-        diff = await read_diff(folder, range_, environment, hidden)
         new = [] if range_ else await list_new_files(folder, environment)
+        is_unreadable = make_read_check(folder, load_rules(folder)[0])
+        every = (*changed, *new)
+        hidden = [path for path in every if is_unreadable(Path(top.rstrip("\n"), path))]
+        diff = await read_diff(folder, range_, environment, hidden)
     except GitError as error:
         raise UsageError(f"the change cannot be read: {error}") from error
     if not changed and not new:
         return ""
     about = describe_commits(range_) if range_ else WORKING_TREE
-    return "\n\n".join([about, *_format_change(diff, new, hidden)])
+    return "\n\n".join(
+        [about, *_format_change(diff, [path for path in new if path not in hidden], hidden)]
+    )
 
 
 def _format_change(diff: list[str], new: list[str], hidden: list[str]) -> list[str]:
@@ -215,7 +218,7 @@ def _format_change(diff: list[str], new: list[str], hidden: list[str]) -> list[s
     if left_out:
         texts.append("\n".join([TOO_LONG, *left_out]))
     if new:
-        texts.append("\n".join([NEW_FILES, *new]))
+        texts.append("\n".join([NEW_FILES, *map(make_readable, new)]))
     if hidden:
         texts.append("\n".join([HIDDEN, *map(make_readable, hidden)]))
     return texts
