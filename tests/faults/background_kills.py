@@ -65,6 +65,17 @@ def kill(pid: int | None) -> bool:
     return False
 
 
+def kill_target(session_dir: Path | None, target: str) -> int:
+    """How many processes were killed: the supervisor, the run of the session, or both."""
+    killed = 0
+    if target != "run":
+        killed += kill(find_supervisor())
+    if target != "supervisor" and session_dir is not None:
+        holder = find_run(session_dir)
+        killed += kill(holder.pid if holder is not None else None)
+    return killed
+
+
 def count_lines(session_dir: Path) -> int:
     return sum(file.read_bytes().count(b"\n") for file in session_dir.glob("journal*.jsonl"))
 
@@ -85,12 +96,7 @@ async def kill_session(server: ProviderServer, number: int, moment: int, target:
         if is_over or (starting.done() and starting.result().code):
             break
         await asyncio.sleep(INTERVAL)
-    killed = 0
-    if target != "run":
-        killed += kill(find_supervisor())
-    if target != "supervisor" and session_dir is not None:
-        holder = find_run(session_dir)
-        killed += kill(holder.pid if holder is not None else None)
+    killed = kill_target(session_dir, target)
     started = await starting
     assert started.code == 0, started.err
     session_dir = Library().find(started.out.strip())
@@ -99,19 +105,18 @@ async def kill_session(server: ProviderServer, number: int, moment: int, target:
         expected = (0, exit_codes.USAGE_ERROR, exit_codes.SESSION_BUSY)  # done, or at work
         assert again.code in expected, again.err
         await until(lambda: find_run(session_dir) is None)
-    check(session_dir, number)
+    check(session_dir, number, (f"task {number}.",), COMMANDS)
     return killed
 
 
-def check(session_dir: Path, number: int) -> None:
+def check(session_dir: Path, number: int, messages: tuple[str, ...], commands: int) -> None:
     """Nothing is lost and nothing is done twice; what is not known is said."""
     items = read_state(session_dir).full_history
-    [message] = [one for one in items if isinstance(one, UserItem)]
-    assert message.text == f"task {number}."
+    assert tuple(one.text for one in items if isinstance(one, UserItem)) == messages
     answers = [one.text for one in items if isinstance(one, AssistantItem) and not one.calls]
     assert answers == [f"done {number}"]
     results = [one for one in items if isinstance(one, ToolResultItem)]
-    assert len(results) == COMMANDS
+    assert len(results) == commands
     file = Path(f"effects-{number}")
     effects = Counter(file.read_text().split() if file.exists() else [])
     for index, result in enumerate(results):
