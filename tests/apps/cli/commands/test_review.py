@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 from tests.apps.program import run
-from tests.repository.test_workflows import lint
 from treadle.apps.cli.commands import review
 from treadle.testing.provider import FakeCall, FakeReply, ProviderFault, ProviderServer
 
-WORKFLOW = Path(__file__).parents[4] / "examples/workflows/review.yml"
 FINDING = {
     "file": "add.py",
     "line": 2,
@@ -181,22 +177,3 @@ async def test_outside_of_a_repository_it_says_so():
     ran = await run(None, "review")
     assert (ran.code, ran.out) == (2, "")
     assert "not in a git repository" in ran.err
-
-
-def test_the_workflow_posts_what_the_report_has(tmp_path: Path):
-    assert lint(tmp_path, WORKFLOW) == []
-
-
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-def test_the_comments_of_the_workflow_are_those_of_the_findings(tmp_path: Path):
-    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["review"]["steps"]
-    whole = {"text": "all", "output": {"summary": "It was read.", "findings": [FINDING]}}
-    (tmp_path / "review.json").write_text(json.dumps(whole))
-    (tmp_path / "gh").write_text("#!/bin/sh\nexit 0\n")
-    (tmp_path / "gh").chmod(0o755)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "COMMIT": "abc", "PULL": "repos/x/pulls/1"}
-    subprocess.run(["sh", "-ec", steps[-1]["run"]], cwd=tmp_path, env=env, check=True)
-    review = json.loads((tmp_path / "comments.json").read_text())
-    [comment] = review["comments"]
-    assert (comment["path"], comment["line"], review["commit_id"]) == ("add.py", 2, "abc")
-    assert comment["body"].startswith("**error**: subtracts")
