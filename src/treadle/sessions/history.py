@@ -102,15 +102,24 @@ async def rewind(journal: Journal, turn_id: str) -> SessionState:
 
 
 def fork(
-    library: Library, session_dir: Path, *, folder: Path, before_turn: str | None = None
+    library: Library,
+    session_dir: Path,
+    *,
+    folder: Path,
+    before_turn: str | None = None,
+    last_seq: int | None = None,
 ) -> tuple[Journal, SessionState]:
-    """A new session with the history of this one, up to before a turn or to the end.
+    """A new session with the history of this one, up to before a turn, to an entry or to the end.
 
     `folder` is where the fork will work. See `fork_journal`.
     """
     _require_root(session_dir)
     turn_id = None if before_turn is None else find_turn(session_dir, before_turn).turn_id
-    return fork_journal(session_dir, lambda point: library.create(folder, parent=point), turn_id)
+
+    def create(point: ForkPoint) -> Journal:
+        return library.create(folder, parent=point)
+
+    return fork_journal(session_dir, create, turn_id, last_seq)
 
 
 def _require_root(session_dir: Path) -> None:
@@ -166,11 +175,14 @@ async def fork_at_result(
 
 
 def fork_journal(
-    session_dir: Path, create: Callable[[ForkPoint], Journal], before_turn: str | None = None
+    session_dir: Path,
+    create: Callable[[ForkPoint], Journal],
+    before_turn: str | None = None,
+    last_seq: int | None = None,
 ) -> tuple[Journal, SessionState]:
     """A new journal that begins with the entries of another one, up to before the turn with this
-    id: nothing is copied, and the other one does not change. What that one has open ends here."""
-    last_seq = None
+    id, or to an entry: nothing is copied, and the other one does not change. What that one has open
+    ends here."""
     if before_turn is not None:
         seqs = [turn.seq for turn in list_turns(session_dir) if turn.turn_id == before_turn]
         last_seq = seqs[-1] - 1

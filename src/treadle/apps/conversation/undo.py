@@ -421,10 +421,16 @@ def count_changes(plan: RestorePlan) -> str:
 
 
 async def fork_session(
-    library: Library, session_dir: Path, folder: Path, before_turn: str | None = None
+    library: Library,
+    session_dir: Path,
+    folder: Path,
+    before_turn: str | None = None,
+    last_seq: int | None = None,
 ) -> str:
-    """The id of a new session with the history of this one, up to before a turn."""
-    journal, _ = fork(library, session_dir, folder=folder, before_turn=before_turn)
+    """The id of a new session with the history of this one, up to before a turn or to an entry."""
+    journal, _ = fork(
+        library, session_dir, folder=folder, before_turn=before_turn, last_seq=last_seq
+    )
     # An empty log would not be stored.
     journal.append(NoticeShown(f"a fork of {session_dir.name}"))
     await journal.aclose()

@@ -1,7 +1,8 @@
 """`treadle bisect`: which turn of a session broke something, by its checkpoints.
 
 The files before and after each turn are written into a folder of their own, and a command says
-whether they are good; half of what is left is ruled out by each run. No model is called.
+whether they are good; half of what is left is ruled out by each run. No model is called; with
+`--ask` it is about answers of the model (bisect_answers.py).
 """
 
 from __future__ import annotations
@@ -9,11 +10,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
-from treadle.apps.cli.trials.trial import CheckNotRun, format_output, run_check, write_files
+from treadle.apps.cli.trials.trial import (
+    DEFAULT_MAX_COST,
+    CheckNotRun,
+    format_output,
+    run_check,
+    run_trial,
+    write_files,
+)
 from treadle.apps.console.console import UsageError, print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.console.variants import CHECK_RESULTS
@@ -47,7 +56,21 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--check", required=True, metavar="CMD", help="fails if it is broken")
     about = "seconds for each run of the check (default: %(default)g)"
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help=about)
-    options = parser.parse_args(arguments)
+    about = "ask this at points of the session: the check reads the answer on standard input"
+    parser.add_argument("--ask", metavar="PROMPT", help=about)
+    about = "with --ask: the first turn after which the answer is good (default: 1)"
+    parser.add_argument("--from", default="1", dest="first", metavar="N", help=about)
+    about = "with --ask: ask this model at each point; else the one that the session had there"
+    parser.add_argument("--model", default="", help=about)
+    about = f"with --ask: for all answers together; that of the settings, or {DEFAULT_MAX_COST:g}"
+    parser.add_argument("--max-cost", metavar="USD", help=about)
+    options, rest = parser.parse_known_args(arguments)
+    if options.ask is not None:
+        from treadle.apps.cli.trials.bisect_answers import bisect_answers
+
+        return run_trial("treadle bisect", bisect_answers(options, rest))
+    if rest or options.model or options.max_cost is not None or options.first != "1":
+        parser.error("without --ask there is only --check and --timeout")
     return report_errors("treadle bisect", lambda: asyncio.run(_bisect(options)))
 
 
@@ -79,18 +102,30 @@ async def _bisect(options: argparse.Namespace) -> int:
             )
             return passed
 
-        if await passes(len(states) - 1):
-            print_line("nothing is broken at the end of the session")
-            return ERROR
-        if not await passes(0):
-            print_line("it was broken before the first turn")
-            return ERROR
-        good, bad = 0, len(states) - 1
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if await passes(middle) else (good, middle)
+        found = await find_first(len(states), passes, "before the first turn")
+    if found is None:
+        return ERROR
+    good, bad = found
     await _describe(library, session_dir, folder, states[good], states[bad], checks)
     return SUCCESS
+
+
+async def find_first(
+    count: int, passes: Callable[[int], Awaitable[bool]], first: str
+) -> tuple[int, int] | None:
+    """The neighbours of which the first one passes and the second one fails; None, and that is
+    printed, if the last one passes or the first one fails."""
+    if await passes(count - 1):
+        print_line("nothing is broken at the end of the session")
+        return None
+    if not await passes(0):
+        print_line(f"it was broken {first}")
+        return None
+    good, bad = 0, count - 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if await passes(middle) else (good, middle)
+    return good, bad
 
 
 def _list_states(session_dir: Path) -> list[_State]:
@@ -105,6 +140,10 @@ def _list_states(session_dir: Path) -> list[_State]:
     return [one for at, one in enumerate(found) if not at or one.tree != found[at - 1].tree]
 
 
+def shorten(text: str) -> str:
+    return escape_invisible(" ".join(strip_escapes(text).split())[:MAX_TITLE])
+
+
 async def _describe(
     library: Library, session_dir: Path, folder: Path, good: _State, bad: _State, checks: int
 ) -> None:
@@ -114,8 +153,7 @@ async def _describe(
     if bad.turn is None:
         print_line(f"a change that no turn made broke it, {bad.name} ({count})")
     else:
-        title = " ".join(strip_escapes(bad.turn.text).split())[:MAX_TITLE]
-        print_line(escape_invisible(f"turn {bad.turn.number} broke it ({count}): {title}"))
+        print_line(f"turn {bad.turn.number} broke it ({count}): {shorten(bad.turn.text)}")
         for line in _list_causes(session_dir, bad.turn):
             print_line(f"    {line}")
     changes = await Checkpoints(folder, library.checkpoint_dir(folder)).diff(good.tree, bad.tree)

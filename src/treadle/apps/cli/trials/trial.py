@@ -1,20 +1,56 @@
-"""What bisect.py and whatif.py share: files of a checkpoint in another folder, and the check."""
+"""What bisect.py, bisect_answers.py and whatif.py share: files of a checkpoint in another folder, a
+run of the agent there, and the check."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
-from treadle.apps.console.console import UsageError
-from treadle.apps.settings.folder_rules import is_trusted
+from treadle.apps.console.console import UsageError, report_errors
+from treadle.apps.console.exit_codes import ABORTED, TERMINATED
+from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.library import Library
+from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree
 
+DEFAULT_MAX_COST = 5.0  # for all runs together
 MAX_LINES = 5  # of the output of a check
 NOT_RUN = (126, 127)  # exit codes of a shell: the command cannot be run, or is not found
 FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in another one
+
+
+def run_trial(name: str, work: Coroutine[Any, Any, int]) -> int:
+    """The exit code. SIGTERM ends the work as ctrl+c does: what it has made is removed."""
+    received: list[int] = []
+
+    def end(number: int, frame: object) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, end)
+    code = report_errors(name, lambda: asyncio.run(work))
+    return TERMINATED if received and code == ABORTED else code
+
+
+def load_trial_settings(folder: Path, max_cost: str | None) -> tuple[Settings, float]:
+    """The settings for runs in worktrees of a folder, and what all of them may cost."""
+    if not is_trusted(folder):
+        raise UsageError(f"worktrees let git run in {folder}; trust it first (`treadle trust`)")
+    flags = {} if max_cost is None else {"max_cost": max_cost}
+    settings = load_settings(folder, flags, is_trusted=lambda: True)
+    return settings, DEFAULT_MAX_COST if settings.max_cost is None else settings.max_cost
 
 
 async def write_files(library: Library, folder: Path, root: Path, tree: str) -> None:
@@ -59,3 +95,45 @@ def format_output(check: CommandResult) -> str:
     """The last lines of its output, each on a line of its own."""
     lines = [f"    {escape_invisible(line)}" for line in check.output.splitlines()]
     return "\n".join(["", *lines[-MAX_LINES:]])
+
+
+async def run_agent(
+    root: Path,
+    session_id: str,
+    options: Sequence[str],
+    prompt: str | None,
+    max_cost: float,
+    **variables: str,
+) -> dict[str, Any]:
+    """The report of a run of `treadle -p` in `root`; without a prompt it continues the turn."""
+    words = ["-p", "--resume", session_id, "--output-format", "json", *options]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-m", "treadle", *words, "--max-cost", f"{max_cost:g}"),
+        *(() if prompt is None else ("--", prompt)),
+        cwd=root,
+        env={**os.environ, **variables},
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.communicate()
+    try:
+        report: dict[str, Any] = json.loads(out)
+    except ValueError:
+        said = err.decode(errors="replace").strip()
+        raise WorkspaceError(f"{root.name}: {said or 'it printed no report'}") from None
+    return report
+
+
+async def remove_worktree(worktree: Worktree) -> None:
+    """With its branch, whatever is in it."""
+    open_trust_store().distrust(worktree.root)
+    await worktree.repository.run("worktree", "remove", "--force", str(worktree.top))
+    branch = f"{BRANCH_FOLDER}/{worktree.name}"
+    await worktree.repository.run("branch", "--quiet", "-D", branch)

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import json
 import re
 import secrets
-import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,20 +19,27 @@ from typing import Any
 import msgspec
 
 from treadle.apps.cli.session_worktree import WORKTREES_DIR
-from treadle.apps.cli.trials.trial import CheckNotRun, run_check, write_files
+from treadle.apps.cli.trials.trial import (
+    DEFAULT_MAX_COST,
+    CheckNotRun,
+    load_trial_settings,
+    remove_worktree,
+    run_agent,
+    run_check,
+    run_trial,
+    write_files,
+)
 from treadle.apps.console.console import (
     UsageError,
     ask_line,
     print_error,
     print_line,
-    report_errors,
 )
-from treadle.apps.console.exit_codes import ABORTED, ERROR, SUCCESS, TERMINATED
+from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.console.variants import BRANCH_PREFIX, HEADS, Variant, list_rows
-from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
-from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.folder_rules import open_trust_store
 from treadle.apps.settings.settings import Settings
-from treadle.core.errors import ConfigError, TreadleError, UnknownModel, WorkspaceError
+from treadle.core.errors import ConfigError, TreadleError, UnknownModel
 from treadle.core.transcript.usage import Usage
 from treadle.lib.files.private_files import find_state_dir
 from treadle.lib.text.sanitize import escape_invisible
@@ -53,7 +56,6 @@ from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
 from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree, format_ref
 
 MAX_VARIANTS = 8
-DEFAULT_MAX_COST = 5.0
 ASK = "ask"  # of --keep: also if it is a program that answers
 
 
@@ -82,23 +84,14 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--keep", metavar="WHICH", help=about)
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     options, rest = parser.parse_known_args(arguments)
-    received: list[int] = []
-
-    def end(number: int, frame: object) -> None:  # as by ctrl+c: the variants end with it
-        received.append(number)
-        signal.raise_signal(signal.SIGINT)
-
-    signal.signal(signal.SIGTERM, end)
-    code = report_errors("treadle whatif", lambda: asyncio.run(_try_all(options, rest)))
-    return TERMINATED if received and code == ABORTED else code
+    return run_trial("treadle whatif", _try_all(options, rest))
 
 
 async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
     library = Library()
     session_dir = library.find(options.id, by_words=True)
     folder = Path(library.get_summary(session_dir).folder)
-    if not is_trusted(folder):
-        raise UsageError(f"worktrees let git run in {folder}; trust it first (`treadle trust`)")
+    settings, limit = load_trial_settings(folder, options.max_cost)
     call_id, separator, _ = options.result.partition("=")
     if options.result and not (call_id and separator):
         raise UsageError("--result is CALL=TEXT: the result of a call of the turn")
@@ -106,10 +99,7 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
         find_round(session_dir, call_id).turn if call_id else find_turn(session_dir, options.turn)
     )
     variants = _list_variants(options, turn)
-    flags = {} if options.max_cost is None else {"max_cost": options.max_cost}
-    settings = load_settings(folder, flags, is_trusted=lambda: True)
     _check_models(variants, settings)
-    limit = DEFAULT_MAX_COST if settings.max_cost is None else settings.max_cost
     worktrees = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR)
     trial = _Trial(library, session_dir, folder, turn, worktrees, options, rest)
     try:
@@ -222,29 +212,9 @@ class _Trial(msgspec.Struct):
         return await fork_at_result(library, session_dir, folder=root, call_id=call_id, text=text)
 
     async def _run_agent(self, root: Path, variant: Variant, max_cost: float) -> dict[str, Any]:
-        words = ["-p", "--resume", variant.session, "--output-format", "json", *self.rest]
-        words += ["--model", variant.model] if variant.model else []
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", "treadle", *words, "--max-cost", f"{max_cost:g}"),
-            *(() if self.options.result else ("--", variant.prompt)),
-            cwd=root,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        try:
-            out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.terminate()
-                await process.communicate()
-        try:
-            report: dict[str, Any] = json.loads(out)
-        except ValueError:
-            said = err.decode(errors="replace").strip()
-            raise WorkspaceError(f"{variant.name}: {said or 'it printed no report'}") from None
-        return report
+        words = [*self.rest, *(("--model", variant.model) if variant.model else ())]
+        prompt = None if self.options.result else variant.prompt
+        return await run_agent(root, variant.session, words, prompt, max_cost)
 
     async def keep(self, kept: Sequence[Variant]) -> None:
         """Remove the worktrees and branches of the others."""
@@ -256,9 +226,7 @@ class _Trial(msgspec.Struct):
                 how = f"`git cherry-pick {branch}` takes its changes over"
                 print_error(f"kept: {worktree.root}; {how if changed[name] else 'no changes'}")
                 continue
-            open_trust_store().distrust(worktree.root)
-            await worktree.repository.run("worktree", "remove", "--force", str(worktree.top))
-            await worktree.repository.run("branch", "--quiet", "-D", branch)
+            await remove_worktree(worktree)
 
 
 async def _commit(worktree: Worktree, message: str, parent: str) -> str:
