@@ -14,7 +14,7 @@ def explain_refusal(metadata: Metadata) -> str:
     turn = TurnResult("t", "refused", metadata=metadata)
     report = report_turn(turn, None, "", RunEnd(settings))
     assert report.exit_code == exit_codes.REFUSED
-    return explain_exit(report, None, settings, {})
+    return explain_exit(report, (), None, settings, {})
 
 
 def test_a_turn_that_the_engine_ended_is_not_called_a_refusal_of_the_model() -> None:

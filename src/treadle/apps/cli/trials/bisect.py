@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -18,9 +17,11 @@ import msgspec
 from treadle.apps.cli.trials.trial import (
     DEFAULT_MAX_COST,
     CheckNotRun,
+    find_first,
     format_output,
     run_check,
     run_trial,
+    shorten,
     write_files,
 )
 from treadle.apps.console.console import UsageError, print_line, report_errors
@@ -28,13 +29,11 @@ from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.console.variants import CHECK_RESULTS
 from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import TurnBegan, UsageRecorded, ViewRewritten
-from treadle.lib.text.sanitize import escape_invisible, strip_escapes
+from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
 from treadle.sessions.history import TurnInfo, list_turns
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import read_records
-
-MAX_TITLE = 70
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -110,24 +109,6 @@ async def _bisect(options: argparse.Namespace) -> int:
     return SUCCESS
 
 
-async def find_first(
-    count: int, passes: Callable[[int], Awaitable[bool]], first: str
-) -> tuple[int, int] | None:
-    """The neighbours of which the first one passes and the second one fails; None, and that is
-    printed, if the last one passes or the first one fails."""
-    if await passes(count - 1):
-        print_line("nothing is broken at the end of the session")
-        return None
-    if not await passes(0):
-        print_line(f"it was broken {first}")
-        return None
-    good, bad = 0, count - 1
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if await passes(middle) else (good, middle)
-    return good, bad
-
-
 def _list_states(session_dir: Path) -> list[_State]:
     """Those whose files differ from the one before."""
     found: list[_State] = []
@@ -138,10 +119,6 @@ def _list_states(session_dir: Path) -> list[_State]:
         if after:
             found.append(_State(after, f"after turn {turn.number}", turn))
     return [one for at, one in enumerate(found) if not at or one.tree != found[at - 1].tree]
-
-
-def shorten(text: str) -> str:
-    return escape_invisible(" ".join(strip_escapes(text).split())[:MAX_TITLE])
 
 
 async def _describe(

@@ -16,13 +16,14 @@ from pathlib import Path
 import msgspec
 
 from treadle.apps.cli.session_worktree import WORKTREES_DIR
-from treadle.apps.cli.trials.bisect import find_first, shorten
 from treadle.apps.cli.trials.trial import (
     CheckNotRun,
+    find_first,
     load_trial_settings,
     remove_worktree,
     run_agent,
     run_check,
+    shorten,
     write_files,
 )
 from treadle.apps.console.console import UsageError, print_line

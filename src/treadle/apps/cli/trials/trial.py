@@ -1,5 +1,5 @@
 """What bisect.py, bisect_answers.py and whatif.py share: files of a checkpoint in another folder, a
-run of the agent there, and the check."""
+run of the agent there, the check, and the search by halves."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from treadle.apps.console.console import UsageError, report_errors
+from treadle.apps.console.console import UsageError, print_line, report_errors
 from treadle.apps.console.exit_codes import ABORTED, TERMINATED
 from treadle.apps.settings.folder_rules import is_trusted, open_trust_store
 from treadle.apps.settings.load import load_settings
 from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.workspace import CommandResult
 from treadle.core.errors import WorkspaceError
-from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.sanitize import escape_invisible, strip_escapes
 from treadle.sessions.library import Library
 from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree
 
 DEFAULT_MAX_COST = 5.0  # for all runs together
+MAX_TITLE = 70
 MAX_LINES = 5  # of the output of a check
 NOT_RUN = (126, 127)  # exit codes of a shell: the command cannot be run, or is not found
 FOLDER_VARIABLE = "TREADLE_FOLDER"  # the folder of the session, for a check in another one
@@ -137,3 +138,25 @@ async def remove_worktree(worktree: Worktree) -> None:
     await worktree.repository.run("worktree", "remove", "--force", str(worktree.top))
     branch = f"{BRANCH_FOLDER}/{worktree.name}"
     await worktree.repository.run("branch", "--quiet", "-D", branch)
+
+
+async def find_first(
+    count: int, passes: Callable[[int], Awaitable[bool]], first: str
+) -> tuple[int, int] | None:
+    """The neighbours of which the first one passes and the second one fails; None, and that is
+    printed, if the last one passes or the first one fails."""
+    if await passes(count - 1):
+        print_line("nothing is broken at the end of the session")
+        return None
+    if not await passes(0):
+        print_line(f"it was broken {first}")
+        return None
+    good, bad = 0, count - 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if await passes(middle) else (good, middle)
+    return good, bad
+
+
+def shorten(text: str) -> str:
+    return escape_invisible(" ".join(strip_escapes(text).split())[:MAX_TITLE])
