@@ -72,13 +72,12 @@ async def test_a_child_without_the_tools_of_its_parent_does_not_read_about_them(
     assert about == [True, False, True]
 
 
-async def test_the_coding_agent_says_once_what_its_tools_share(tmp_path: Path):
+async def test_the_coding_agent_says_what_the_tools_of_a_program_share(tmp_path: Path):
     model = Scripted(["Done."])
     added = StaticSource([search], "catalog", "Search before you answer.")
     async with treadle.coding_agent(tmp_path, model=model, tools=[added]) as agent:
         await agent.run("Look")
     system = model.requests[0].system
-    assert system.count("Relative paths start from the working directory of bash.") == 1
     assert system.endswith("Search before you answer.")
 
 

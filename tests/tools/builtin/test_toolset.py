@@ -76,7 +76,6 @@ async def test_every_tool_is_described_and_says_what_it_does_to_the_world(folder
     assert {name for name, effect in effects.items() if effect == "verifiable"} == {
         "write", "edit", "apply_patch", "notebook_edit", "task_stop",
     }  # fmt: skip
-    assert source.instructions()
 
 
 async def test_a_small_model_is_offered_the_small_set_by_its_own_words(folder: Path) -> None:

@@ -1,15 +1,15 @@
 """The child agents of the coding agent: what each is told, which model it uses, where it works.
 
-A child gets the prompt of its parent with its own definition instead of the identity: environment,
-memory files and the instructions of the tools. In a git worktree it also gets a workspace, tools
-and a policy of its own; when it ends, its changes are merged into the folder, or kept as a branch.
-Its policy has the rules of the parent, in a mode that may be narrower. A stage of stages.py;
-agents/subagents.py calls `ChildSetup` for each child.
+A child gets the prompt of its parent with its own definition instead of the identity, without what
+its tools cannot do. In a git worktree it also gets a workspace, tools and a policy of its own; when
+it ends, its changes are merged into the folder, or kept as a branch. Its policy has the rules of
+its parent, in a mode that may be narrower. A stage of stages.py; agents/subagents.py calls
+`ChildSetup` for each child.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
@@ -17,20 +17,26 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 
 from treadle.agents.agent_definition import CHILD_INSTRUCTIONS
-from treadle.agents.child_settings import TASK_NAMES, FilteredSource, find_unknown
+from treadle.agents.child_settings import (
+    EVERY_TOOL,
+    TASK_NAMES,
+    FilteredSource,
+    find_unknown,
+    list_tool_names,
+)
 from treadle.agents.subagents import ChildStart
 from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyPolicy, LazyReminders, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.parts import WORKTREES_DIR, AgentParts
 from treadle.apps.assembly.redaction import redact_source
+from treadle.apps.assembly.system_prompt import describe_place
 from treadle.apps.assembly.toolset import (
-    DescribedSource,
     make_builtin_tools,
     make_code_servers,
     make_workspace_options,
 )
 from treadle.apps.settings.extensions import load_agents
-from treadle.context.prompt import describe_environment
+from treadle.context.prompt import PromptSection, read_section
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.mutator import Mutator
 from treadle.core.contracts.policy import Deny, PermissionRequest, Verdict
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
 # Tools that only some models and hosts have.
 _OTHER_NAMES = ("skill", "apply_patch", "notebook_edit", "web_search", "ask")
 OTHER_TOOLS = (TASK_NAMES, *(ToolSpec(name, "", {}) for name in _OTHER_NAMES))
+USER_TOOLS = ("ask", "present_plan")  # for who talks with the user
+CHANGING_TOOLS = frozenset({"bash", "write", "edit", "apply_patch", "notebook_edit"})
 WRITE_SPEC = ToolSpec("write", "", {})  # what the policy is asked about
 READ_ONLY_INSTRUCTION = "You may only look: calls that change something are denied."
 WORKTREE_INSTRUCTIONS = """You work in a git worktree, a copy of {folder} of your own: use paths \
@@ -64,12 +72,14 @@ FolderPolicy = Union[LazyPolicy, "ChildPolicy"]
 
 
 class ChildPlace(msgspec.Struct, frozen=True):
-    """Where children work: the folder of the coding agent, or a worktree of it."""
+    """Where children work: the folder of the coding agent, or a worktree of it. `describe` makes
+    the section about the environment, given what commands can write and reach."""
 
     folder: Path
     builtin: BuiltinSource
     policy: FolderPolicy
     prompt: SystemPrompt
+    describe: Callable[[str], str]
     worktrees: Lazy[Worktrees] | None = None  # None: there can be none
 
 
@@ -91,10 +101,10 @@ class ChildSetup:
     async def __call__(self, start: ChildStart) -> PreparedCodingChild:
         worktree = await self._open_worktree(start)
         own_model = self._make_own_model(start)
-        changes: dict[str, Any] = {"source": start.source}
+        changes: dict[str, Any] = {"source": self._leave_out_user_tools(start)}
         if worktree is not None:
             place, workspace = self._make_place(worktree, start)
-            changes["source"] = self._make_source(place, start.source)
+            changes["source"] = self._make_source(place, changes["source"])
             changes["workspace"] = workspace
             changes["worktrees"] = False  # its own children work in the same worktree
         else:
@@ -102,7 +112,8 @@ class ChildSetup:
             place, workspace = msgspec.structs.replace(self._place, policy=policy), None
         changes["policy"] = place.policy
         changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
-        changes["instructions"] = self._make_instructions(start, place)
+        tools = list_tool_names(start.task.definition, changes["source"])
+        changes["instructions"] = self._make_instructions(start, place, tools)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
         builtin = place.builtin
         changes["on_start"] = lambda one: builtin.begin_session(one.session_id, one.transcript)
@@ -164,12 +175,12 @@ class ChildSetup:
         files: Workspace = workspace
         if parts.containers is not None:
             files = parts.containers.make_workspace(workspace, lambda: rules)
-        text = describe_environment(
-            worktree.root,
-            added_folders=[Path(one) for one in parts.settings.add_dir],
-            commands=parts.commands,
-        )
-        text += "\n\n" + WORKTREE_INSTRUCTIONS.format(folder=parent.folder)
+
+        def describe(commands: str) -> str:
+            text = describe_place(parts, worktree.root, commands)
+            return f"{text}\n\n{WORKTREE_INSTRUCTIONS.format(folder=parent.folder)}"
+
+        text = describe(parts.commands)
         sections = [
             msgspec.structs.replace(one, text=text) if one.name == "environment" else one
             for one in parent.prompt.sections
@@ -178,25 +189,47 @@ class ChildSetup:
         builtin = make_builtin_tools(
             parts, files, policy, make_code_servers(parts, files, workspace)
         )
-        return ChildPlace(worktree.root, builtin, policy, prompt), workspace
+        return ChildPlace(worktree.root, builtin, policy, prompt, describe), workspace
+
+    def _leave_out_user_tools(self, start: ChildStart) -> ToolSource:
+        """A child cannot ask the user, unless its definition says so; a copy has all tools."""
+        definition = start.task.definition
+        is_named = definition.tool_names not in (None, (EVERY_TOOL,))
+        return (
+            start.source
+            if definition.fork or is_named
+            else FilteredSource(start.source, None, USER_TOOLS)
+        )
 
     def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
         """The tools of the parent, the built-in ones for the files of the worktree."""
         names = [tool.spec.name for tool in source.tools()]
-        own = DescribedSource(FilteredSource(place.builtin, names))
+        own = FilteredSource(place.builtin, names)
         builtin = (*place.builtin.tools(), *self._parts.builtin.tools())
         rest = FilteredSource(source, None, [tool.spec.name for tool in builtin])
         return Federation([redact_source(own, self._parts.secrets), rest])
 
-    def _make_instructions(self, start: ChildStart, place: ChildPlace) -> str:
+    def _make_instructions(
+        self, start: ChildStart, place: ChildPlace, tools: frozenset[str]
+    ) -> str:
+        """Its definition, and what the prompt of its parent says about the tools that it has."""
         definition = start.task.definition
         if definition.fork:
             return place.prompt.text
         own, left_out = [definition.prompt, CHILD_INSTRUCTIONS], {"identity"}
-        if definition.mode == "plan" or place.policy.mode == "plan":
-            own.append(READ_ONLY_INSTRUCTION)
-            left_out |= {"changes", "family"}
-        sections = [one.text for one in place.prompt.sections if one.name not in left_out]
+        is_plan = "plan" in (definition.mode, place.policy.mode)
+        own += [READ_ONLY_INSTRUCTION] if is_plan else []
+        left_out |= {"changes", "family"} if is_plan or not tools & CHANGING_TOOLS else set()
+        left_out |= {"skills"} if "skill" not in tools else set()
+
+        def narrow(section: PromptSection) -> str:
+            if section.name in ("working", "changes"):
+                return read_section(section.name, tools - {"ask"})  # CHILD_INSTRUCTIONS forbid it
+            if section.name == "environment":
+                return place.describe(self._parts.commands if "bash" in tools else "")
+            return section.text
+
+        sections = [narrow(one) for one in place.prompt.sections if one.name not in left_out]
         return "\n\n".join(text.strip() for text in (*own, *sections) if text.strip())
 
     def _make_reminders(self, place: ChildPlace) -> LazyReminders:
@@ -254,7 +287,10 @@ def add_children(parts: AgentParts) -> None:
     for one in definitions:
         if unknown := find_unknown((*(one.tool_names or ()), *one.excluded_tools), known):
             parts.warnings.append(f"{one.origin}: there is no tool {', '.join(unknown)}; ignored")
-    place = ChildPlace(parts.folder, parts.builtin, parts.policy, parts.prompt, parts.worktrees)
+    describe = partial(describe_place, parts, parts.folder)
+    place = ChildPlace(
+        parts.folder, parts.builtin, parts.policy, parts.prompt, describe, parts.worktrees
+    )
     own = [mutator for mutator in parts.mutators if getattr(mutator, "for_children", True)]
     parts.child_options = {
         "subagents": definitions,

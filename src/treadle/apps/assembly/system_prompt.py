@@ -82,12 +82,7 @@ def write_prompt(parts: AgentParts) -> None:
     )
     prompt = build_prompt(
         family=find_family(parts.model.card),
-        environment=describe_environment(
-            parts.folder,
-            added_folders=[Path(one) for one in settings.add_dir],
-            commands=parts.commands,
-        ),
-        tools=parts.builtin.instructions(),
+        environment=describe_place(parts, parts.folder, parts.commands),
         memory=parts.memory.text if parts.memory is not None else "",
         skills=parts.skills_section,
         user_text="\n\n".join(text for text in appended if text.strip()),
@@ -98,6 +93,13 @@ def write_prompt(parts: AgentParts) -> None:
     replace, secrets = msgspec.structs.replace, parts.secrets
     sections = [replace(one, text=redact(secrets, one.text)) for one in prompt.sections]
     parts.prompt = SystemPrompt(tuple(sections))
+
+
+def describe_place(parts: AgentParts, folder: Path, commands: str) -> str:
+    """The environment of an agent in this folder; `commands` as `describe_commands` says it."""
+    added = [Path(one) for one in parts.settings.add_dir]
+    text = describe_environment(folder, added_folders=added, commands=commands)
+    return redact(parts.secrets, text)
 
 
 def _read_text_setting(parts: AgentParts, name: str) -> str:

@@ -19,7 +19,6 @@ from treadle.apps.settings.settings import parse_size, treadle_home
 from treadle.context.compaction import Compactor
 from treadle.context.compaction.recent_files import MAX_FILE_CHARS, MAX_RECENT_FILES
 from treadle.core.contracts.workspace import Workspace
-from treadle.core.contracts.wrapped import WrappedSource
 from treadle.core.errors import WorkspaceError
 
 if TYPE_CHECKING:
@@ -109,21 +108,13 @@ def _propose_memory(folder: Path, text: str, scope: MemoryScope, source: str) ->
     return line.id, line.text
 
 
-class DescribedSource(WrappedSource):
-    """A source whose instructions are a section of the system prompt already."""
-
-    def instructions(self) -> str:
-        return ""
-
-
 def add_builtin_tools(parts: AgentParts) -> None:
     """The built-in tools, and those that the program gives."""
     parts.code_servers = make_code_servers(parts, parts.tool_workspace, parts.workspace)
     parts.builtin = make_builtin_tools(
         parts, parts.tool_workspace, parts.policy, parts.code_servers
     )
-    builtin = DescribedSource(redact_source(parts.builtin, parts.secrets))
-    parts.tools += [builtin, *parts.given.tools]
+    parts.tools += [redact_source(parts.builtin, parts.secrets), *parts.given.tools]
     has_search = "search" in parts.model.card.abilities
     if parts.settings.web_search == PROVIDER_SEARCH and not has_search:
         parts.notes.append(

@@ -1,7 +1,7 @@
 """The system prompt: sections in a stable order, byte for byte the same from turn to turn.
 
-    identity · how to work · how to change things · for this family of models · instructions of the
-    tools · environment · memory files · skills · output style · the user's additions
+    identity · how to work · how to change things · for this family of models · environment ·
+    memory files · skills · output style · the user's additions
 
 Built-in sections are Markdown files beside this one. Changes during a session are not written
 here: they are appended to the conversation as notices, so that the cached prefix of the request
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from treadle.core.contracts.workspace import NetworkAccess
 from treadle.core.transcript.items import NoticeItem
 
 SECTION_DIR = Path(__file__).parent
+_BEFORE_POINT, _TOOL = re.compile("^(?=- )", re.MULTILINE), re.compile("- <!-- (\\w+) --> ")
 UNATTENDED_TEXT = (
     "The user cannot answer questions during this run: decide, and say at the end what you chose."
 )
@@ -66,9 +68,16 @@ def make_attendance_notice(is_attended: bool) -> NoticeItem:
 
 
 @cache
-def read_section(name: str) -> str:
-    """The text of a built-in section."""
-    return (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
+def read_section(name: str, tools: frozenset[str] | None = None) -> str:
+    """The text of a built-in section, for an agent with these tools; None: with all. A point that
+    begins with the name of a tool in a comment is for those that have it."""
+    text = (SECTION_DIR / f"{name}.md").read_text(encoding="utf-8")
+    points = [(_TOOL.match(point), point) for point in _BEFORE_POINT.split(text)]
+    return "".join(
+        f"- {point[found.end() :]}" if found else point
+        for found, point in points
+        if not found or tools is None or found[1] in tools
+    )
 
 
 def find_family(card: ModelCard) -> str:
@@ -83,7 +92,6 @@ def build_prompt(
     *,
     family: str = "",
     environment: str = "",
-    tools: str = "",
     memory: str = "",
     skills: str = "",
     user_text: str = "",
@@ -107,7 +115,6 @@ def build_prompt(
         }
         sections = {
             **(own or default),
-            "tools": tools,
             "environment": environment,
             "memory": memory,
             "skills": skills,

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ from treadle.core.contracts.tool import NO_ACCESS, Access, Tool, ToolKind
 from treadle.core.contracts.workspace import Workspace
 from treadle.core.errors import ConfigError, ToolError, WorkspaceError
 from treadle.core.transcript import Arguments, Item
-from treadle.tools.builtin.base import BuiltinTool, load_description
+from treadle.tools.builtin.base import BuiltinTool
 from treadle.tools.builtin.conversation.ask import AskTool, QuestionChoice, UserQuestion
 from treadle.tools.builtin.conversation.present_plan import PresentPlanTool
 from treadle.tools.builtin.conversation.recall import RecallTool
@@ -94,7 +93,7 @@ class BuiltinSource(StaticSource):
         tools: Sequence[Tool],
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        super().__init__(tools, "builtin", load_description(Path(__file__).parent, "instructions"))
+        super().__init__(tools, "builtin")
         self.sessions = sessions
         self._close = close
 

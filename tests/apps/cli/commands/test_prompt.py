@@ -48,7 +48,7 @@ def test_each_section_has_its_size_and_all_of_them_the_whole(capsys):
     assert "Speak plainly." in text
     assert "Use tabs." not in text
     assert "AGENTS.md ignored: the folder is not trusted" in sizes
-    assert rows_of(sizes) == "identity working changes family tools environment memory all"
+    assert rows_of(sizes) == "identity working changes family environment memory all"
     whole = next(line for line in sizes.splitlines() if line.startswith("all"))
     assert f"{len(text.strip()):,} chars" in whole
     assert read_section("plan").strip() not in text  # the mode is a notice: it may change
@@ -61,7 +61,7 @@ def test_skills_have_a_size_of_their_own(capsys):
     (place / "SKILL.md").write_text(f"{head}Run the script.\n")
     text, sizes = told(capsys, "--model", "sonnet", "-p")
     assert "- release: Cut a release." in text
-    assert rows_of(sizes) == "identity working changes family tools environment skills all"
+    assert rows_of(sizes) == "identity working changes family environment skills all"
 
 
 async def test_sections_put_together_are_what_the_agent_says():
