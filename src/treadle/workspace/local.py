@@ -104,6 +104,7 @@ class LocalWorkspace(WorkspaceFiles):
                 protected=options.protected,
                 denials=options.denials,
                 max_memory=self._max_memory,
+                read_only=options.sandbox == "read-only",
                 # Our own programs, such as ripgrep, wherever treadle is installed.
                 readable=(
                     *self._readable[len(self._roots) :],
@@ -146,7 +147,7 @@ class LocalWorkspace(WorkspaceFiles):
         await asyncio.to_thread(self._sandbox.scan)
         env = self.command_environment(sandboxed=True)
         problem = await find_sandbox_problem(self._fork_server, self._sandbox, self._root, env)
-        if problem and self._options.sandbox == "required":
+        if problem and self._options.requires_sandbox:
             raise WorkspaceError(f"a sandbox is required and cannot be built: {problem}")
         self.sandboxed, self.sandbox_problem = not problem, problem
 
@@ -257,9 +258,8 @@ class LocalWorkspace(WorkspaceFiles):
         read_only: bool = False,
     ) -> ProgramResult:
         """Run a program without a shell, its two streams apart, each kept up to `limit` bytes; the
-        rest is read and counted, so that the program can end. No program that a sandboxed command
-        could have written runs outside the sandbox. A read-only program is restricted by Landlock
-        and needs the sandbox only if that is not possible."""
+        rest is read and counted. No program that a sandboxed command could have written runs
+        outside. A read-only one is restricted by Landlock, or by the sandbox."""
         return await self._execute(
             *(argv, self._readable, sandboxed, read_only),
             cwd=cwd,
@@ -378,13 +378,13 @@ class LocalWorkspace(WorkspaceFiles):
     ) -> AbstractContextManager[int | None]:
         """The Landlock ruleset for a program that only reads these paths; None if it has to run in
         the sandbox."""
-        is_possible = readable and self._options.sandbox != "required"
+        is_possible = readable and not self._options.requires_sandbox
         home = os.environ.get("HOME", "")
         return landlock.limit_reads(program, readable, home) if is_possible else nullcontext()
 
     async def _resolve_sandboxed(self, sandboxed: bool | None) -> bool:
         if sandboxed is False:
-            if self._options.sandbox == "required":
+            if self._options.requires_sandbox:
                 raise WorkspaceError("a sandbox is required: nothing may run outside of it")
             return False
         await self.prepare()

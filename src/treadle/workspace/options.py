@@ -12,7 +12,7 @@ from treadle.core.contracts.workspace import NetworkAccess
 from treadle.workspace import command_limits
 from treadle.workspace.command_limits import FileDenials
 
-SandboxMode = Literal["auto", "required", "off"]
+SandboxMode = Literal["auto", "required", "read-only", "off"]
 
 
 class WorkspaceOptions(msgspec.Struct, frozen=True):
@@ -21,7 +21,9 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     extra_roots      folders beside the root that may be read and written
     readable         folders that may be read only
     sandbox_readable more folders of the machine that sandboxed commands see
-    sandbox          auto: if it can be built · required: or run nothing · off
+    sandbox          auto: if it can be built · required: or run nothing · off · read-only:
+                     required, and commands change nothing in the folders, reach no network and see
+                     no files that may contain secrets
     network          whether sandboxed commands can use the network, or the hosts they can reach
     protected        further paths in the root that stay read-only
     denials          deny rules about files, which hold for sandboxed commands too
@@ -53,9 +55,14 @@ class WorkspaceOptions(msgspec.Struct, frozen=True):
     grace: float = 2.0
     secrets: tuple[str, ...] = ()
 
+    @property
+    def requires_sandbox(self) -> bool:
+        return self.sandbox in ("required", "read-only")
+
 
 class Confinement(msgspec.Struct, frozen=True):
-    """What a sandboxed command may do: write below `writable`, use the network or not.
+    """What a sandboxed command may do: write below `writable`, use the network or not. With
+    `read_only` it does neither, and sees no files there that may contain secrets.
 
     `readable` is mounted read-only even in hidden folders such as home. `protected` are further
     paths of the roots that stay read-only. `copies_dir` is private, for copies that are mounted;
@@ -73,3 +80,4 @@ class Confinement(msgspec.Struct, frozen=True):
     readable: tuple[Path, ...] = ()
     denials: FileDenials = FileDenials()
     max_memory: int = 0
+    read_only: bool = False

@@ -35,10 +35,10 @@ from treadle.lib.http.hosts import join_network
 from treadle.workspace import landlock
 from treadle.workspace.options import Confinement
 from treadle.workspace.processes import CommandSpec, trailer_fd
-from treadle.workspace.sandbox import seccomp
+from treadle.workspace.sandbox import line_kinds, seccomp
 from treadle.workspace.sandbox.file_denials import find_outer
 from treadle.workspace.sandbox.git_folders import find_outer_repository, list_worktree_links
-from treadle.workspace.sandbox.line_kinds import ReadOnlyLine, Removal, drop_removed
+from treadle.workspace.sandbox.line_kinds import ReadOnlyLine, Removal
 from treadle.workspace.sandbox.mounts import make_mount_options
 from treadle.workspace.sandbox.protected_paths import ProtectedPaths
 from treadle.workspace.sandbox.run_record import RunRecord, describe_interrupted, take_interrupted
@@ -151,6 +151,8 @@ class Bubblewrap:
         `reading`: it only reads, so nothing is writable."""
         if not self.program:
             raise WorkspaceError(f"the sandbox cannot be built: {self.missing}")
+        if self.confinement.read_only:
+            network, removal, reading = False, None, line_kinds.UNKNOWN_LINE
         with_network = join_network(self.confinement.network, network)
         self._active_count += 1
         for protection in self._protections:
@@ -173,7 +175,7 @@ class Bubblewrap:
             has_run = True
             yield msgspec.structs.replace(
                 confined,
-                cleanup={**CLEANUP_TABLES, "roots": self._list_known()},
+                cleanup={**CLEANUP_TABLES, "roots": self._list_known() if reading is None else []},
                 set_aside_dir=str(self._set_aside_dir),
             )
         finally:
@@ -260,7 +262,7 @@ class Bubblewrap:
             notes.append(f"deny rules hide from commands: {list_some(self._hidden)}")
         if self._secrets:
             names = list_some(self._secrets)
-            notes.append(f"not searched, because they may contain secrets: {names}")
+            notes.append(f"hidden, because they may contain secrets: {names}")
         return notes
 
     def _describe_refused(self, output: bytes) -> list[str]:
@@ -313,7 +315,7 @@ class Bubblewrap:
             options += [bind, str(root), str(root)]
         entries = self._find_entries(covered, is_visible)
         if removal is not None and self._active_count == 1:
-            entries = drop_removed(entries, removal)
+            entries = line_kinds.drop_removed(entries, removal)
         secrets: list[FoundEntry] = []
         if reading is not None:
             secrets, entries = self._hide_secrets(reading), reading.choose(entries)
@@ -379,7 +381,7 @@ class Bubblewrap:
     ) -> list[FoundEntry]:
         """What is mounted over what is there: hidden, or read-only."""
         is_first = self._active_count == 1
-        if not is_first:
+        if not is_first and not self.confinement.read_only:
             self._check()
         entries = []
         for protection in self._protections:

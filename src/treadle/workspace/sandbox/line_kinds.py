@@ -106,12 +106,16 @@ class ReadOnlyLine(NamedTuple):
         if len(left) > MAX_DENIED:
             raise WorkspaceError(
                 f"{len(left)} files here may contain secrets, and the sandbox can hide "
-                f"{MAX_DENIED} from a search; search in a folder below, or name the files"
+                f"{MAX_DENIED} from a command; work in a folder below, or name the files"
             )
         return left
 
     def _names(self, path: str) -> bool:
         return any(path == named or named.startswith(f"{path}/") for named in self.named)
+
+
+UNKNOWN_LINE = ReadOnlyLine(is_search=True, named=frozenset())
+"""Any command line, where nothing may be writable and no secrets may be read."""
 
 
 def parse_read_only_line(command: str, cwd: str) -> ReadOnlyLine | None:
