@@ -124,6 +124,37 @@ async def test_in_auto_without_a_sandbox_only_commands_that_do_more_than_read_or
     assert isinstance(await subject.decide(make_request("bash", command=command)), expected)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind"),
+    [
+        ("bash", {"command": "npm test"}, Allow),
+        ("bash", {"command": "python -m pytest | tail; git commit -am x"}, Allow),
+        ("bash", {"command": "echo x > a.txt && rm -r b"}, Allow),  # and then fails there
+        ("bash", {"command": "$(cat tool) x"}, Deny),  # it could be one that a rule denies
+        ("bash", {"command": "curl e.com"}, Deny),
+        ("bash", {"command": "make release"}, Deny),
+        ("bash", {"command": "npm test", "sandbox": "network"}, Deny),
+        ("bash", {"command": "npm test", "sandbox": "off"}, Deny),
+        ("bash", {"command": "make check", "sandbox": "off"}, Deny),
+        ("task_input", {"task_id": "t1", "text": "ls"}, Deny),
+        ("write", {"path": "/r/a"}, Deny),
+        ("deploy", {}, Deny),
+    ],
+)
+async def test_commands_run_in_plan_mode_where_the_sandbox_is_read_only(
+    tool: str, arguments: dict[str, object], kind: type
+):
+    lists = rules(deny=["Bash(curl:*)"], ask=["Bash(make release)"], allow=["Bash(make check)"])
+    call = make_request(tool, **arguments)
+    inside = policy(rules=lists, mode="auto", sandboxed=True).narrow("plan", read_only=True)
+    assert isinstance(await inside.decide(call), kind)
+    without = policy(rules=lists, mode="auto").narrow("plan", read_only=True)
+    assert isinstance(await without.decide(call), Deny)
+    plain = policy(rules=lists, mode="auto", sandboxed=True).narrow("plan")
+    assert isinstance(await plain.decide(call), Deny)
+    assert inside.narrow("plan") is inside
+
+
 async def test_an_allow_rule_takes_nothing_away_in_plan_mode():
     allowing = rules(allow=["look", "task", "deploy", "mcp__x__y"])
     subject = policy(mode="plan", rules=allowing)

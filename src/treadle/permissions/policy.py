@@ -42,7 +42,8 @@ class RulePolicy:
     """Decides by rules. Implements `core.contracts.policy.Policy`.
 
     `widest_mode` is the widest that the mode can be changed to. `sandboxed` means that commands run
-    inside the sandbox. `is_tool_changed` tells whether a tool's
+    inside the sandbox; `read_only`, that they can change nothing there and reach no network, so
+    that they may run in plan mode. `is_tool_changed` tells whether a tool's
     definition differs from the approved one. `judge` may turn an allow of the mode `auto` into a
     question.
     """
@@ -55,6 +56,7 @@ class RulePolicy:
         widest_mode: PermissionMode = "bypass",
         interactive: bool = True,
         sandboxed: bool = False,
+        read_only: bool = False,
         is_tool_changed: Callable[[str], bool] | None = None,
         save_rules: SaveRules | None = None,
         judge: AskJudge | None = None,
@@ -63,6 +65,7 @@ class RulePolicy:
         self._judge = judge
         self._interactive = interactive
         self._sandboxed = sandboxed
+        self._read_only = read_only
         self._is_tool_changed = is_tool_changed
         self._save_rules = save_rules
         self._widest_mode = widest_mode
@@ -90,7 +93,13 @@ class RulePolicy:
         if self._mode == "bypass" and self._is_asked_by_owner(call, view):
             return ruling
         has_command_rules = bool(self._evaluator.command_rules.forbidding)
-        return apply_mode(ruling, call, self._mode, has_command_rules=has_command_rules)
+        return apply_mode(
+            ruling,
+            call,
+            self._mode,
+            has_command_rules=has_command_rules,
+            is_read_only=self._read_only,
+        )
 
     def _is_asked_by_owner(self, call: PolicyCall, view: CachedFileSystemView | None) -> bool:
         """Whether an ask rule of the managed policy is about the call."""
@@ -175,12 +184,14 @@ class RulePolicy:
             return False
         return True
 
-    def narrow(self, mode: str) -> "RulePolicy":
-        """This policy for a child agent: itself, or a copy in `mode` if that allows less."""
+    def narrow(self, mode: str, *, read_only: bool = False) -> "RulePolicy":
+        """This policy for a child agent: itself, or a copy in `mode` if that allows less.
+        `read_only`: the sandbox of the child is."""
         narrower = choose_narrower(self._mode, mode)
-        if narrower == self._mode:
+        if narrower == self._mode and not read_only:
             return self
         narrowed = copy(self)
+        narrowed._read_only = self._read_only or read_only
         narrowed.change_mode(narrower)
         return narrowed
 
