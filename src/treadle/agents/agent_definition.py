@@ -41,6 +41,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     background      its call returns at once, and its report comes later
     use_small_model the small model of the settings, if there is one and `model` is ""
     output_type     what it answers, a type or a JSON schema; its parent reads JSON
+    read_only_commands  in plan mode its commands run, if there is a sandbox: in one without network
+                    in which the folder is read-only
     fork            it begins with the conversation, the instructions and the tools of its parent,
                     which the provider has in its cache; `prompt` is not used
     """
@@ -60,6 +62,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, metaclass=SuggestingMeta):
     use_small_model: bool = False
     output_type: object = str
     fork: bool = False
+    read_only_commands: bool = False
 
     foreign_names: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("instructions", "system", "system_prompt"), "prompt"
@@ -155,10 +158,11 @@ REVIEW_AGENT = AgentDefinition(
     "You review a change and make none. Read the diff, then the code around it that it depends on "
     "and that depends on it. Report what is wrong, not what is good: errors, lost or leaked data, "
     "cases without a test, contracts that are broken. For each finding its file and line, what "
-    "happens, and how to see it; the worst first. Leave out matters of taste and what you cannot "
-    "show. If nothing is wrong, say so in a line.",
+    "happens, and how to see it; the worst first. Run tests if commands may run. Leave out matters "
+    "of taste and what you cannot show. If nothing is wrong, say so in a line.",
     excluded_tools=WRITE_TOOLS,
     mode="plan",
+    read_only_commands=True,
 )
 
 BUILTIN_AGENTS = (GENERAL_AGENT, FORK_AGENT, EXPLORE_AGENT, PLAN_AGENT, REVIEW_AGENT)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import treadle
+from tests.workspace.helpers import needs_bubblewrap
 from treadle.agents.subagents import make_child_digest
 from treadle.apps.assembly import model_choice
 from treadle.apps.assembly import parts as assembly_parts
@@ -31,7 +33,6 @@ from treadle.testing.observers import RecordingObserver
 from treadle.workspace.worktrees.worktrees import Worktrees
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 FREE: dict[str, Any] = {"permission_mode": "bypass", "sandbox": "off"}
 
 
@@ -276,6 +277,77 @@ async def test_a_child_of_a_narrow_child_is_as_narrow(tmp_path: Path):
     assert "You may only look" in request_of(model, "grandchild").system
 
 
+# --- commands of a reviewer --------------------------------------------------------------
+
+TEST_FILE = "import unittest\n\n\nclass T(unittest.TestCase):\n    def test(self):\n        pass\n"
+RUN_TESTS = f"{sys.executable} -m unittest -v test_a"
+
+
+@needs_git
+@needs_bubblewrap
+@pytest.mark.parametrize("more", [{}, {"worktree": "changes"}])
+@pytest.mark.parametrize("mode", ["plan", "ask", "bypass"])
+async def test_a_reviewer_runs_tests_where_they_can_change_nothing(
+    repository: Path, mode: str, more: dict[str, object]
+):
+    (repository / "test_a.py").write_text(TEST_FILE)
+    (repository / ".env").write_text("KEY=topsecret\n")
+    attacks = ["echo x > a.txt", "rm -r .git", "echo exit > .git/hooks/pre-commit", "cat .env"]
+    calls = [
+        bash(RUN_TESTS),
+        *map(bash, attacks),
+        bash("git log --format=%H | tail -1; git status"),
+    ]
+    calls += [("bash", {"command": RUN_TESTS, "sandbox": one}) for one in ("network", "off")]
+    calls += [("read", {"file_path": "a.txt"}), ("grep", {"pattern": "one"})]
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="review", **more)]), "ok"],
+        child=[Say(calls=calls), "All is well."],
+    )
+    head = git(repository, "rev-parse", "HEAD")
+    async with treadle.coding_agent(
+        repository, model=model, trust=True, permission_mode=mode
+    ) as agent:
+        if not (await agent._get_parts().workspace.open()).sandboxed:
+            pytest.skip("no sandbox here")
+        result = await agent.run("parent")
+    child = next(one for one in reversed(model.requests) if messages(one)[-1] == "child")
+    tested, write, remove, hook, secret, status, network, outside, read, found = answers(
+        child.transcript
+    )
+    assert "Ran 1 test" in tested, tested
+    assert "Read-only file system" in write
+    assert "plan mode" in remove  # nothing protected is removed without a question
+    assert "[exit code 1]" in hook
+    assert "topsecret" not in secret
+    assert status.startswith(head), status
+    assert "plan mode" in network
+    assert "plan mode" in outside
+    assert "one" in read
+    assert "a.txt" in found
+    assert "Commands may run, such as tests" in child.system
+    assert "You may only look: calls" not in child.system
+    assert "- Commands: in a sandbox; they can write only to a /tmp of their own" in child.system
+    assert "All is well." in answers(result.transcript)[0]
+    assert (repository / "a.txt").read_text() == "one\n"
+    assert git(repository, "rev-parse", "HEAD") == head
+    assert not (repository / ".git/hooks/pre-commit").exists()
+
+
+async def test_without_a_sandbox_a_reviewer_runs_nothing(tmp_path: Path):
+    (tmp_path / "test_a.py").write_text(TEST_FILE)
+    model = scripted(
+        parent=[Say(calls=[task("child", subagent_type="review")]), "ok"],
+        child=[Say(calls=[bash(RUN_TESTS)]), "done"],
+    )
+    async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
+        await agent.run("parent")
+    child = next(one for one in reversed(model.requests) if messages(one)[-1] == "child")
+    assert "plan mode: nothing may change" in answers(child.transcript)[0]
+    assert "You may only look: calls" in child.system
+    assert not (tmp_path / "__pycache__").exists()
+
+
 # --- worktrees ---------------------------------------------------------------------------
 
 
@@ -331,7 +403,7 @@ ANY_READS = (bash("cat $(pwd)/secret.txt"), bash("grep -r hush ."), bash("ln -s 
 @needs_git
 @pytest.mark.parametrize(
     ("sandbox", "reads"),
-    [("off", READS), pytest.param("required", (*READS, *ANY_READS), marks=needs_bwrap)],
+    [("off", READS), pytest.param("required", (*READS, *ANY_READS), marks=needs_bubblewrap)],
 )
 @pytest.mark.parametrize("pattern", ["{}/*/secret.txt", "{}/**/secret.txt", "{}/p*/secret*"])
 async def test_a_rule_about_a_path_of_the_folder_holds_in_a_worktree_by_any_name(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from treadle.apps.assembly.children import add_children
+from treadle.apps.assembly.children.setup import add_children
 from treadle.apps.assembly.hooks import add_hooks, add_judge, add_observers, add_session_hooks
 from treadle.apps.assembly.lazy import Containers, LazyPolicy, LazyWorkspace, PolicyOptions
 from treadle.apps.assembly.model_choice import (

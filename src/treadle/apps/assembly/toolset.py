@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
+from treadle.apps.assembly.lazy import LazyWorkspace
 from treadle.apps.assembly.parts import AgentParts
 from treadle.apps.assembly.redaction import redact, redact_for_display, redact_source
 from treadle.apps.settings.extensions import load_skills
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treadle.context.memory_lines import MemoryScope
     from treadle.permissions.ruleset.rules import RuleSet
     from treadle.tools.builtin import BuiltinSource
+    from treadle.tools.builtin.session_memory import GetFindDenied
     from treadle.tools.language_servers.code_servers import CodeServers
     from treadle.workspace.options import WorkspaceOptions
 
@@ -59,7 +60,7 @@ def make_workspace_options(parts: AgentParts, rules: RuleSet) -> WorkspaceOption
 
 
 def make_builtin_tools(
-    parts: AgentParts, workspace: Workspace, policy: LazyPolicy, code: CodeServers
+    parts: AgentParts, workspace: Workspace, get_find_denied: GetFindDenied, code: CodeServers
 ) -> BuiltinSource:
     """The built-in tools that this model can use, the same in every host: `ask` is among them also
     if no user can answer, and says so."""
@@ -83,7 +84,7 @@ def make_builtin_tools(
         search_address=search_address,
         native_pdf="documents" in abilities,
         read_outside=True,
-        get_find_denied=policy.get_find_denied,
+        get_find_denied=get_find_denied,
         propose_memory=partial(_propose_memory, parts.folder),
         unlisted=() if parts.is_small else ("edit", "apply_patch"),  # the one that it has not
     )
@@ -112,7 +113,7 @@ def add_builtin_tools(parts: AgentParts) -> None:
     """The built-in tools, and those that the program gives."""
     parts.code_servers = make_code_servers(parts, parts.tool_workspace, parts.workspace)
     parts.builtin = make_builtin_tools(
-        parts, parts.tool_workspace, parts.policy, parts.code_servers
+        parts, parts.tool_workspace, parts.policy.get_find_denied, parts.code_servers
     )
     parts.tools += [redact_source(parts.builtin, parts.secrets), *parts.given.tools]
     has_search = "search" in parts.model.card.abilities

@@ -128,6 +128,11 @@ def describe_commands(sandbox: str, *, network: NetworkAccess) -> str:
     """What commands can write and reach, by the settings of these names."""
     if sandbox == "off":
         return "no sandbox; they have the rights and the network of the user"
+    if sandbox == "read-only":
+        return (
+            "in a sandbox; they can write only to a /tmp of their own, not to these folders; the "
+            "rest of the home folder and files that may contain secrets are hidden; no network"
+        )
     reach = "the network is reachable" if network else "no network"
     if isinstance(network, tuple) and network:
         reach = f"of the network only {', '.join(network)} by http and https, through a proxy"
