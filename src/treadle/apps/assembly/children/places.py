@@ -50,7 +50,8 @@ changes are taken over when you end."""
 
 class ChildPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A place with its tools. `commands` is what commands can write and reach; `describe` makes the
-    section about the environment of it. `is_read_only`: they can write nothing."""
+    section about the environment of it. `is_read_only`: they can write nothing. `writers` are the
+    names of the children at work that may change files here, by their ids."""
 
     folder: Path
     get_rules: Callable[[], RuleSet]
@@ -61,6 +62,7 @@ class ChildPlace(msgspec.Struct, frozen=True, kw_only=True):
     prompt: SystemPrompt
     commands: str
     describe: Callable[[str], str]
+    writers: dict[str, str] = {}  # each place has its own
     worktrees: Lazy[Worktrees] | None = None  # None: there can be none
     is_read_only: bool = False
 

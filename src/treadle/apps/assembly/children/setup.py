@@ -28,7 +28,7 @@ from treadle.apps.assembly.children.places import (
     make_worktree_place,
 )
 from treadle.apps.assembly.children.policies import ChildPolicy
-from treadle.apps.assembly.children.prompt import make_instructions
+from treadle.apps.assembly.children.prompt import CHANGING_TOOLS, make_instructions
 from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import WORKTREES_DIR, AgentParts
@@ -41,6 +41,7 @@ from treadle.core.contracts.policy import Deny, PermissionRequest
 from treadle.core.contracts.source import ToolSource
 from treadle.core.contracts.tool import Access, FileAccess, ToolSpec
 from treadle.core.errors import ToolError, TreadleError, WorkspaceError
+from treadle.core.transcript.usage import Usage
 from treadle.lib.files.private_files import find_state_dir
 from treadle.tools.federation import Federation
 
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
 _OTHER_NAMES = ("skill", "apply_patch", "notebook_edit", "web_search", "ask")
 OTHER_TOOLS = (TASK_NAMES, *(ToolSpec(name, "", {}) for name in _OTHER_NAMES))
 WRITE_SPEC = ToolSpec("write", "", {})  # what the policy is asked about
+WORKTREE_NOTE = "It worked in a git worktree, because {names} could change files in the folder."
+BESIDE_NOTE = (
+    "It could change files of the folder beside {names}, without a git worktree ({why}): check "
+    "that no change is lost."
+)
+NO_WORKTREES = "the folder is not trusted, no git repository, or a worktree itself"
 USER_TOOLS = ("ask", "present_plan")  # for who talks with the user
 
 
@@ -63,17 +70,35 @@ class ChildSetup:
         place: ChildPlace,
         mutators: Sequence[Mutator],
         kept_branches: KeptBranches | None = None,
+        ancestors: tuple[str, ...] = (),
     ) -> None:
+        """`ancestors`: the ids of the child whose children it prepares, and of its parents."""
+        self._ancestors = ancestors
         self._parts = parts
         self._place = place
         self._mutators = mutators
         self._kept_branches = kept_branches
 
     async def __call__(self, start: ChildStart) -> PreparedCodingChild:
-        worktree = await self._open_worktree(start)
+        source = self._leave_out_user_tools(start)
+        others = self._list_other_writers(start)
+        if may_write := self._may_write(start, source):
+            self._place.writers[start.id] = start.task.name
+        try:
+            return await self._prepare(start, source, others if may_write else [])
+        except BaseException:
+            self.release(start.id)
+            raise
+
+    async def _prepare(
+        self, start: ChildStart, source: ToolSource, others: Sequence[str]
+    ) -> PreparedCodingChild:
+        worktree, note = await self._open_worktree(start, others)
+        if worktree is not None:
+            self.release(start.id)
         own_model = self._make_own_model(start)
         definition, workspaces = start.task.definition, list[LazyWorkspace]()
-        changes: dict[str, Any] = {"source": self._leave_out_user_tools(start)}
+        changes: dict[str, Any] = {"source": source}
         if worktree is not None:
             place, used = make_worktree_place(self._parts, self._place, worktree, definition.mode)
             workspaces.append(used)
@@ -88,7 +113,10 @@ class ChildSetup:
             changes["source"] = self._make_source(place, changes["source"])
             changes["workspace"] = place.files
         changes["policy"] = place.policy
-        changes["prepare_child"] = ChildSetup(self._parts, place, self._mutators)
+        ancestors = (*self._ancestors, start.id)
+        changes["prepare_child"] = ChildSetup(
+            self._parts, place, self._mutators, ancestors=ancestors
+        )
         tools = list_tool_names(definition, changes["source"])
         changes["instructions"] = make_instructions(definition, place, tools)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
@@ -97,7 +125,7 @@ class ChildSetup:
         given = definition.model
         found = own_model or (None if isinstance(given, str) else given)  # an object is not ours
         changes["model"] = found or self._find_small_model(start) or start.model
-        return PreparedCodingChild(self, changes, start, worktree, workspaces, own_model)
+        return PreparedCodingChild(self, changes, start, worktree, note, workspaces, own_model)
 
     async def merge(self, worktree: Worktree, *, succeeded: bool, name: str) -> str:
         """End a worktree, and tell what became of the changes."""
@@ -116,6 +144,10 @@ class ChildSetup:
         self._parts.warn(f"agent {name}: {text}")
         return text
 
+    def release(self, child_id: str) -> None:
+        """The child changes no more files of this place."""
+        self._place.writers.pop(child_id, None)
+
     def keep(self, worktree: Worktree) -> None:
         """The child was interrupted: its changes become a branch, in the background."""
         if self._place.worktrees is not None:
@@ -125,19 +157,40 @@ class ChildSetup:
 
     # --- one child -----------------------------------------------------------------------
 
-    async def _open_worktree(self, start: ChildStart) -> Worktree | None:
-        wanted, lazy = start.task.worktree, self._place.worktrees
-        if not wanted or lazy is None:
-            return None
+    def _may_write(self, start: ChildStart, source: ToolSource) -> bool:
+        definition = start.task.definition
+        is_plan = ChildPolicy(self._place.policy, definition.mode).mode == "plan"
+        return not is_plan and bool(CHANGING_TOOLS & list_tool_names(definition, source))
+
+    def _list_other_writers(self, start: ChildStart) -> list[str]:
+        """Its parents are at work, too, and wait for it."""
+        own = (*self._ancestors, start.id)
+        return [name for one, name in self._place.writers.items() if one not in own]
+
+    async def _open_worktree(
+        self, start: ChildStart, others: Sequence[str]
+    ) -> tuple[Worktree | None, str]:
+        """Its worktree, if it wants one, had one before, or would change files beside others; and
+        what to say about that."""
+        lazy, names = self._place.worktrees, ", ".join(others)
+        wanted = start.task.worktree or ("changes" if others else "")
+        began = start.is_done or start.task.is_continued or start.earlier_usage != Usage()
+        if lazy is None or not (wanted or began):
+            return None, BESIDE_NOTE.format(names=names, why=NO_WORKTREES) if others else ""
         worktrees = lazy.get()
         try:
-            if start.is_done and not await worktrees.has(start.id):
-                return None  # its changes were taken over before the interruption
+            has_one = began and await worktrees.has(start.id)
+            if not has_one and (start.is_done or not wanted):
+                return None, ""  # its changes were taken over before an interruption
             # A child that goes on sees its earlier work, which is in the folder and not committed.
             with_changes = wanted == "changes" or start.task.is_continued
-            return await worktrees.open(start.id, with_changes=with_changes)
+            worktree = await worktrees.open(start.id, with_changes=with_changes)
         except WorkspaceError as error:
-            raise ToolError(f"the agent has no worktree: {error}") from error
+            if start.task.worktree:
+                raise ToolError(f"the agent has no worktree: {error}") from error
+            return None, BESIDE_NOTE.format(names=names, why=error) if others else ""
+        is_own = bool(start.task.worktree or has_one)
+        return worktree, "" if is_own else WORKTREE_NOTE.format(names=names)
 
     async def _may_only_read(self, start: ChildStart, place: ChildPlace) -> bool:
         """Whether its commands run in a sandbox in which they can change nothing."""
@@ -270,21 +323,24 @@ class PreparedCodingChild:
         changes: Mapping[str, Any],
         start: ChildStart,
         worktree: Worktree | None,
+        note: str,
         workspaces: Sequence[LazyWorkspace],
         own_model: Model | None,
     ) -> None:
         self.changes = changes
         self._setup = setup
-        self._name = start.task.name
+        self._id, self._name = start.id, start.task.name
         self._worktree = worktree
+        self._note = note
         self._workspaces = workspaces
         self._own_model = own_model
 
     async def finish(self, *, succeeded: bool) -> str:
         await self._release()
         if self._worktree is None:
-            return ""
-        return await self._setup.merge(self._worktree, succeeded=succeeded, name=self._name)
+            return self._note
+        text = await self._setup.merge(self._worktree, succeeded=succeeded, name=self._name)
+        return f"{self._note} {text}".lstrip()
 
     async def abandon(self) -> None:
         """Close what the child used. Its changes become a branch, with which it can be
@@ -294,6 +350,7 @@ class PreparedCodingChild:
             self._setup.keep(self._worktree)
 
     async def _release(self) -> None:
+        self._setup.release(self._id)
         for workspace in self._workspaces:
             await workspace.aclose()
         if self._own_model is not None:
