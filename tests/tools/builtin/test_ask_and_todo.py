@@ -28,6 +28,10 @@ async def test_the_list_is_answered_briefly_and_shown_whole(folder: Path) -> Non
     assert item.display == "[x] look\n[>] think\n[ ] act"
     assert "later" in failed(wrong)
     assert tool.summary({"todos": todos}) == "[todo: 1 of 3 done]"
+    for one_step in ({"subject": "x", "description": "y"}, {"taskId": "1", "status": "done"}, {}):
+        problem = tool.check(tool.repair(one_step).arguments)
+        assert "send the whole list in `todos`" in problem
+    assert tool.check({"plan": todos}) is None
 
 
 async def test_the_person_is_asked_one_question_at_a_time(folder: Path) -> None:

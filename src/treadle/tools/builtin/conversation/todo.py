@@ -15,6 +15,12 @@ from treadle.tools.builtin.session_memory import CallSite
 TodoStatus = Literal["pending", "in_progress", "completed"]
 STATUS_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
+# Other programs have tools that add one step or change it (TaskCreate, TaskUpdate).
+NO_LIST = (
+    "todo cannot change a single step: send the whole list in `todos`, each step with its "
+    "`content` and `status`"
+)
+
 
 class TodoItem(msgspec.Struct, frozen=True):
     # What else a model adds, such as an id, is passed over. A docstring would be sent to it.
@@ -48,6 +54,11 @@ class TodoTool(BuiltinTool[TodoArguments]):
             "current": "in_progress", "running": "in_progress",
         }
     }  # fmt: skip
+
+    def check(self, arguments: Arguments) -> str | None:
+        names = (self.argument_aliases.get(name, name) for name in arguments)
+        problem = super().check(arguments)
+        return problem if problem is None or "todos" in names else f"{problem}\n{NO_LIST}"
 
     def summary(self, arguments: Arguments) -> str:
         todos = arguments.get("todos")
