@@ -41,6 +41,8 @@ async def test_a_reviewer_runs_tests_where_they_can_change_nothing(
 ):
     (repository / "test_a.py").write_text(TEST_FILE)
     (repository / ".env").write_text("KEY=topsecret\n")
+    outside = repository.parent / "outside.txt"
+    outside.write_text("elsewhere\n")
     attacks = ["echo x > a.txt", "rm -r .git", "echo exit > .git/hooks/pre-commit", "cat .env"]
     calls = [
         bash(RUN_TESTS),
@@ -48,20 +50,21 @@ async def test_a_reviewer_runs_tests_where_they_can_change_nothing(
         bash("git log --format=%H | tail -1; git status"),
     ]
     calls += [("bash", {"command": RUN_TESTS, "sandbox": one}) for one in ("network", "off")]
-    calls += [("read", {"file_path": "a.txt"}), ("grep", {"pattern": "one"})]
+    calls += [("read", {"file_path": one}) for one in ("a.txt", str(outside))]
+    calls += [("grep", {"pattern": "one"})]
     model = scripted(
         parent=[Say(calls=[task("child", subagent_type="review", **more)]), "ok"],
         child=[Say(calls=calls), "All is well."],
     )
     head = git(repository, "rev-parse", "HEAD")
     async with treadle.coding_agent(
-        repository, model=model, trust=True, permission_mode=mode
+        repository, model=model, trust=True, permission_mode=mode, allow=[f"Read(/{outside})"]
     ) as agent:
         if not (await agent._get_parts().workspace.open()).sandboxed:
             pytest.skip("no sandbox here")
         result = await agent.run("parent")
     child = next(one for one in reversed(model.requests) if messages(one)[-1] == "child")
-    tested, write, remove, hook, secret, status, network, outside, read, found = answers(
+    tested, write, remove, hook, secret, status, network, free, read, other, found = answers(
         child.transcript
     )
     assert "Ran 1 test" in tested, tested
@@ -71,8 +74,9 @@ async def test_a_reviewer_runs_tests_where_they_can_change_nothing(
     assert "topsecret" not in secret
     assert status.startswith(head), status
     assert "plan mode" in network
-    assert "plan mode" in outside
+    assert "plan mode" in free
     assert "one" in read
+    assert "elsewhere" in other
     assert "a.txt" in found
     assert "Commands may run, such as tests" in child.system
     assert "You may only look: calls" not in child.system

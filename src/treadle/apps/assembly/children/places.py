@@ -28,6 +28,8 @@ from treadle.apps.assembly.toolset import (
 from treadle.context.prompt import describe_commands
 from treadle.core.contracts.workspace import (
     CommandResult,
+    FileContent,
+    OutsideReader,
     ProgramResult,
     RunningCommand,
     Workspace,
@@ -127,11 +129,22 @@ def make_read_only_place(parts: AgentParts, parent: ChildPlace) -> tuple[ChildPl
 
 
 class ReadOnlyCommands(WrappedWorkspace):
-    """The files of a workspace, and commands of another, whose sandbox is read-only."""
+    """The files of a workspace, and commands of another, whose sandbox is read-only. `files` is an
+    OutsideReader, too."""
 
-    def __init__(self, files: Workspace, commands: Workspace) -> None:
+    def __init__(self, files: Any, commands: Workspace) -> None:
         super().__init__(files)
         self._commands = commands
+        self._outside: OutsideReader = files
+
+    def resolve_outside(self, path: str) -> Path:
+        return self._outside.resolve_outside(path)
+
+    async def read_outside(self, path: str, *, limit: int | None = None) -> FileContent:
+        return await self._outside.read_outside(path, limit=limit)
+
+    async def execute_outside(self, argv: Sequence[str], **options: Any) -> ProgramResult:
+        return await self._outside.execute_outside(argv, **options)
 
     async def run(self, command: str, **options: Any) -> CommandResult:
         return await self._commands.run(command, **options)
