@@ -41,6 +41,7 @@ async def test_a_reviewer_runs_tests_where_they_can_change_nothing(
 ):
     (repository / "test_a.py").write_text(TEST_FILE)
     (repository / ".env").write_text("KEY=topsecret\n")
+    (repository / "denied.txt").write_text("hush-hush\n")
     outside = repository.parent / "outside.txt"
     outside.write_text("elsewhere\n")
     attacks = ["echo x > a.txt", "rm -r .git", "echo exit > .git/hooks/pre-commit", "cat .env"]
@@ -51,27 +52,28 @@ async def test_a_reviewer_runs_tests_where_they_can_change_nothing(
     ]
     calls += [("bash", {"command": RUN_TESTS, "sandbox": one}) for one in ("network", "off")]
     calls += [("read", {"file_path": one}) for one in ("a.txt", str(outside))]
-    calls += [("grep", {"pattern": "one"})]
+    calls += [("grep", {"pattern": "one"}), bash("cat $(pwd)/d*.txt")]
     model = scripted(
         parent=[Say(calls=[task("child", subagent_type="review", **more)]), "ok"],
         child=[Say(calls=calls), "All is well."],
     )
     head = git(repository, "rev-parse", "HEAD")
-    async with treadle.coding_agent(
-        repository, model=model, trust=True, permission_mode=mode, allow=[f"Read(/{outside})"]
-    ) as agent:
+    rules = {"allow": [f"Read(/{outside})"], "deny": [f"Read(/{repository}/denied.txt)"]}
+    options: dict[str, Any] = {"trust": True, "permission_mode": mode, **rules}
+    async with treadle.coding_agent(repository, model=model, **options) as agent:
         if not (await agent._get_parts().workspace.open()).sandboxed:
             pytest.skip("no sandbox here")
         result = await agent.run("parent")
     child = next(one for one in reversed(model.requests) if messages(one)[-1] == "child")
-    tested, write, remove, hook, secret, status, network, free, read, other, found = answers(
-        child.transcript
+    tested, write, remove, hook, secret, status, network, free, read, other, found, denied = (
+        answers(child.transcript)
     )
     assert "Ran 1 test" in tested, tested
     assert "Read-only file system" in write
     assert "plan mode" in remove  # nothing protected is removed without a question
     assert "[exit code 1]" in hook
     assert "topsecret" not in secret
+    assert "hush-hush" not in denied
     assert status.startswith(head), status
     assert "plan mode" in network
     assert "plan mode" in free
