@@ -32,6 +32,7 @@ from treadle.core.transcript.entries import (
 from treadle.core.transcript.integrity import find_violations
 from treadle.core.transcript.items import (
     AssistantItem,
+    Item,
     NoticeItem,
     SummaryItem,
     ToolResultItem,
@@ -40,8 +41,10 @@ from treadle.core.transcript.items import (
 from treadle.core.transcript.state import fold_entries
 from treadle.core.transcript.usage import Usage
 from treadle.sessions import Journal
+from treadle.sessions.log.entry_outline import outline_entry
 from treadle.sessions.log.journal import read_entries
 from treadle.sessions.log.reader import JournalReader
+from treadle.sessions.log.records import encode_record
 from treadle.sessions.log.state_loader import StateLoader
 
 lengths = st.sampled_from([3, 900, 2_000, 30_000, 90_000])
@@ -123,6 +126,33 @@ def test_the_two_folds_agree(entries: list[Entry], singly: bool) -> None:
         assert len(view.transcript) == len(expected.transcript)
         if not crowded.truncated_count:
             assert view == expected
+
+
+def test_the_outline_of_an_entry_has_what_the_fold_needs():
+    tricky = 'c","content":[{"type":"tool_call","id":"other"'
+    calls = (Text(tricky), ToolCall("c1", "bash", tricky), ToolCall(tricky, "bash", "{}"))
+    known: list[tuple[Item, tuple[object, ...]]] = [
+        (ToolResultItem(tricky, "bash", (Text("r"),), data={"content": 1}), (tricky, "bash")),
+        (AssistantItem(calls, usage=Usage(3, 4)), (["c1", tricky], Usage(3, 4))),
+        (UserItem((Text("m"),)), ("msg_1",)),
+    ]
+    for item, expected in known:
+        found = outline_entry(encode_record(ItemAdded(item, "msg_1"), 1, 1, 0.0))
+        assert found is not None
+        match found.item:
+            case ToolResultItem(call_id=call_id, name=name):
+                assert (call_id, name) == expected
+            case AssistantItem(calls=outlined, usage=usage):
+                assert ([call.id for call in outlined], usage) == expected
+            case _:
+                assert (found.message_id,) == expected
+
+
+def test_an_entry_whose_outline_is_not_enough_is_decoded_whole():
+    texts = (Text("m"),)
+    for item in (UserItem(texts, metadata={"job": 1}), NoticeItem("n"), SummaryItem("s")):
+        assert outline_entry(encode_record(ItemAdded(item), 1, 1, 0.0)) is None
+    assert outline_entry(b'{"kind":"item","item":{"content":[],"type":"tool_result"}}') is None
 
 
 async def test_a_message_whose_line_ends_with_a_hash_waits_no_longer(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ are truncated. The log keeps all of them.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,11 +22,10 @@ from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, U
 from treadle.core.transcript.recover import recover
 from treadle.core.transcript.state import SessionState, fold_entries
 from treadle.core.transcript.transcript import Transcript
-from treadle.core.transcript.usage import NO_USAGE, Usage
 from treadle.lib.files.blobs import Blobs
 from treadle.lib.files.file_system import LocalFiles
 from treadle.lib.garbage import paused_collector
-from treadle.sessions.log.hash_chain import MAX_SEAL_BYTES, SEAL_PATTERN
+from treadle.sessions.log.entry_outline import outline_entry
 from treadle.sessions.log.reader import JournalReader, list_segments, measure_log, open_segment
 from treadle.sessions.log.records import (
     Record,
@@ -40,26 +38,15 @@ MAX_VIEW_BYTES = 96 << 20
 PREVIEW_CHARS = 400
 _MIN_DEFERRED_BYTES = 1024  # shorter lines are decoded at once
 
-_RESULT_PATTERN = re.compile(
-    rb'\{[^{]*"kind":"item","item":\{"type":"tool_result",'
-    rb'"call_id":"([^"\\]*)","name":"([^"\\]*)","content":'
-)
-_REPLY_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"assistant",')
-_CALL_PATTERN = re.compile(rb'\{"type":"tool_call","id":"([^"\\]*)"')  # not inside a JSON string
-_USAGE_FIELD = b'"usage":{'
-_METADATA_FIELD = b'"metadata":{'
-_MESSAGE_ID_PATTERN = re.compile(rb'"message_id":"(\w+)"(?:%b)?\}\s*$' % SEAL_PATTERN)
-_MESSAGE_ID_BYTES = 80 + MAX_SEAL_BYTES
-_MESSAGE_PATTERN = re.compile(rb'\{[^{]*"kind":"item","item":\{"type":"user",')
-
 
 class _DeferredItem:
     """A long line whose item may be needed: its bytes, or its number to read it again."""
 
-    __slots__ = ("blob", "preview", "raw", "seq", "session_dir", "size")
+    __slots__ = ("blob", "kind", "preview", "raw", "seq", "session_dir", "size")
 
-    def __init__(self, line: Record, session_dir: Path) -> None:
+    def __init__(self, line: Record, session_dir: Path, kind: type[Item]) -> None:
         self.seq = line.seq
+        self.kind = kind
         self.size = len(line.raw) + line.blob_bytes
         self.raw: bytes | None = line.raw
         self.preview: Item | None = None
@@ -80,7 +67,7 @@ class StateLoader:
         self._has_nameless_messages = False  # queued by an earlier version
         self._remaining_bytes = max_bytes
         self._items: dict[int, Item] = {}  # the real items of placeholders, by number
-        self._reread_seqs: set[int] = set()  # lines to read again
+        self._reread: dict[int, type[Item]] = {}  # items to read again, by number
         self.unknown_kinds: dict[str, int] = {}  # of a newer version, with counts
         self.lost_blobs: list[str] = []
         self.truncated_count = 0
@@ -121,7 +108,7 @@ class StateLoader:
                     longest[transcript.list_id] = transcript
         for transcript in longest.values():
             self._resolve_placeholders(transcript)
-        if self._reread_seqs:
+        if self._reread:
             self._reread_items()
         for transcript in longest.values():
             transcript.replace_in_place(self._get_resolved)
@@ -169,39 +156,28 @@ class StateLoader:
 
     def _make_placeholder(self, line: Record, session_dir: Path) -> Entry | None:
         """An entry that the fold treats like the real one."""
-        item: Item
-        if (result := _RESULT_PATTERN.match(line.raw)) is not None:
-            item = ToolResultItem(result.group(1).decode(), result.group(2).decode(), ())
-        elif _REPLY_PATTERN.match(line.raw) is not None:
-            item = AssistantItem(self._find_calls(line, session_dir), usage=_find_usage(line.raw))
-        elif (
-            self._has_nameless_messages
-            or _MESSAGE_PATTERN.match(line.raw) is None
-            or _METADATA_FIELD in line.raw
-        ):
-            # The fold compares a message without an id by its value, and needs the id of a result
-            # and the metadata of a message: a placeholder has none of them.
+        entry = outline_entry(line.raw)
+        item = entry.item if entry is not None else None
+        if entry is None or (type(item) is UserItem and self._has_nameless_messages):
+            # The fold compares a message without an id by its value, which a placeholder has not.
             return self._decode_entry(line, session_dir)
-        else:
-            item = UserItem(())
-        deferred = _DeferredItem(line, session_dir)
-        vars(item)["deferred"] = deferred
+        if type(item) is AssistantItem and line.blob:
+            item = msgspec.structs.replace(item, content=self._find_calls(line, session_dir))
+            entry = ItemAdded(item, entry.message_id)
+        deferred = _DeferredItem(line, session_dir, type(entry.item))
+        vars(entry.item)["deferred"] = deferred
         self._has_placeholders = True
         self._recent.append(deferred)
         self._recent_bytes += len(line.raw)
         while self._recent_bytes > self._max_bytes:
             self._release_bytes(self._recent.popleft())
-        message_id = _MESSAGE_ID_PATTERN.search(line.raw[-_MESSAGE_ID_BYTES:])
-        return ItemAdded(item, message_id.group(1).decode() if message_id else "")
+        return entry
 
     def _find_calls(self, line: Record, session_dir: Path) -> tuple[ToolCall, ...]:
-        """The calls of a reply by their ids: the fold counts a round when all have results."""
-        if line.blob:
-            entry = load_content(decode_entry(line.raw), line.blob, session_dir)
-            item = entry.item if isinstance(entry, ItemAdded) else None
-            return item.calls if isinstance(item, AssistantItem) else ()
-        ids = [match.decode() for match in _CALL_PATTERN.findall(line.raw)]
-        return tuple([ToolCall(call_id, "", "") for call_id in ids])
+        """The calls of a reply whose content is in a blob."""
+        entry = load_content(decode_entry(line.raw), line.blob, session_dir)
+        item = entry.item if isinstance(entry, ItemAdded) else None
+        return item.calls if isinstance(item, AssistantItem) else ()
 
     def _decode_entry(self, line: Record, session_dir: Path) -> Entry | None:
         try:
@@ -227,7 +203,7 @@ class StateLoader:
         if raw is None:
             return
         self._recent_bytes -= len(raw)
-        if _RESULT_PATTERN.match(raw) is None:
+        if deferred.kind is not ToolResultItem:
             deferred.preview = self._truncate_item(self._decode_item(raw, deferred, whole=False))
 
     def _resolve_item(self, placeholder: Item, deferred: _DeferredItem, whole: bool) -> Item:
@@ -235,7 +211,7 @@ class StateLoader:
             self.truncated_count += 1
             return self._make_preview(placeholder, deferred)
         if deferred.raw is None:
-            self._reread_seqs.add(deferred.seq)
+            self._reread[deferred.seq] = deferred.kind
             return placeholder
         return self._decode_item(deferred.raw, deferred, whole=True)
 
@@ -251,15 +227,15 @@ class StateLoader:
 
     def _reread_items(self) -> None:
         for line, session_dir in JournalReader(self._reader.session_dir).records():
-            if line.seq in self._reread_seqs:
-                deferred = _DeferredItem(line, session_dir)
+            if line.seq in self._reread:
+                deferred = _DeferredItem(line, session_dir, self._reread[line.seq])
                 self._items[line.seq] = self._decode_item(line.raw, deferred, whole=True)
 
     def _decode_item(self, raw: bytes, deferred: _DeferredItem, *, whole: bool) -> Item:
         try:
             entry = decode_entry(raw)
             # A reply needs its calls, even if its text is truncated.
-            if whole or _REPLY_PATTERN.match(raw) is not None:
+            if whole or deferred.kind is AssistantItem:
                 entry = self._load_content(entry, deferred.blob, deferred.session_dir)
         except msgspec.DecodeError as error:
             self._report_undecodable(deferred.session_dir, deferred.seq, len(raw), error)
@@ -282,15 +258,6 @@ class StateLoader:
         if not content:  # it is in a blob
             content = [Text("[Left out; the session log has it.]")]
         return msgspec.structs.replace(item, content=tuple(content))
-
-
-def _find_usage(raw: bytes) -> Usage:
-    """The usage of a reply; not inside a JSON string, where quotes are escaped."""
-    start = raw.rfind(_USAGE_FIELD)
-    if start < 0:
-        return NO_USAGE
-    value = raw[start + len(_USAGE_FIELD) - 1 : raw.index(b"}", start) + 1]
-    return msgspec.json.decode(value, type=Usage)
 
 
 def read_entry(record: Record, session_dir: Path) -> Entry | None:
@@ -317,9 +284,11 @@ def _mark_lost_content(entry: Entry, blob: str) -> Entry:
 
 def _make_undecodable_item(raw: bytes) -> Item:
     content = (Text("[This content cannot be read; the session log has it.]"),)
-    if (result := _RESULT_PATTERN.match(raw)) is not None:
-        return ToolResultItem(result.group(1).decode(), result.group(2).decode(), content)
-    return AssistantItem(content) if _REPLY_PATTERN.match(raw) is not None else UserItem(content)
+    entry = outline_entry(raw)
+    item = entry.item if entry is not None else None
+    if isinstance(item, (AssistantItem, ToolResultItem)):
+        return msgspec.structs.replace(item, content=content)
+    return UserItem(content)
 
 
 def _deferred_item(item: Item) -> _DeferredItem | None:
