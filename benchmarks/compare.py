@@ -32,13 +32,17 @@ COMPARED = {
     "journal": ["--long", "--size", "100"],
     "sandbox_open": ["--times", "3"],
     "web": ["--entries", "20000"],
+    "parts": ["round", "turn", "open", "--entries", "2000"],
+    "http_client": ["--pairs", "1"],
+    "terminal_keys": ["--keys", "15", "--states", "empty,queue,mention"],
+    "code_mode": [],
 }
 # What has limits, or only prints; those that search for faults for hours are started by hand.
 ALL = {
     **dict.fromkeys(COMPARED, ()),
     **dict.fromkeys(("journal", "web"), ("--entries", "20000")),
-    **dict.fromkeys(("http_client", "memory", "tools", "verdict", "cache", "long_session"), ()),
-    **dict.fromkeys(("code_mode", "terminal_bytes", "terminal_keys", "install"), ()),
+    **dict.fromkeys(("memory", "tools", "verdict", "cache", "long_session"), ()),
+    **dict.fromkeys(("terminal_bytes", "install"), ()),
     "fleet": ("steps",),
     "shut_down": ("--times", "5"),
 }

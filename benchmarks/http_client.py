@@ -1,11 +1,11 @@
 """Our HTTP client against a floor: CPU per request, deltas per second, concurrent streams.
 
-    python benchmarks/http_client.py [--requests 2000] [--deltas 20000] [--streams 200]
+    python benchmarks/http_client.py [--requests 2000] [--deltas 20000] [--streams 200] [--json]
 
 A canned server runs in a process of its own. The floor is aiohttp with a hand-written line loop
 (skipped, with a message, if aiohttp is not installed). Both decode every event's JSON with the
-standard library, so that only the client differs. "events" is our client without any JSON. On
-a busy machine look at the columns that count CPU.
+standard library, so that only the client differs; they take turns. "events" is our client without
+any JSON. Limits: at most the CPU of the floor, for a request, for deltas, for a turn of many.
 """
 
 import argparse
@@ -15,16 +15,29 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from statistics import median
 from typing import Any, ClassVar, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.measure import serve
+from benchmarks.measure import Verdict, find_ratio, parse_options, serve, show_figures
 from treadle.lib.http.client import Client
 from treadle.lib.http.sse import SSEReader
 
 HEADERS = {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"}
 Run = Callable[[str, bytes], Awaitable[int]]
+Row = dict[str, float]
+OURS, FLOOR, EVENTS = "treadle client", "aiohttp floor", "treadle, events"
+TITLES = {
+    "cpu_us": "CPU µs/request",
+    "deltas": "deltas/s",
+    "delta_cpu_us": "CPU µs/delta",
+    "turns": "turns/s",
+    "turn_cpu_us": "CPU µs/turn",
+}
+LIMITED = ("cpu_us", "delta_cpu_us", "turn_cpu_us")
+MOST_OF_FLOOR = 1.0
+PAIRS = 5
 
 
 def event(kind: str, **fields: object) -> bytes:
@@ -119,7 +132,7 @@ def floor(session: Any) -> Run:
     return run
 
 
-async def measure(run: Run, base: str, args: argparse.Namespace) -> dict[str, float]:
+async def measure(run: Run, base: str, args: argparse.Namespace) -> Row:
     small, body = f"{base}/4", b"x" * 20_000
     for _ in range(50):
         await run(small, body)
@@ -128,13 +141,11 @@ async def measure(run: Run, base: str, args: argparse.Namespace) -> dict[str, fl
         await run(small, body)
     cpu = (time.process_time() - cpu) / args.requests
     await run(f"{base}/{args.deltas}", body)
-    best = best_cpu = 0.0
-    for _ in range(5):
-        started, busy = time.perf_counter(), time.process_time()
-        seen = await run(f"{base}/{args.deltas}", body)
-        assert seen >= args.deltas, seen
-        best = max(best, seen / (time.perf_counter() - started))
-        best_cpu = max(best_cpu, seen / (time.process_time() - busy))
+    started, busy = time.perf_counter(), time.process_time()
+    seen = await run(f"{base}/{args.deltas}", body)
+    assert seen >= args.deltas, seen
+    deltas = seen / (time.perf_counter() - started)
+    delta_cpu = (time.process_time() - busy) / seen
 
     async def agent() -> None:
         for _ in range(20):
@@ -146,50 +157,66 @@ async def measure(run: Run, base: str, args: argparse.Namespace) -> dict[str, fl
     await asyncio.gather(*(agent() for _ in range(args.streams)))
     return {
         "cpu_us": cpu * 1e6,
-        "deltas": best,
-        "deltas_cpu": best_cpu,
+        "deltas": deltas,
+        "delta_cpu_us": delta_cpu * 1e6,
         "turns": args.streams * 20 / (time.perf_counter() - started),
         "turn_cpu_us": (time.process_time() - busy) / (args.streams * 20) * 1e6,
     }
 
 
-async def compare(base: str, args: argparse.Namespace) -> dict[str, dict[str, float]]:
-    rows: dict[str, dict[str, float]] = {}
+async def compare(base: str, args: argparse.Namespace) -> dict[str, list[Row]]:
+    """The figures of each client, of as many rounds as there are pairs."""
+    runs: dict[str, Run] = {}
     client = Client(max_idle=1000)
     session = None
     try:
         import aiohttp
     except ImportError:
-        print("aiohttp is not installed: no floor in this run")
+        print("aiohttp is not installed: no floor in this run", file=sys.stderr)
     else:
         connector = aiohttp.TCPConnector(limit=1000)
         session = aiohttp.ClientSession(connector=connector, read_bufsize=2**18)
-        rows["aiohttp floor"] = await measure(floor(session), base, args)
-    rows["treadle client"] = await measure(ours(client), base, args)
-    rows["treadle, events"] = await measure(ours(client, decode=False), base, args)
+        runs[FLOOR] = floor(session)
+    runs |= {OURS: ours(client), EVENTS: ours(client, decode=False)}
+    rows: dict[str, list[Row]] = {name: [] for name in runs}
+    for _ in range(args.pairs):
+        for name, run in runs.items():
+            rows[name].append(await measure(run, base, args))
     if session is not None:
         await session.close()
     await client.aclose()
     return rows
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--deltas", type=int, default=20_000)
     parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parse_options(parser)
     if args.serve:
         asyncio.run(run_server())
     with serve([sys.executable, __file__, "--serve"]) as port:
         rows = asyncio.run(compare(f"http://127.0.0.1:{port}", args))
-    titles = ("CPU µs/request", "deltas/s", "deltas/CPU s", "turns/s", "CPU µs/turn")
-    print(" " * 16, *(f"{title:>15}" for title in titles))
-    for name, row in rows.items():
-        keys = ("cpu_us", "deltas", "deltas_cpu", "turns", "turn_cpu_us")
-        print(f"{name:16}", *(f"{row[key]:15,.0f}" for key in keys))
+    medians = {
+        name: {key: median(row[key] for row in found) for key in TITLES}
+        for name, found in rows.items()
+    }
+    if args.json:
+        figures = {TITLES[key]: (medians[OURS][key], "µs") for key in LIMITED}
+        show_figures(figures, as_json=True)
+        return 0
+    print(" " * 16, *(f"{title:>15}" for title in TITLES.values()))
+    for name, row in medians.items():
+        print(f"{name:16}", *(f"{row[key]:15,.1f}" for key in TITLES))
+    verdict = Verdict()
+    for key in LIMITED if FLOOR in rows else ():
+        pairs = [(one[key], other[key]) for one, other in zip(rows[OURS], rows[FLOOR], strict=True)]
+        verdict.check(f"{TITLES[key]}, of aiohttp", find_ratio(pairs), MOST_OF_FLOOR)
+    return verdict.end()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

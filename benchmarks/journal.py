@@ -5,7 +5,9 @@
     python benchmarks/journal.py --long       100,000 entries, 1 GiB: time and memory of a resume
     python benchmarks/journal.py --many       5,000 sessions: the first screen, and a search
 
-Run on the disk that matters: `--folder` says where the sessions are written.
+Run on the disk that matters: `--folder` says where the sessions are written. Limits are ratios in
+the same run, of CPU: a round with a journal to one without, 3 at most; with the chain of hashes to
+without, 1.03; a resume to checking and decoding each line of the same file, 2.5.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import gc
 import itertools
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.measure import (
     Figures,
+    Verdict,
     find_ratio,
     parse_options,
     run_json,
@@ -40,14 +44,22 @@ from treadle.core.contracts.store import Store
 from treadle.core.contracts.wrapped import WrappedStore
 from treadle.core.transcript.content import Text, ToolCall
 from treadle.core.transcript.entries import EffectClass, Entry, ItemAdded, TurnBegan, ViewRewritten
+from treadle.core.transcript.entry_json import make_decoder
 from treadle.core.transcript.items import AssistantItem, SummaryItem, ToolResultItem, to_user_item
 from treadle.models.scripted import Say, Scripted
 from treadle.sessions import Journal, resume
-from treadle.sessions.log.records import FORMAT_VERSION, JournalHeader, encode_header, encode_record
+from treadle.sessions.log.records import (
+    FORMAT_VERSION,
+    JournalHeader,
+    encode_header,
+    encode_record,
+    has_valid_checksum,
+)
 from treadle.testing.tools import RecordingTool
 
 ROUNDS = 500
-PAIRS = 40
+PAIRS, CHAIN_PAIRS = 5, 40
+MOST_OF_BARE, MOST_CHAIN, MOST_OF_DECODING = 3.0, 1.03, 2.5
 MIB = 1 << 20
 
 
@@ -67,7 +79,7 @@ class Unchained(Journal):
 
 
 async def rounds(effect: EffectClass, store: Store | None) -> float:
-    """Microseconds a round of one model call and one tool call."""
+    """Microseconds of CPU a round of one model call and one tool call, also of the writer."""
 
     def reply(request: ModelRequest) -> Say:
         done = len(request.transcript) // 2
@@ -76,25 +88,31 @@ async def rounds(effect: EffectClass, store: Store | None) -> float:
     agent = Agent(
         Scripted(reply), [RecordingTool("work", "x" * 2000, effect=effect)], max_turns=10**6
     )
-    began = time.perf_counter()
+    began = time.process_time()
     await agent.run("go", session=store)
-    return (time.perf_counter() - began) / ROUNDS * 1e6
+    return (time.process_time() - began) / ROUNDS * 1e6
 
 
-async def short(folder: Path) -> None:
-    for effect in ("pure", "irreversible"):
-        bare = await rounds(effect, None)
-        journal = Journal.create(folder / effect)
-        store = Counting(journal)
-        kept = await rounds(effect, store)
+async def short(folder: Path, verdict: Verdict) -> None:
+    effects: tuple[EffectClass, ...] = ("pure", "irreversible")
+    for effect in effects:
+        pairs, waits, syncs = [], 0, 0
+        for number in range(PAIRS):
+            journal = Journal.create(folder / f"{effect}-{number}")
+            store = Counting(journal)
+            pairs.append((await rounds(effect, store), await rounds(effect, None)))
+            waits, syncs = waits + store.waits, syncs + journal.sync_count
+            await journal.aclose()
+        kept, bare = (statistics.median(values) for values in zip(*pairs, strict=True))
         print(
-            f"{effect:13} {kept:8.0f} us a round with a journal, {bare:6.0f} without; "
-            f"waited {store.waits / ROUNDS:.2f} times a round, "
-            f"{journal.sync_count / ROUNDS:.2f} syncs a round"
+            f"{effect}: {kept:.0f} us a round with a journal, {bare:.0f} without; "
+            f"waited {waits / ROUNDS / PAIRS:.2f} times a round, "
+            f"{syncs / ROUNDS / PAIRS:.2f} syncs a round"
         )
+        verdict.check(f"  {effect}, of that without", find_ratio(pairs), MOST_OF_BARE)
 
 
-def chain(folder: Path) -> None:
+def chain(folder: Path, verdict: Verdict) -> None:
     """On one processor: the caches of two cost more than what is measured."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     numbers = itertools.count()
@@ -115,8 +133,9 @@ def chain(folder: Path) -> None:
 
     effects: tuple[EffectClass, ...] = ("pure", "irreversible")
     for effect in effects:
-        pairs = take_turns(partial(run, Journal, effect), partial(run, Unchained, effect), PAIRS)
-        print(f"{effect:13} CPU with the chain of hashes, of that without: {find_ratio(pairs)}")
+        runs = partial(run, Journal, effect), partial(run, Unchained, effect)
+        pairs = take_turns(*runs, CHAIN_PAIRS)
+        verdict.check(f"{effect}, the chain of hashes", find_ratio(pairs), MOST_CHAIN)
 
 
 def write_long(place: Path, entries: int, size: int, compacts: bool) -> None:
@@ -159,7 +178,23 @@ def measure(place: Path) -> None:
     show_figures({"CPU": (cpu, "s"), "time": (seconds, "s"), "memory": (peak, "MiB")}, as_json=True)
 
 
-def long(folder: Path, entries: int, size: int, *, as_json: bool) -> None:
+def decode_lines(place: Path) -> None:
+    """The floor of a resume, in a process of its own."""
+    decode = make_decoder(Entry).decode
+    began = time.process_time()
+    with (place / "journal.jsonl").open("rb", buffering=MIB) as file:
+        next(file)  # the header
+        for line in file:
+            assert has_valid_checksum(line)
+            decode(line)
+    show_figures({"CPU": (time.process_time() - began, "s")}, as_json=True)
+
+
+def read_cpu(place: Path, what: str) -> float:
+    return run_json([sys.executable, __file__, what, str(place)])["CPU"][0]
+
+
+def long(folder: Path, entries: int, size: int, verdict: Verdict, *, as_json: bool) -> None:
     figures: Figures = {}
     for compacts in (True, False):
         place = folder / ("compacted" if compacts else "whole")
@@ -167,6 +202,11 @@ def long(folder: Path, entries: int, size: int, *, as_json: bool) -> None:
         found = run_json([sys.executable, __file__, "--measure", str(place)])
         label = f"resume of {entries} entries, {place.name}"
         figures |= {f"{label}: {what}": figure for what, figure in found.items()}
+        if not as_json:
+            floor = partial(read_cpu, place, "--decode")
+            pairs = take_turns(partial(read_cpu, place, "--measure"), floor, PAIRS)
+            what = f"{label}, of decoding it"
+            verdict.check(what, find_ratio(pairs), MOST_OF_DECODING)
         (place / "journal.jsonl").unlink()
     show_figures(figures, as_json=as_json)
 
@@ -189,7 +229,7 @@ def many(folder: Path, sessions: int) -> None:
         print(f"{sessions} sessions, {' '.join(words)}: {seconds:.3f} s, {shown} lines")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--many", action="store_true")
@@ -199,20 +239,27 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="MiB")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--decode", type=Path, help=argparse.SUPPRESS)
     options = parse_options(parser)
     if options.measure:
         measure(options.measure)
-        return
+        return 0
+    if options.decode:
+        decode_lines(options.decode)
+        return 0
+    verdict = Verdict()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         if options.many:
             many(Path(name), options.sessions)
         elif options.chain:
-            chain(Path(name))
+            chain(Path(name), verdict)
         elif options.long:
-            long(Path(name), options.entries, options.size * MIB, as_json=options.json)
+            size = options.size * MIB
+            long(Path(name), options.entries, size, verdict, as_json=options.json)
         else:
-            asyncio.run(short(Path(name)))
+            asyncio.run(short(Path(name), verdict))
+    return 0 if options.json else verdict.end()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

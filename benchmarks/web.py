@@ -4,7 +4,9 @@
 
 The real server runs as a process of its own, against a provider on this machine. An event is a
 piece of text that the model streams; each goes to all tabs of its session. CPU and memory are those
-of the server's process. benchmarks/compare.py compares two versions.
+of the server's process. Limits are ratios of CPU in the same run: another step of Inspect to
+the first one, which opens the session, 0.5 at most; a tab more to the first tab, 0.1.
+benchmarks/compare.py compares two versions.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.measure import Figures, parse_options, read_cpu, read_memory, show_figures
+from benchmarks.measure import (
+    Figures,
+    Verdict,
+    find_ratio,
+    parse_options,
+    read_cpu,
+    read_memory,
+    show_figures,
+)
 
 if TYPE_CHECKING:
     from tests.apps.web.server import TabClient, WebServer
@@ -28,7 +38,10 @@ if TYPE_CHECKING:
 MB = 1 << 20
 IDLE_SESSIONS = 300  # the memory of a process grows by whole arenas
 MORE_TABS = 100
+MOST_STEP, MOST_TAB = 0.5, 0.1
 IDLE_SECONDS = 1.0
+STEP, OPEN = "  another step", "  it can be continued"
+TABS = f"  in {MORE_TABS} more tabs, one after the other"
 
 
 async def create_sessions(server: WebServer, count: int) -> list[str]:
@@ -130,7 +143,7 @@ async def measure_long(server: WebServer, folder: Path, entries: int, figures: F
         client.timeout = 60.0
         for label, address in (
             (f"Inspect of {entries:,} entries, the first time", f"/inspect/{session}"),
-            ("  another step", f"/inspect/{session}/step?step=50"),
+            (STEP, f"/inspect/{session}/step?step=50"),
         ):
             watch = Stopwatch(server, figures)
             (await client.get(address)).raise_for_status()
@@ -140,13 +153,13 @@ async def measure_long(server: WebServer, folder: Path, entries: int, figures: F
         await tab.wait_until(lambda one: last in one.text)
         watch.note(f"a session of {entries:,} entries: its end is shown")
         await tab.wait_until(lambda one: bool(one.regions))
-        watch.note("  it can be continued")
+        watch.note(OPEN)
         await wait_until_idle(server)  # what it does after an opening is not the second tab's
     watch = Stopwatch(server, figures)
     for _ in range(MORE_TABS):  # the clock of CPU ticks in hundredths of a second
         async with open_tab(server, session) as tab:
             await tab.wait_until(lambda one: last in one.text)
-    watch.note(f"  in {MORE_TABS} more tabs, one after the other")
+    watch.note(TABS)
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> Figures:
@@ -170,7 +183,17 @@ async def measure(options: argparse.Namespace, folder: Path) -> Figures:
     return figures
 
 
-def main() -> None:
+def check_limits(figures: Figures, entries: int) -> int:
+    first = figures[f"Inspect of {entries:,} entries, the first time, CPU"][0]
+    step = (figures[f"{STEP}, CPU"][0], first)
+    tab = (figures[f"{TABS}, CPU"][0] / MORE_TABS, figures[f"{OPEN}, CPU"][0])
+    verdict = Verdict()
+    verdict.check("another step, of the first", find_ratio([step]), MOST_STEP)
+    verdict.check("another tab, of the first", find_ratio([tab]), MOST_TAB)
+    return verdict.end()
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--tabs", type=int, default=5)
@@ -184,7 +207,8 @@ def main() -> None:
         folder.mkdir()
         figures = asyncio.run(measure(options, folder))
     show_figures(figures, as_json=options.json)
+    return 0 if options.json else check_limits(figures, options.entries)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
