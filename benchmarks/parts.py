@@ -147,8 +147,8 @@ def read_calls(output: Path) -> Counts:
             current[thread] = path.removeprefix(MARK)
             if current[thread] == "end":
                 break
-        elif current:
-            parts[f"{current.get(thread, '(other threads)')}: {name}"] += 1
+        elif thread in current:
+            parts[f"{current[thread]}: {name}"] += 1
     return parts
 
 

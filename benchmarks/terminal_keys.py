@@ -204,6 +204,8 @@ def check_state(
     cpu, plain_cpu = (statistics.median(one.cpu for one in some) for some in (times, plain))
     print(f"{state:7} shown after {median:6.1f} ms (median), at most {longest:6.1f} ms; "
           f"CPU {cpu:.1f} and {plain_cpu:.1f} ms")  # fmt: skip
+    if times is plain:
+        return
     pairs = [(one.wall, other.wall) for one, other in zip(times, plain, strict=True)]
     verdict.check(f"  {state}, of a plain letter", find_ratio(pairs), most)
 
