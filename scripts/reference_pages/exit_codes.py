@@ -39,8 +39,8 @@ TEXTS = {
         "The command of `--until` failed too often. Of a fleet: some runs did not pass."
     ),
     "REFUSED": (
-        "The model refused to answer, or nothing was changed as you asked: a small model could not "
-        "do it, and its answer says so."
+        "The model refused to answer, or a small model could not do what you asked, and its answer "
+        "says so."
     ),
     "APPROVAL_NEEDED": "The turn ended, but a call that needed an approval was denied.",
     "SESSION_NOT_FOUND": "The session does not exist.",

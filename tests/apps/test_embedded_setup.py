@@ -157,6 +157,7 @@ async def test_without_a_key_the_tiny_model_answers_and_stderr_names_it_and_the_
     ):
         assert words in ran.err
     assert (await run(None, "-p", "say hello", "--quiet")).err == ""
+    assert (await run(None, "-p", "How do I reverse a list in Python?")).code == 6
 
 
 def test_a_key_without_a_default_model_leaves_the_choice_to_the_embedded_one(monkeypatch):

@@ -122,8 +122,7 @@ async def test_a_folder_is_described_from_what_is_in_it(tiny: Embedded) -> None:
     last = result.transcript[-1]
     assert isinstance(last, AssistantItem)
     written = [(part.by, part.text) for part in last.content if isinstance(part, Text)]
-    assert [by for by, _ in written] == ["engine", ""]  # the engine began, the model went on
-    assert "The files here are" in written[0][1]
+    assert [by for by, _ in written] == ["engine"]
     marks = {
         call.by
         for item in result.transcript

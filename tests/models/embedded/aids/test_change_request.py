@@ -37,6 +37,7 @@ def test_a_repair_is_an_order_too() -> None:
     assert asks_for_repair("total returns the wrong sum. Fix it.")
     assert not asks_for_repair("Why is the sum wrong?")
     assert not asks_for_repair("Add a button to the page")
+    assert not asks_for_repair("Change DEBUG = True to DEBUG = False in settings.py")
 
 
 def test_files_are_those_named_and_those_whose_stem_is_a_word() -> None:

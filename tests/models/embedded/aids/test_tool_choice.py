@@ -14,6 +14,7 @@ from treadle.core.transcript import (
     to_user_item,
 )
 from treadle.models.embedded.aids import answer_template, tool_choice
+from treadle.models.embedded.few_shot import is_small_talk
 from treadle.models.embedded.small_toolset import select_small_tools
 
 TOOLS = select_small_tools(CODING)
@@ -67,8 +68,70 @@ def test_a_command_is_never_invented() -> None:
 
 
 @pytest.mark.parametrize("text", ["Hi there", "What is the boiling point of water?", "Thanks"])
-def test_small_talk_and_knowledge_are_answered(text: str) -> None:
+def test_small_talk_and_knowledge_need_no_call(text: str) -> None:
     assert not tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS).tools
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write quicksort.py",
+        "Write a script count.py that prints the numbers from 1 to 3",
+        "Replace the loop in main.py",
+        "Review my code",
+        "Make it faster",
+        "Was macht dieses Projekt schneller?",
+        "Schreibe eine Funktion, die eine Liste umdreht",
+    ],
+)
+def test_a_call_whose_values_the_request_does_not_give_is_not_offered(text: str) -> None:
+    assert not tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS).tools
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What does add.py do?", "Show me add.py", "Was macht add.py?", "Que fait add.py ?"],
+)
+def test_a_question_about_a_file_reads_it(text: str) -> None:
+    chosen = tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS)
+    assert chosen.forced_call is not None
+    assert (chosen.forced_call[0].short_name, chosen.forced_call[1]) == ("read", {"path": "add.py"})
+    assert tool_choice.is_understood(text, TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Review add.py", False),
+        ("Why does add.py fail?", False),
+        ("Repariere add.py", False),
+        ("Where is `some very rare words` used?", True),
+        ("Execute npm run build", True),
+    ],
+)
+def test_a_request_of_unknown_words_is_not_understood_whatever_it_names(
+    text: str, expected: bool
+) -> None:
+    assert tool_choice.is_understood(text, TOOLS) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hello", True),
+        ("Hi there, what can you do?", True),
+        ("Was kannst du?", True),
+        ("Bonjour, que peux-tu faire ?", True),
+        ("¿Qué puedes hacer?", True),
+        ("hello, reverse a list", False),
+        ("do it", False),
+        ("Make it faster", False),
+        ("42", False),
+        ("", False),
+    ],
+)
+def test_small_talk_has_no_word_beside_the_known_phrases(text: str, expected: bool) -> None:
+    assert is_small_talk(text) is expected
 
 
 def test_a_tool_that_no_example_knows_is_offered_when_the_request_speaks_of_it() -> None:
@@ -118,28 +181,45 @@ def test_a_readme_is_read_before_the_folder_is_described() -> None:
     assert tool_choice.choose_tools(only_files, TOOLS).forced_call is None
 
 
-def test_the_answer_begins_with_what_was_found() -> None:
+def describe(seen: Transcript) -> str:
+    return answer_template.describe_results(tool_choice.read_current_turn(seen), TOOLS)
+
+
+def test_the_answer_is_what_was_found() -> None:
     seen = after(
         "What is this folder?",
         ("Bash", '{"command":"ls -a ."}', ".\n..\nREADME.md\napp.py\n\nexit code 0"),
         ("Read", '{"file_path":"README.md"}', "# Tidemark\n\nPredicts tides. Well.\n"),
     )
-    now = tool_choice.read_current_turn(seen)
-    start = answer_template.build_answer_template(now, TOOLS)
-    assert start.start == (
-        "The files here are README.md, app.py. README.md says: “Tidemark: Predicts tides.” "
-        "This folder is"
+    assert describe(seen) == (
+        "The files here are README.md, app.py. README.md says: “Tidemark: Predicts tides.”"
     )
-    assert start.continues
+    searched = after("Find TODO", ("Grep", '{"pattern":"TODO"}', "No matches."))
+    assert describe(searched) == "I searched for `TODO`:\nNo matches."
 
 
-def test_an_error_starts_the_answer_and_ends_it() -> None:
+def test_a_short_file_is_shown_whole_and_of_a_long_one_its_outline() -> None:
+    short = ("Read", '{"file_path":"add.py"}', "1\tdef add(a, b):\n2\t    return a - b\n")
+    assert describe(after("What does add.py do?", short)) == (
+        "add.py:\n\n```\ndef add(a, b):\n    return a - b\n```"
+    )
+    code = "class Stack:\n    async def pop(self):\n" + "        x = 1\n" * 50
+    long = ("Read", '{"file_path":"stack.py"}', code)
+    assert describe(after("What does stack.py do?", long)) == (
+        "stack.py, its outline (52 lines):\n\n```\nclass Stack:\n    async def pop(self):\n```"
+    )
+    marked = ("Read", '{"file_path":"a.md"}', "# Notes\n\n```sh\nls\n```\n")
+    assert describe(after("Show me a.md", marked)).endswith("```\n````")
+    empty = ("Read", '{"file_path":"a.py"}', "")
+    assert describe(after("Show me a.py", empty)) == "a.py is empty."
+
+
+def test_an_error_is_the_answer() -> None:
     call = ToolCall("c", "Read", '{"file_path":"gone.md"}')
     result = ToolResultItem("c", "Read", (Text("no such file: gone.md"),), is_error=True)
     turn = tool_choice.CurrentTurn("Read gone.md", (call,), (result,))
-    start = answer_template.build_answer_template(turn, TOOLS)
-    assert start.start == "That did not work: no such file: gone.md"
-    assert not start.continues
+    answer = answer_template.describe_results(turn, TOOLS)
+    assert answer == "That did not work: no such file: gone.md"
 
 
 def test_the_same_look_twice_is_going_in_circles_unless_something_changed() -> None:

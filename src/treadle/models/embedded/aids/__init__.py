@@ -9,7 +9,7 @@ for it, and marks what it chose or wrote: `by` of such a text or call is "engine
     tool_choice       which tools may come next: similar worked examples vote for the call
       change_request    whether files have to change, which ones, and the tests of the folder
       argument_values   its arguments are chosen from the words of the request, not written
-    answer_template   the results of the turn begin the answer, as fixed sentences
+    answer_template   the answer: the results of the turn, as fixed sentences
     repair            a failing program is repaired line by line, with a check after each try
       line_edits        the questions about one wrong line, and the change that an answer means
       check_output      which lines and files of a failing check matter

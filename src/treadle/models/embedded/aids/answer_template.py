@@ -1,7 +1,7 @@
-"""The start of a weak model's answer: the results of the current turn, as fixed sentences.
+"""A weak model's answer: the results of the current turn, as fixed sentences.
 
-The smallest models ignore the result in front of them. So the result starts the answer, and where
-an interpretation is needed the model adds one sentence. Pure functions. Used by assist.py.
+The smallest models ignore the result in front of them, and invent one. So the engine shows the
+result, and the model adds no word. Pure functions. Used by assist.py.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import msgspec
-
 from treadle.core.transcript.content import ToolCall
-from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.aids import check_output
 from treadle.models.embedded.aids.tool_choice import CurrentTurn
 from treadle.models.embedded.small_toolset import SmallTool, to_short_call
 
 MAX_NAMES = 24
-MAX_READ_CHARS = 900
+MAX_FILE_LINES = 40  # of a longer file, its outline is shown
+MAX_LINE_CHARS = 200
 MAX_LINES = 12
 MAX_TITLE_CHARS = 48
 MAX_SUMMARY_CHARS = 240
@@ -28,36 +26,27 @@ _NOISE = re.compile(
 )
 
 _TEXT_FILE = re.compile(r"(?i)(^|/)(readme[^/]*|[^/]*\.(md|txt|rst))$")
+_DEFINITION = re.compile(
+    r"^(?: {4}|\t)?(?:(?:async|export|default|pub(?:\(\w+\))?|public|private|protected|static|"
+    r"abstract|final) )*"
+    r"(?:def|class|function|fn|func|interface|struct|enum|trait|impl|type|module) "
+)
+_HEADING = re.compile(r"^#{1,6} ")
 _DECORATION = re.compile(r"^(!?\[.*\]\(.*\)|<.*>|```.*)$")  # badges, images, markup
 
 
-class AnswerTemplate(msgspec.Struct, frozen=True):
-    """The prompt, the start of the answer, and whether the model continues it."""
-
-    prompt: str
-    start: str
-    continues: bool
-
-
-def build_answer_template(turn: CurrentTurn, tools: Sequence[SmallTool]) -> AnswerTemplate:
-    """The start of the answer to the current turn."""
-    for_model: list[str] = []
+def describe_results(turn: CurrentTurn, tools: Sequence[SmallTool]) -> str:
+    """What the calls of the turn found or did; "" without a call."""
     sentences: list[str] = []
-    continues = False
     for call, result in zip(turn.calls, turn.results, strict=False):
         if result.is_error:
             problem = _first_line(result.text).removeprefix("error: ")
             sentences.append(f"That did not work: {problem}")
             continue
         name, arguments = _match_tool(call, tools)
-        shown, sentence, is_open = _summarize_result(name, arguments, result.text)
-        for_model.append(shown)
-        sentences.append(sentence)
-        continues = continues or is_open
-    start = " ".join(text for text in sentences if text) or ("" if continues else "It is done.")
-    if continues:
-        start = f"{start} {_start_sentence(turn.calls, tools)}".strip()
-    return AnswerTemplate("\n\n".join([*for_model, turn.user_text]), start, continues)
+        is_of_folder = len(turn.calls) > 1
+        sentences.append(_describe_result(name, arguments, result.text, is_of_folder))
+    return " ".join(sentences)
 
 
 def describe_changes(turn: CurrentTurn, tools: Sequence[SmallTool]) -> str:
@@ -83,36 +72,46 @@ def _match_tool(call: ToolCall, tools: Sequence[SmallTool]) -> tuple[str, dict[s
     return to_short_call(call, tools) or (call.name, {})
 
 
-def _summarize_result(tool: str, arguments: dict[str, str], text: str) -> tuple[str, str, bool]:
-    """The result for the model, a sentence for the user, and whether the model continues it."""
+def _describe_result(tool: str, arguments: dict[str, str], text: str, is_of_folder: bool) -> str:
     path = arguments.get("path", "")
     match tool:
         case "ls" | "glob":
             names = _join_names(text)
             where = "here" if path in ("", ".") else f"in {path}"
-            if not names:
-                return "Files: none", f"There are no files {where}.", False
-            return f"Files: {names}", f"The files {where} are {names}.", tool == "ls"
+            return f"The files {where} are {names}." if names else f"There are no files {where}."
         case "read":
-            shown = f"{path}:\n{prompt.cut_middle(text.strip(), MAX_READ_CHARS)}"
-            quoted = _summarize_readme(text) if _TEXT_FILE.search(path) else ""
-            return shown, f"{path} says: “{quoted}”" if quoted else "", True
+            quoted = _summarize_readme(text) if is_of_folder and _TEXT_FILE.search(path) else ""
+            return f"{path} says: “{quoted}”" if quoted else _show_file(path, text)
         case "edit" | "write":
-            return "", f"I changed {path}.", False
+            return f"I changed {path}."
         case _:
             lines = [line for line in text.strip().splitlines() if not _NOISE.match(line)]
             if not lines:
-                return "", "It printed nothing.", False
-            more = f"\n… {len(lines) - MAX_LINES} more" if len(lines) > MAX_LINES else ""
-            return "", "\n".join(["This is what I found:", *lines[:MAX_LINES]]) + more, False
+                return "It printed nothing."
+            pattern = arguments.get("pattern")
+            start = f"I searched for `{pattern}`:" if pattern else "This is what I found:"
+            return _join_lines([start, *lines], MAX_LINES + 1)
 
 
-def _start_sentence(calls: Sequence[ToolCall], tools: Sequence[SmallTool]) -> str:
-    short_calls = [_match_tool(call, tools) for call in calls]
-    if any(name == "ls" for name, _ in short_calls):
-        return "This folder is"
-    path = short_calls[-1][1].get("path", "It")
-    return f"{path} is"
+def _show_file(path: str, text: str) -> str:
+    """A short file; of a long one its definitions or headings, else its beginning."""
+    lines = check_output.strip_line_numbers(text).splitlines()
+    if not any(line.strip() for line in lines):
+        return f"{path} is empty."
+    title = f"{path}:"
+    if len(lines) > MAX_FILE_LINES:
+        mark = _HEADING if _TEXT_FILE.search(path) else _DEFINITION
+        outline = [line for line in lines if mark.match(line)]
+        title = f"{path}, {'its outline' if outline else 'its beginning'} ({len(lines)} lines):"
+        lines = outline or lines
+    shown = _join_lines([line[:MAX_LINE_CHARS] for line in lines], MAX_FILE_LINES)
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", shown))])
+    return f"{title}\n\n{fence}\n{shown}\n{fence}"
+
+
+def _join_lines(lines: Sequence[str], most: int) -> str:
+    more = [f"… {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join([*lines[:most], *more])
 
 
 def _summarize_readme(text: str) -> str:

@@ -18,6 +18,7 @@ from treadle.models.embedded.small_toolset import ArgumentField, SmallTool
 
 MAX_SPANS = 60
 MAX_COMMANDS = 2
+MIN_COMMAND_SCORE = 0.2  # the command of another request is not this one's
 MAX_SPAN_WORDS = 4
 MAX_EDIT_LINES = 200
 
@@ -29,6 +30,8 @@ _PROGRAM = re.compile(
     r"\b((?:python3?|pytest|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat|"
     r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b[^`\n]*)"
 )
+# "make" and "go" are words of other requests, too.
+_RUN_PROGRAM = re.compile(rf"(?i:\b(?:run|execute|start|with)\s+){_PROGRAM.pattern}")
 _CODE_NAME = re.compile(r"\b(?:\w+_\w+|[a-z]+[A-Z]\w*|(?:[A-Z][a-z0-9]+){2,})\b")
 _REPLACEMENT = re.compile(
     r"\b(?:replace|change|rename|swap|turn)\s+(?:every\s+|the word\s+)?(.+?)\s+"
@@ -39,6 +42,8 @@ _CONTENT = re.compile(
     r"\b(?:containing|contains|with|saying|says)\s+(?:the\s+)?(?:words?\s+|text\s+|content\s+)?(.+)$",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"[\"'`]([^\"'`]+)[\"'`]")
+_GROUNDED_FIELDS = frozenset({"pattern", "old", "new", "content", "command"})
 _RENAMING = re.compile(r"\b(?:rename|replace)\b", re.IGNORECASE)
 _WORD = re.compile(r"\w{3,}")
 _NOT_A_VALUE = STOP_WORDS | frozenset(
@@ -68,11 +73,11 @@ def _constrain_field(field: ArgumentField, tool: str, user_text: str) -> Argumen
         case "path":
             values = find_request_files(user_text) or _PATH.findall(user_text)
         case "pattern" if tool == "grep":
-            values = _CODE_NAME.findall(user_text) or _find_spans(user_text, allow_stop_words=False)
+            values = _CODE_NAME.findall(user_text) or _find_spans(user_text)
         case "old" | "new":
             match = _REPLACEMENT.search(_strip_punctuation(user_text))
             group = 1 if field.short_name == "old" else 2
-            values = [match[group]] if match else _find_spans(user_text)
+            values = [match[group].strip("`'\"")] if match else []
         case "content":
             content = _CONTENT.search(_strip_punctuation(user_text))
             values = [content[1].strip("`'\"") + "\n"] if content else []
@@ -82,6 +87,21 @@ def _constrain_field(field: ArgumentField, tool: str, user_text: str) -> Argumen
         case _:
             values = []
     return msgspec.structs.replace(field, choices=tuple(values)) if values else field
+
+
+def has_values(tool: SmallTool) -> bool:
+    """Whether no text that has to be right is left to the model: it would invent it. The pattern
+    of a file name is one that it knows how to write."""
+    return tool.short_name == "glob" or all(
+        field.choices for field in tool.fields if field.short_name in _GROUNDED_FIELDS
+    )
+
+
+def strip_values(user_text: str) -> str:
+    """The request without the values that calls take from it."""
+    for pattern in (_QUOTED, _REPLACEMENT, _CONTENT, _RUN_PROGRAM):
+        user_text = pattern.sub(" ", user_text)
+    return user_text
 
 
 def constrain_edit(tool: SmallTool, user_text: str, sources: Mapping[str, str]) -> SmallTool:
@@ -115,8 +135,8 @@ def _strip_punctuation(user_text: str) -> str:
 def _find_commands(user_text: str) -> list[str]:
     """Commands of the most similar examples, with the names of the request; never invented."""
     commands: list[str] = []
-    for _, example in rank_examples(user_text, frozenset({"bash"})):
-        if example.tool != "bash":
+    for score, example in rank_examples(user_text, frozenset({"bash"})):
+        if example.tool != "bash" or score < MIN_COMMAND_SCORE:
             continue
         command = str(example.arguments["command"])
         theirs = find_request_files(example.user_text) or _find_folders(example.user_text)
@@ -135,9 +155,9 @@ def _find_folders(user_text: str) -> list[str]:
     return list(dict.fromkeys(_PATH.findall(user_text) + names))
 
 
-def _find_spans(user_text: str, *, allow_stop_words: bool = True) -> list[str]:
+def _find_spans(user_text: str) -> list[str]:
     """Runs of words that could be literal values; only the quoted ones if there are any."""
-    quoted = re.findall(r"[\"'`]([^\"'`]+)[\"'`]", user_text)
+    quoted = _QUOTED.findall(user_text)
     if quoted:
         return list(dict.fromkeys(quoted))
     words = [word.rstrip("?!,;:") for word in user_text.split()]
@@ -147,9 +167,7 @@ def _find_spans(user_text: str, *, allow_stop_words: bool = True) -> list[str]:
         for start in range(1, len(words) - size + 1):
             run = words[start : start + size]
             ends = {run[0].lower(), run[-1].lower()}
-            if files.intersection(run) or (not allow_stop_words and ends & _NOT_A_VALUE):
-                continue
-            if allow_stop_words and size == 1 and run[0].lower() in _NOT_A_VALUE:
+            if files.intersection(run) or ends & _NOT_A_VALUE:
                 continue
             spans.setdefault(" ".join(run).rstrip("."), None)
     return list(spans)[:MAX_SPANS]

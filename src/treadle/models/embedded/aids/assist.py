@@ -18,9 +18,9 @@ from treadle.core.transcript.items import StopReason
 from treadle.core.transcript.usage import Usage
 from treadle.models.embedded import prompt_text as prompt
 from treadle.models.embedded.aids import answer_template, repair, tool_choice
+from treadle.models.embedded.few_shot import is_small_talk
 from treadle.models.embedded.grammar import ParsedReply
 from treadle.models.embedded.model import (
-    REPEAT_OPTIONS,
     Embedded,
     ParsedCompletion,
     build_call,
@@ -31,11 +31,17 @@ from treadle.models.embedded.model import (
 from treadle.models.embedded.server import CompletionChunk
 from treadle.models.embedded.small_toolset import SmallTool
 
-MAX_SENTENCE_TOKENS = 60
 MAX_CONTENT_TOKENS = 800  # of a file
 NOT_DONE = (
     "This is not done. {note} With a key of a provider, which `treadle login` stores, a large "
-    "model does it."
+    "model does it. `treadle tour` shows what the program does, without a model."
+)
+# What a weak model answers to small talk.
+ABILITIES = (
+    "{note}\n\nAsk for example: “What files are here?”, “Show me README.md”, “Where is parse_date "
+    "used?”, “Run the tests”, “Make the tests pass”.\n\nWith a key of a provider, which `treadle "
+    "login` stores, a large model does any of your work. `treadle tour` shows what the program "
+    "does, without a model."
 )
 
 
@@ -63,7 +69,7 @@ class Assisted(WrappedModel):
     async def _stream_step(
         self, request: ModelRequest, tools: Sequence[SmallTool]
     ) -> AsyncGenerator[ModelEvent, None]:
-        """One call, or an answer."""
+        """One call, or an answer; a weak model chooses the call, and the engine answers."""
         must_call = request.options.tool_choice not in ("auto", "none")
         is_capable = self._embedded.is_capable
         choose = tool_choice.narrow_tools if is_capable else tool_choice.choose_tools
@@ -77,9 +83,8 @@ class Assisted(WrappedModel):
                 yield event
             return
         if not chosen.tools:
-            async with contextlib.aclosing(self._stream_conclusion(request, tools)) as events:
-                async for event in events:
-                    yield event
+            for event in self._list_conclusion_events(request, tools):
+                yield event
             return
         usage, allowed = Usage(), chosen
         for _ in range(2):  # after a repeated call, only an answer
@@ -88,9 +93,14 @@ class Assisted(WrappedModel):
             )
             async with contextlib.aclosing(stream) as outputs:
                 async for output in outputs:
+                    if isinstance(output, ModelTextDelta) and not is_capable:
+                        break
                     if not isinstance(output, ParsedCompletion):
                         yield output
-            assert isinstance(output, ParsedCompletion)
+            if not isinstance(output, ParsedCompletion):  # a weak model wants to answer
+                for event in self._list_conclusion_events(request, tools):
+                    yield event
+                return
             usage = usage + output.usage
             if (unread := _find_unread_file(request, tools, output.parsed)) is not None:
                 for event in self._list_forced_events(*unread, usage):
@@ -140,8 +150,7 @@ class Assisted(WrappedModel):
     ) -> list[ModelEvent]:
         """The end of an answer. One instead of the change that was asked for says so."""
         turn = tool_choice.read_current_turn(request.transcript)
-        is_denied = any(result.outcome == "denied" for result in turn.results)
-        if is_denied or not self._embedded.is_capable or not tool_choice.lacks_change(turn):
+        if tool_choice.is_denied(turn) or not tool_choice.lacks_change(turn):
             return self._embedded.list_events(parsed, (), usage)
         note = NOT_DONE.format(note=self.card.note)
         content: list[AssistantContent] = [Text(parsed.answer)] if parsed.answer else []
@@ -156,49 +165,30 @@ class Assisted(WrappedModel):
         usage = usage or Usage(requests=1, cost=0.0)
         return [*list_call_events(call), self._embedded.build_reply([call], "tool_use", usage)]
 
-    async def _stream_conclusion(
+    def _list_conclusion_events(
         self, request: ModelRequest, tools: Sequence[SmallTool]
-    ) -> AsyncGenerator[ModelEvent, None]:
-        """A weak model's answer: the engine begins it with the results; the model adds a
-        sentence."""
+    ) -> list[ModelEvent]:
+        """The engine's answer: what was changed, or for a weak model, what was found."""
         turn = tool_choice.read_current_turn(request.transcript)
-        if not self._embedded.is_capable and tool_choice.lacks_change(turn):
-            text = NOT_DONE.format(note=self.card.note)
-            yield ModelTextDelta(text, ENGINE)
-            yield self._embedded.build_reply([Text(text, ENGINE)], "refusal", Usage(requests=1))
-            return
+        stop: StopReason = "end_turn"
         if self._embedded.is_capable:
             text = answer_template.describe_changes(turn, tools)
-            yield ModelTextDelta(text, ENGINE)
-            yield self._embedded.build_reply([Text(text, ENGINE)], "end_turn", Usage(requests=1))
-            return
-        if not turn.results:
-            async with contextlib.aclosing(self._embedded.stream_text(request)) as events:
-                async for event in events:
-                    yield event
-            return
-        template = answer_template.build_answer_template(turn, tools)
-        yield ModelTextDelta(template.start, ENGINE)
-        texts, last = list[str](), CompletionChunk("")
-        if template.continues:
-            chunks = self._embedded.server.complete(
-                prompt.format_turn("user", template.prompt) + prompt.start_reply(template.start),
-                n_predict=MAX_SENTENCE_TOKENS,
-                temperature=0.0,
-                stop=["\n", ". "],
-                **REPEAT_OPTIONS,
-            )
-            async with contextlib.aclosing(chunks):
-                async for last in chunks:
-                    if last.text:
-                        texts.append(last.text)
-                        yield ModelTextDelta(last.text)
-            if not last.is_cut and not "".join([template.start, *texts]).endswith((".", "!", "?")):
-                texts.append(".")
-                yield ModelTextDelta(".")
-        content: list[AssistantContent] = [Text(template.start, ENGINE)]
-        content += [Text("".join(texts))] if texts else []
-        yield self._embedded.build_reply(content, "end_turn", to_usage(last))
+        elif is_small_talk(turn.user_text):
+            text = ABILITIES.format(note=self.card.note)
+        else:
+            text = answer_template.describe_results(turn, tools)
+            if not tool_choice.is_denied(turn):
+                is_found = bool(turn.results) and not tool_choice.lacks_change(turn)
+                if not is_found or not tool_choice.is_understood(turn.user_text, tools):
+                    note = NOT_DONE.format(note=self.card.note)
+                    text = f"{text}\n\n{note}" if is_found else note
+                    stop = "refusal"
+                elif all(result.is_error for result in turn.results):
+                    stop = "refusal"
+        return [
+            ModelTextDelta(text, ENGINE),
+            self._embedded.build_reply([Text(text, ENGINE)], stop, Usage(requests=1, cost=0.0)),
+        ]
 
     async def _stream_repair(self, state: repair.RepairState) -> AsyncGenerator[ModelEvent, None]:
         """The next step of a repair: the model writes the lines, the engine does the rest."""

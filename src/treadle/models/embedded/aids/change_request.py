@@ -26,7 +26,7 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 _REPAIR = re.compile(
-    r"\b(?:fix|repair|debug|correct|solve)\b|\bmake\b[^.?!]*\b(?:pass|work|green)\b",
+    r"\b(?:fix|repair|(?-i:[Dd]ebug)|correct|solve)\b|\bmake\b[^.?!]*\b(?:pass|work|green)\b",
     re.IGNORECASE,
 )
 _SEVERAL = re.compile(r"\b(?:and|then|also|all|every|each|both|files)\b", re.IGNORECASE)

@@ -21,6 +21,8 @@ from treadle.models.embedded.aids.argument_values import (
     constrain_arguments,
     constrain_edit,
     find_request_files,
+    has_values,
+    strip_values,
 )
 from treadle.models.embedded.aids.change_request import (
     asks_for_change,
@@ -29,13 +31,20 @@ from treadle.models.embedded.aids.change_request import (
     find_related_files,
 )
 from treadle.models.embedded.aids.check_output import strip_line_numbers
-from treadle.models.embedded.few_shot import EXAMPLES, extract_features, rank_examples
+from treadle.models.embedded.few_shot import (
+    EXAMPLES,
+    extract_features,
+    is_small_talk,
+    measure_known_share,
+    rank_examples,
+)
 from treadle.models.embedded.prompt_text import find_last_input
 from treadle.models.embedded.small_toolset import SmallTool, to_short_call
 
 MAX_VOTES = 4
 MIN_SCORE = 0.3  # below this no example is similar to the request
 MIN_FILE_SCORE = 0.2
+MIN_KNOWN_SHARE = 0.5  # of the words of a request; with fewer it is not understood
 TOOLS_WITH_EXAMPLES = frozenset(example.tool for example in EXAMPLES)
 MIN_VOTE_SHARE = 0.75  # of the best vote
 MAX_CALLS = 12  # of a request for several changes
@@ -49,8 +58,9 @@ _FOLDER_QUESTION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SEARCH_REQUEST = re.compile(
-    r"\b(where|which|search|find|mentions?|uses?|used|imports?)\b", re.IGNORECASE
+    r"\b(where|which|search|find|look for|mentions?|uses?|used|imports?)\b", re.IGNORECASE
 )
+_FILES = re.compile(r"\bfiles?\b|\.\w|\*", re.IGNORECASE)
 # A question about the world has no such noun behind its article.
 _QUESTION_ABOUT_HERE = re.compile(
     r"\s*(?:what|which|where|who|when|how (?:many|much|long|often)|is|are|does|do|can)\b"
@@ -100,9 +110,18 @@ def choose_tools(transcript: Transcript, tools: Sequence[SmallTool]) -> ToolChoi
     turn = read_current_turn(transcript)
     if turn.results:
         return ToolChoice((), forced_call=_find_readme_call(turn, tools))
+    if is_small_talk(turn.user_text):
+        return ToolChoice(())
     if matching := _match_descriptions(turn.user_text, tools):
         return ToolChoice(matching)
     return _vote_for_tools(turn.user_text, tuple(tools))
+
+
+def is_understood(user_text: str, tools: Sequence[SmallTool]) -> bool:
+    """Whether the words of a request tell what it is about, beside the names in it."""
+    if _FOLDER_QUESTION.search(user_text) or _match_descriptions(user_text, tools):
+        return True
+    return measure_known_share(strip_values(user_text)) >= MIN_KNOWN_SHARE
 
 
 def _match_descriptions(user_text: str, tools: Sequence[SmallTool]) -> tuple[SmallTool, ...]:
@@ -211,16 +230,23 @@ def _pair_results(turn: CurrentTurn) -> list[tuple[ToolCall, ToolResultItem]]:
 def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
     named = bool(find_request_files(user_text))
     # With a file name, the request is about that file; without one, no file can be the target.
-    out = ("", "ls", "glob") if named else ("read", "edit", "write")
+    out = {"", "ls", "glob"} if named else {"read", "edit", "write"}
+    if not _SEARCH_REQUEST.search(user_text):
+        out.add("grep")
+    if not _FILES.search(user_text):
+        out.add("glob")
     ranked = rank_examples(user_text, frozenset(tool.short_name for tool in tools))
     near = [pair for pair in ranked if pair[1].tool not in out][:MAX_VOTES]
     if not named and _FOLDER_QUESTION.search(user_text):
         near = [pair for pair in near if pair[1].tool == "ls"] or near
-    if not near or near[0][0] < (MIN_FILE_SCORE if named else MIN_SCORE):
+    is_near = bool(near) and near[0][0] >= (MIN_FILE_SCORE if named else MIN_SCORE)
+    if not is_near or not is_understood(user_text, tools):
         # No similar example: read the file that is named, or answer.
-        readers = tuple(tool for tool in tools if named and tool.short_name == "read")
+        can_read = named and not asks_for_change(user_text)
+        readers = tuple(tool for tool in tools if can_read and tool.short_name == "read")
         possible = tuple(constrain_arguments(tool, user_text) for tool in readers)
-        return ToolChoice(possible, may_answer=not readers)
+        forced_call = _find_single_call(possible)
+        return ToolChoice(possible, may_answer=not readers, forced_call=forced_call)
     votes: dict[str, float] = {}
     for score, example in near:
         votes[example.tool] = votes.get(example.tool, 0.0) + score * score
@@ -229,7 +255,8 @@ def _vote_for_tools(user_text: str, tools: tuple[SmallTool, ...]) -> ToolChoice:
         return ToolChoice(())
     chosen = {word for word, vote in votes.items() if word and vote >= MIN_VOTE_SHARE * votes[best]}
     voted = [tool for tool in tools if tool.short_name in chosen]
-    possible = tuple(constrain_arguments(tool, user_text) for tool in voted)
+    constrained = (constrain_arguments(tool, user_text) for tool in voted)
+    possible = tuple(tool for tool in constrained if has_values(tool))
     return ToolChoice(possible, may_answer=False, forced_call=_find_single_call(possible))
 
 
@@ -268,6 +295,11 @@ def list_calls_since_change(transcript: Transcript) -> list[ToolCall]:
 def lacks_change(turn: CurrentTurn) -> bool:
     """Whether the user asked for a change, and no call has changed anything."""
     return asks_for_change(turn.user_text) and not has_changed(turn)
+
+
+def is_denied(turn: CurrentTurn) -> bool:
+    """Whether a call of the turn was denied."""
+    return any(result.outcome == "denied" for result in turn.results)
 
 
 def has_changed(turn: CurrentTurn) -> bool:
