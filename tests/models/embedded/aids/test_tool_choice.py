@@ -64,7 +64,22 @@ def test_names_are_taken_from_the_request_and_not_spelled(
 def test_a_command_is_never_invented() -> None:
     chosen = tool_choice.choose_tools(Transcript([to_user_item("Delete the folder dist")]), TOOLS)
     (bash,) = chosen.tools
-    assert bash.fields[0].choices[0] == "rm -r dist"
+    assert bash.fields[0].choices == ("rm -r dist",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remove the unused import from a.py",
+        "Delete the last line of a.py",
+        "Remove a.py and b.py from the list",
+        "Delete everything but a.py",
+    ],
+)
+def test_a_file_is_not_deleted_because_something_in_it_shall_be(text: str) -> None:
+    chosen = tool_choice.choose_tools(Transcript([to_user_item(text)]), TOOLS)
+    choices = [field.choices for tool in chosen.tools for field in tool.fields]
+    assert not [one for values in choices for one in values if one.startswith("rm ")]
 
 
 @pytest.mark.parametrize("text", ["Hi there", "What is the boiling point of water?", "Thanks"])

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from treadle.models.embedded.few_shot import STOP_WORDS, rank_examples
+from treadle.models.embedded.few_shot import STOP_WORDS, extract_features, rank_examples
 from treadle.models.embedded.small_toolset import ArgumentField, SmallTool
 
 MAX_SPANS = 60
@@ -29,6 +29,11 @@ _NAMED_FOLDER = re.compile(r"\b([\w.-]+)\s+(?:folder|directory)\b", re.IGNORECAS
 _PROGRAM = re.compile(
     r"\b((?:python3?|pytest|make|npm|npx|node|pip|uv|cargo|go|docker|sh|bash|ls|cat|"
     r"git (?:status|log|diff|show|add|commit|push|pull|branch|checkout|fetch|clone|init))\b[^`\n]*)"
+)
+# A command that only shows something.
+LOOK_COMMAND = re.compile(
+    r"\s*(?:cat|cd|diff|echo|find|grep|head|ls|pwd|rg|tail|wc|which|pytest|"
+    r"git (?:diff|log|show|status)|python3? -m (?:pytest|unittest)|python3? --version)\b[^>]*"
 )
 # "make" and "go" are words of other requests, too.
 _RUN_PROGRAM = re.compile(rf"(?i:\b(?:run|execute|start|with)\s+){_PROGRAM.pattern}")
@@ -133,7 +138,10 @@ def _strip_punctuation(user_text: str) -> str:
 
 
 def _find_commands(user_text: str) -> list[str]:
-    """Commands of the most similar examples, with the names of the request; never invented."""
+    """Commands of the most similar examples, with the names of the request; never invented.
+
+    One that may change something needs an example with all the words of the request: who removes
+    an import from a file does not remove the file."""
     commands: list[str] = []
     for score, example in rank_examples(user_text, frozenset({"bash"})):
         if example.tool != "bash" or score < MIN_COMMAND_SCORE:
@@ -145,8 +153,16 @@ def _find_commands(user_text: str) -> list[str]:
             if not ours:
                 continue
             command = command.replace(theirs[0], shlex.quote(ours[0]))
-        commands.append(command)
+        if LOOK_COMMAND.fullmatch(command) or _has_all_words(example.user_text, user_text, ours):
+            commands.append(command)
     return commands[:MAX_COMMANDS]
+
+
+def _has_all_words(example_text: str, user_text: str, names: Sequence[str]) -> bool:
+    """Whether a request has no word beside those of an example, and the one name in it."""
+    rest = user_text.replace(names[0], " ") if names else user_text
+    extra = extract_features(rest).keys() - extract_features(example_text).keys()
+    return len(names) <= 1 and not extra
 
 
 def _find_folders(user_text: str) -> list[str]:

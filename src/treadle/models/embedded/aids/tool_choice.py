@@ -18,6 +18,7 @@ from treadle.core.transcript.items import AssistantItem, ToolResultItem, UserIte
 from treadle.core.transcript.transcript import Transcript
 from treadle.lib.text.word_set import word_set
 from treadle.models.embedded.aids.argument_values import (
+    LOOK_COMMAND,
     constrain_arguments,
     constrain_edit,
     find_request_files,
@@ -319,13 +320,7 @@ def _is_listing(call: ToolCall) -> bool:
     return isinstance(command, str) and command.startswith("ls ")
 
 
-_LOOK = re.compile(
-    r"\s*(?:cat|cd|diff|echo|find|grep|head|ls|pwd|rg|tail|wc|which|pytest|"
-    r"git (?:diff|log|show|status)|python3? -m (?:pytest|unittest)|python3? --version)\b[^>]*"
-)
-
-
 def _is_look(call: ToolCall) -> bool:
     """Whether a command only shows something."""
     command = (call.arguments or {}).get("command", "")
-    return isinstance(command, str) and _LOOK.fullmatch(command) is not None
+    return isinstance(command, str) and LOOK_COMMAND.fullmatch(command) is not None
