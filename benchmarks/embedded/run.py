@@ -2,11 +2,13 @@
 
     python benchmarks/embedded/run.py choices MODEL [FILE]   one-step tool choices
     python benchmarks/embedded/run.py repair MODEL [NAME…]   one-line bugs, with a check
+    python benchmarks/embedded/run.py tasks MODEL [NAME…]    plain tasks, by the real program
     python benchmarks/embedded/run.py ask MODEL "prompt"     one prompt in the present folder
 
 With --plain the model works without the aids of the engine (models/embedded/aids). A repair
 ends after 60 rounds, or as many as --rounds=N says.
-Real agents, real tool calls, real files in a fresh copy of each project.
+Real agents, real tool calls, real files in a fresh copy of each project. A plain task (tasks.jsonl)
+is one `treadle -p`, which has 300 seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
+import treadle
 from treadle.agents.agent import Agent
 from treadle.core.contracts.hook import Block, HookInput, HookPoint
 from treadle.core.contracts.model import Model, ModelRequest, Reply
@@ -37,6 +43,11 @@ HERE = Path(__file__).resolve().parent
 IS_PLAIN = "--plain" in sys.argv
 OPTIONS = [word for word in sys.argv if word.startswith("--rounds=")]
 MAX_ROUNDS = int(OPTIONS[0].partition("=")[2]) if OPTIONS else 60
+TASK_SECONDS = 300
+TIMED_OUT = 124  # as the exit code of timeout(1)
+# `python3` of a command is this interpreter, which has pytest.
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+PROGRAM = (sys.executable, "-I", str(Path(treadle.__file__).parent / "__main__.py"))
 
 
 def make_model(name: str) -> Model:
@@ -89,6 +100,7 @@ def run(command: str, root: Path) -> tuple[int, str]:
         command,
         shell=True,
         cwd=root,
+        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -99,7 +111,7 @@ def run(command: str, root: Path) -> tuple[int, str]:
             return process.returncode, output
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return 124, "timed out after 20 seconds"
+            return TIMED_OUT, "timed out after 20 seconds"
 
 
 class Watcher:
@@ -200,6 +212,101 @@ async def choices(name: str, file: str = "choices.jsonl") -> None:
     await model.aclose()
 
 
+class PlainTask(msgspec.Struct, frozen=True):
+    """A folder and a prompt. It is done if the check passes, the answer has what it must, and the
+    tests of the folder are unchanged."""
+
+    name: str
+    prompt: str
+    files: dict[str, str]
+    check: str = ""
+    answer: str = ""  # a pattern
+
+    def write_files(self, root: Path) -> None:
+        for path, text in self.files.items():
+            (root / path).write_text(text)
+        for command in ("init -q", "add -A", "-c user.name=u -c user.email=u@x commit -qm First"):
+            subprocess.run(["git", *command.split()], cwd=root, check=True)
+
+    def is_done(self, root: Path, answer: str) -> bool:
+        tests = [path for path in self.files if path.startswith("test_")]
+        if any(_read_or_nothing(root / path) != self.files[path] for path in tests):
+            return False
+        return re.search(self.answer, answer) is not None and run(self.check, root)[0] == 0
+
+
+class TaskRun(msgspec.Struct, frozen=True):
+    name: str
+    is_done: bool
+    code: int
+    seconds: float
+    answer: str
+
+    @property
+    def is_false_success(self) -> bool:
+        return self.code == 0 and not self.is_done
+
+    def format_row(self) -> str:
+        mark = "yes" if self.is_done else "no"
+        text = " ".join(self.answer.split()).replace("|", "\\|")[:120]
+        return f"| {self.name} | {mark} | {self.code} | {self.seconds:.0f} | {text} |"
+
+
+def read_tasks() -> list[PlainTask]:
+    lines = (HERE / "tasks.jsonl").read_text().splitlines()
+    return [msgspec.json.decode(line, type=PlainTask) for line in lines]
+
+
+def run_task(task: PlainTask, program: Sequence[str], seconds: float = TASK_SECONDS) -> TaskRun:
+    """One start of the program in a fresh folder, with a fresh home and the weights and prefixes
+    of this one."""
+    home = Path.home()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own_home:
+        root = Path(folder)
+        task.write_files(root)
+        env = {
+            "XDG_DATA_HOME": str(home / ".local" / "share"),
+            "XDG_CACHE_HOME": str(home / ".cache"),
+            **ENVIRONMENT,
+            "HOME": own_home,
+            "TREADLE_ASSIST": "false" if IS_PLAIN else "true",
+        }
+        arguments = [*program, "--permission-mode", "auto", "--quiet", "-p", task.prompt]
+        started = time.monotonic()
+        with subprocess.Popen(
+            arguments,
+            cwd=root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                answer, _ = process.communicate(timeout=seconds)
+                code = process.returncode
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                answer, code = "", TIMED_OUT
+        passed = time.monotonic() - started
+        return TaskRun(task.name, task.is_done(root, answer), code, passed, answer)
+
+
+def _read_or_nothing(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""
+
+
+def run_tasks(name: str, names: Sequence[str], program: Sequence[str] = PROGRAM) -> None:
+    print("| task | done | exit code | s | answer |\n|---|---|--:|--:|---|")
+    runs: list[TaskRun] = []
+    for task in read_tasks():
+        if not names or task.name in names:
+            runs.append(run_task(task, [*program, "--model", f"embedded/{name}"]))
+            print(runs[-1].format_row(), flush=True)
+    done, false = sum(one.is_done for one in runs), sum(one.is_false_success for one in runs)
+    print(f"\n{done} of {len(runs)} done by embedded/{name}; {false} not done with exit code 0")
+
+
 async def ask(name: str, prompt: str) -> None:
     model = make_model(name)
     print(model.card.note)
@@ -216,6 +323,8 @@ if __name__ == "__main__":
     task, name, *rest = [word for word in sys.argv[1:] if not word.startswith("--")]
     if task == "repair":
         asyncio.run(repairs(name, rest))
+    elif task == "tasks":
+        run_tasks(name, rest)
     elif task == "choices":
         asyncio.run(choices(name, *rest))
     else:
