@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -142,7 +143,7 @@ async def test_in_auto_without_a_sandbox_only_commands_that_do_more_than_read_or
     ],
 )
 async def test_commands_run_in_plan_mode_where_the_sandbox_is_read_only(
-    tool: str, arguments: dict[str, object], kind: type
+    tool: str, arguments: dict[str, Any], kind: type
 ):
     lists = rules(deny=["Bash(curl:*)"], ask=["Bash(make release)"], allow=["Bash(make check)"])
     call = make_request(tool, **arguments)

@@ -8,6 +8,7 @@ from tests.tools.builtin.helpers import failed, hands, plain
 from treadle import Agent
 from treadle.apps.conversation.choices import PlanAnswer
 from treadle.core.contracts.policy import AllowAll
+from treadle.core.contracts.tool import RepairingTool
 from treadle.core.transcript.items import Item, ToolResultItem, to_user_item
 from treadle.models import Say, Scripted
 from treadle.tools.builtin import UserQuestion
@@ -29,7 +30,9 @@ async def test_the_list_is_answered_briefly_and_shown_whole(folder: Path) -> Non
     assert "later" in failed(wrong)
     assert tool.summary({"todos": todos}) == "[todo: 1 of 3 done]"
     for one_step in ({"subject": "x", "description": "y"}, {"taskId": "1", "status": "done"}, {}):
+        assert isinstance(tool, RepairingTool)
         problem = tool.check(tool.repair(one_step).arguments)
+        assert problem is not None
         assert "send the whole list in `todos`" in problem
     assert tool.check({"plan": todos}) is None
 
