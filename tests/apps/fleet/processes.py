@@ -40,7 +40,7 @@ def worker_process(
     """A worker that is killed at the end, if the test did not do it."""
     options = ["--store", store, "--agent", agent, "--runs-at-once", str(concurrency)]
     times = ["--lease", str(lease), "--poll", str(POLL), "--max-attempts", str(max_attempts)]
-    times += ["--name", name]
+    times += ["--name", name] if name else []
     process = subprocess.Popen(
         [*PROGRAM, "fleet", "worker", *options, *times],
         stdout=subprocess.DEVNULL,
