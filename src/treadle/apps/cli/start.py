@@ -148,7 +148,7 @@ def _forecast(
         return settings
     if line.has("continue") or line.text("resume"):  # the limit is one of the whole session
         limit += _read_cost(folder, line.text("resume"))
-    line.options["max_cost"] = f"{limit:.6f}"
+    line.options["max_cost"] = str(round(limit, 6))
     return load_settings(folder, line.settings(), is_trusted=lambda: is_trusted(folder))
 
 
