@@ -32,7 +32,7 @@ async def test_commands_that_show_information(monkeypatch):
             ("/forecast fix it", "earlier task"),
             ("/permissions", "there are no rules"),
             ("/config", "theme = "),
-            ("/doctor", "ripgrep"),
+            ("/doctor", "settings  valid"),
             ("/todo", "there is no todo list"),
             ("/tasks", "there are no background tasks"),
             ("/agents", "reviewer"),

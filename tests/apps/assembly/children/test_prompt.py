@@ -82,22 +82,12 @@ async def test_the_prompt_of_a_child_says_only_what_its_tools_can_do(tmp_path: P
     assert list_parts("reader") == set()
 
 
-async def test_a_general_child_has_the_tools_of_its_parent_but_those_that_ask_the_user(
-    tmp_path: Path,
-):
-    agents = tmp_path / ".treadle" / "agents"
-    agents.mkdir(parents=True)
-    (agents / "asker.md").write_text("---\ndescription: d\ntools: Read, Ask\n---\nAsk.\n")
-    calls = [task("general"), task("asker", subagent_type="asker")]
-    model = scripted(parent=[Say(calls=calls), "ok"], general="done", asker="done")
+async def test_a_general_child_has_the_tools_of_its_parent(tmp_path: Path):
+    """So the provider reads them from its cache; a question of the child reaches the user."""
+    model = scripted(parent=[Say(calls=[task("general")]), "ok"], general="done")
     async with treadle.coding_agent(tmp_path, model=model, trust=True, **FREE) as agent:
         await agent.run("parent")
-    parent, child, asker = (
-        {spec.name for spec in request_of(model, one).tools}
-        for one in ("parent", "general", "asker")
-    )
-    assert parent - child == {"ask", "present_plan"}
-    assert asker == {"read", "ask"}
+    assert request_of(model, "general").tools == request_of(model, "parent").tools
 
 
 async def test_the_prompt_and_tools_of_a_child_that_only_looks_are_those_of_looking(tmp_path: Path):

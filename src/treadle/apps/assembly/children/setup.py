@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.agents.child_settings import (
-    EVERY_TOOL,
     TASK_NAMES,
     FilteredSource,
     find_unknown,
@@ -58,7 +57,6 @@ BESIDE_NOTE = (
     "that no change is lost."
 )
 NO_WORKTREES = "the folder is not trusted, no git repository, or a worktree itself"
-USER_TOOLS = ("ask", "present_plan")  # for who talks with the user
 
 
 class ChildSetup:
@@ -80,7 +78,7 @@ class ChildSetup:
         self._kept_branches = kept_branches
 
     async def __call__(self, start: ChildStart) -> PreparedCodingChild:
-        source = self._leave_out_user_tools(start)
+        source = start.source
         others = self._list_other_writers(start)
         if may_write := self._may_write(start, source):
             self._place.writers[start.id] = start.task.name
@@ -202,16 +200,6 @@ class ChildSetup:
             return (await parts.workspace.open()).sandboxed
         except WorkspaceError:
             return False  # its calls are denied, and say why
-
-    def _leave_out_user_tools(self, start: ChildStart) -> ToolSource:
-        """A child cannot ask the user, unless its definition says so; a copy has all tools."""
-        definition = start.task.definition
-        is_named = definition.tool_names not in (None, (EVERY_TOOL,))
-        return (
-            start.source
-            if definition.fork or is_named
-            else FilteredSource(start.source, None, USER_TOOLS)
-        )
 
     def _make_source(self, place: ChildPlace, source: ToolSource) -> ToolSource:
         """The tools of the parent, the built-in ones for the files of the worktree."""
