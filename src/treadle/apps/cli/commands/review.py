@@ -164,7 +164,7 @@ async def _describe_change(folder: Path, revisions: str) -> str:
         describe_commits,
     )
     from treadle.apps.settings.folder_rules import load_rules, make_read_check
-    from treadle.lib.git.change import (
+    from treadle.lib.git.diff import (
         list_changed,
         list_new_files,
         make_reading_environment,
@@ -204,7 +204,7 @@ async def _describe_change(folder: Path, revisions: str) -> str:
 def _format_change(diff: list[str], new: list[str], hidden: list[str]) -> list[str]:
     """The diff, as far as it is not too long, and the names of what the model has to read."""
     from treadle.apps.assembly.redaction import find_environment_secrets, redact
-    from treadle.lib.git.change import make_readable
+    from treadle.lib.git.diff import make_readable
 
     texts = list[str]()
     shown, left_out, size = list[str](), list[str](), 0

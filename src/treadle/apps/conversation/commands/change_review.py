@@ -20,7 +20,7 @@ from treadle.apps.conversation.diff_rows import DiffHunk, DiffRow, count_changes
 from treadle.apps.conversation.session.hosted_session import HostedSession
 from treadle.core.errors import ConfigError, SessionNotFound
 from treadle.core.transcript.entries import Checkpoint, Restore
-from treadle.lib.git.change import DIFF
+from treadle.lib.git.diff import DIFF
 from treadle.lib.text.text import plural
 
 if TYPE_CHECKING:
