@@ -78,25 +78,23 @@ class ChildSetup:
         self._kept_branches = kept_branches
 
     async def __call__(self, start: ChildStart) -> PreparedCodingChild:
-        source = start.source
         others = self._list_other_writers(start)
-        if may_write := self._may_write(start, source):
+        if may_write := self._may_write(start):
             self._place.writers[start.id] = start.task.name
         try:
-            return await self._prepare(start, source, others if may_write else [])
+            return await self._prepare(start, others if may_write else [])
         except BaseException:
             self.release(start.id)
             raise
 
-    async def _prepare(
-        self, start: ChildStart, source: ToolSource, others: Sequence[str]
-    ) -> PreparedCodingChild:
+    async def _prepare(self, start: ChildStart, others: Sequence[str]) -> PreparedCodingChild:
         worktree, note = await self._open_worktree(start, others)
         if worktree is not None:
             self.release(start.id)
         own_model = self._make_own_model(start)
         definition, workspaces = start.task.definition, list[LazyWorkspace]()
-        changes: dict[str, Any] = {"source": source}
+        changes: dict[str, Any] = {}
+        source = start.source
         if worktree is not None:
             place, used = make_worktree_place(self._parts, self._place, worktree, definition.mode)
             workspaces.append(used)
@@ -108,14 +106,14 @@ class ChildSetup:
             place, used = make_read_only_place(self._parts, place)
             workspaces.append(used)
         if workspaces:
-            changes["source"] = self._make_source(place, changes["source"])
+            source = changes["source"] = self._make_source(place, source)
             changes["workspace"] = place.files
         changes["policy"] = place.policy
         ancestors = (*self._ancestors, start.id)
         changes["prepare_child"] = ChildSetup(
             self._parts, place, self._mutators, ancestors=ancestors
         )
-        tools = list_tool_names(definition, changes["source"])
+        tools = list_tool_names(definition, source)
         changes["instructions"] = make_instructions(definition, place, tools)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
         builtin = place.builtin
@@ -155,10 +153,10 @@ class ChildSetup:
 
     # --- one child -----------------------------------------------------------------------
 
-    def _may_write(self, start: ChildStart, source: ToolSource) -> bool:
+    def _may_write(self, start: ChildStart) -> bool:
         definition = start.task.definition
         is_plan = ChildPolicy(self._place.policy, definition.mode).mode == "plan"
-        return not is_plan and bool(CHANGING_TOOLS & list_tool_names(definition, source))
+        return not is_plan and bool(CHANGING_TOOLS & list_tool_names(definition, start.source))
 
     def _list_other_writers(self, start: ChildStart) -> list[str]:
         """Its parents are at work, too, and wait for it."""
