@@ -19,7 +19,7 @@ from treadle.agents.agent_settings import Approver
 from treadle.agents.child_agents import ChildAgents
 from treadle.apps.assembly.coding_agent import coding_agent
 from treadle.apps.assembly.lazy import LazyPolicy, LazyWorkspace
-from treadle.apps.assembly.model_choice import choose_model, describe_model_change
+from treadle.apps.assembly.model_choice import check_session_model, choose_model
 from treadle.apps.assembly.parts import AgentParts, HostSession, SessionOptions
 from treadle.apps.assembly.redaction import find_environment_secrets
 from treadle.apps.assembly.sessions import get_session_dir, make_child_agents, open_session
@@ -160,7 +160,7 @@ async def build_agent(
             store, view, warnings = await _open_session(folder, options)
             on_error.push_async_callback(store.aclose)
         is_named = options.model is not None or bool(settings.model)
-        changed = describe_model_change(model, view, is_named=is_named)
+        changed = check_session_model(model, view, is_named=is_named)
         warnings = (*warnings, changed) if changed else warnings
         agent = coding_agent(
             folder,

@@ -101,7 +101,7 @@ def has_tool_search(model: Model) -> bool:
     return all("tool_search" in one.card.abilities for one in _iterate_fallbacks(model))
 
 
-def describe_model_change(model: Model, state: SessionState | None, *, is_named: bool) -> str:
+def check_session_model(model: Model, state: SessionState | None, *, is_named: bool) -> str:
     """A note for a continued session that another model answered until now; "" if it is the same.
 
     An embedded model takes over from a larger one only if the user named it: ConfigError.
