@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 import treadle
 from tests.apps.program import run
+from tests.workspace.helpers import needs_bubblewrap
 from treadle import Agent, Finished, tool
 from treadle.apps.assembly.parts import CodingAgent
 from treadle.core.errors import ConfigError, OutputMissing, UnknownModel
@@ -25,7 +25,6 @@ from treadle.testing.stores import MemoryStore
 from treadle.tools import StaticSource
 
 MCP_SERVER = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_server.py")]}
-needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
 OFF: dict[str, Any] = {"sandbox": "off"}
 PATIENT = {"server_wait": "10m"}  # a server starts slowly on a busy machine
 
@@ -456,7 +455,7 @@ async def test_a_hook_that_ends_the_turn_of_a_child_ends_that_of_its_parent(fold
     assert len(model.requests) == 2
 
 
-@pytest.mark.parametrize("sandbox", ["off", pytest.param("required", marks=needs_bwrap)])
+@pytest.mark.parametrize("sandbox", ["off", pytest.param("required", marks=needs_bubblewrap)])
 async def test_a_rule_about_a_name_holds_in_an_added_folder(
     folder: Path, tmp_path: Path, sandbox: str
 ):
