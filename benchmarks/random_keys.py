@@ -19,8 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 RUN_KEYS = 500  # with one app; a new one begins with an empty transcript
 

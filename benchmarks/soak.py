@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(ROOT))
 
 from tests.apps.program import environment  # noqa: E402
 from tests.apps.tui.tmux import Terminal  # noqa: E402

@@ -16,8 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 REPLY_CHARS = 15_700
 CHUNKS = 400

@@ -34,12 +34,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import treadle  # noqa: E402
 from benchmarks.measure import Figures, Verdict, find_ratio, parse_options, show_figures  # noqa: E402
 
-TREADLE = ("-I", str(ROOT / "src/treadle/__main__.py"))
+TREADLE = ("-I", str(Path(treadle.__file__).parent / "__main__.py"))
 PATIENCE = 120.0  # seconds
 STATES = ("empty", "queue", "paste", "flood", "vim", "files", "mention", "at_once")
 FILES = 60_000
