@@ -36,8 +36,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import treadle  # noqa: E402
-from benchmarks.measure import Figures, Verdict, find_ratio, parse_options, show_figures  # noqa: E402
+import treadle
+from benchmarks.measure import Figures, Verdict, find_ratio, parse_options, show_figures
 
 TREADLE = ("-I", str(Path(treadle.__file__).parent / "__main__.py"))
 PATIENCE = 120.0  # seconds
