@@ -117,3 +117,18 @@ def run_json(argv: Sequence[str], **options: object) -> Figures:
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, **options)  # type: ignore[call-overload]
     figures: Figures = {label: tuple(one) for label, one in json.loads(done.stdout).items()}
     return figures
+
+
+def resident_memory(pid: int, parent: bytes = b"") -> int:
+    """kB of a process and all below it; a page that several of them share counts once in all."""
+    try:
+        place = Path(f"/proc/{pid}")
+        words = (place / "cmdline").read_bytes()
+        if words == parent:
+            return 0  # just forked: it shares all pages, which some kernels count twice
+        rollup = (place / "smaps_rollup").read_text()
+        children = (place / f"task/{pid}/children").read_text().split()
+    except OSError:
+        return 0
+    share = next((line for line in rollup.splitlines() if line.startswith("Pss:")), "Pss: 0")
+    return int(share.split()[1]) + sum(resident_memory(int(child), words) for child in children)

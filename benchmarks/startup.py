@@ -37,6 +37,7 @@ from benchmarks.measure import (
     Verdict,
     find_ratio,
     parse_options,
+    resident_memory,
     serve,
     show_figures,
     take_turns,
@@ -100,21 +101,6 @@ def peak_memory(argv: list[str], folder: Path, env: dict[str, str]) -> float:
     over.set()
     watcher.join()
     return peak * 1024 / 1e6
-
-
-def resident_memory(pid: int, parent: bytes = b"") -> int:
-    """kB of a process and all below it; a page that several of them share counts once in all."""
-    try:
-        place = Path(f"/proc/{pid}")
-        words = (place / "cmdline").read_bytes()
-        if words == parent:
-            return 0  # just forked: it shares all pages, which some kernels count twice
-        rollup = (place / "smaps_rollup").read_text()
-        children = (place / f"task/{pid}/children").read_text().split()
-    except OSError:
-        return 0
-    share = next((line for line in rollup.splitlines() if line.startswith("Pss:")), "Pss: 0")
-    return int(share.split()[1]) + sum(resident_memory(int(child), words) for child in children)
 
 
 def provider(replies: list[dict[str, object]]) -> list[str]:

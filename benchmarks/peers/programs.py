@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from benchmarks.measure import resident_memory  # noqa: E402
 from benchmarks.peers.environments import Environments, NotInstalled  # noqa: E402
-from benchmarks.startup import resident_memory  # noqa: E402
 
 PROMPT = "say hi"
 LIMIT = 90.0

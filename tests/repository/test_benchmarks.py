@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -144,6 +145,13 @@ def test_the_page_and_the_help_name_the_measures_in_the_same_words(
         assert f"- `{name}`: {words}\n" in text
         assert f"{name:<12}{words}\n" in told
     assert set(re.findall(r"Measures?: `(\w+)`", text)) == {*run.MEASURES}
+
+
+def test_any_python_can_run_it():
+    """The environments are its own: neither Treadle nor a library has to be installed."""
+    argv = [sys.executable, "-S", "-s", "-E", ROOT / "benchmarks/peers/run.py", "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]):
