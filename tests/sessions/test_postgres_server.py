@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from treadle.testing.conformance.store import user_entry
 
 pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
 
-from treadle.sessions.postgres import postgres_server
+from treadle.sessions.postgres import postgres_pool, postgres_server
 from treadle.sessions.postgres.postgres_pool import PostgresPool
 
 COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
@@ -53,13 +54,47 @@ async def test_all_sessions_at_once_share_one_pool(postgres_url: str, count: int
         return "ok"
 
     async with Agent(Scripted(answer), store=postgres_url) as agent:
-        runs = [asyncio.create_task(agent.run("hi", session=f"load-{n}")) for n in range(count)]
-        await all_open.wait()
+        runs = asyncio.gather(*(agent.run("hi", session=f"load-{n}") for n in range(count)))
+        waiting = asyncio.create_task(all_open.wait())
+        ends: list[asyncio.Future[Any]] = [runs, waiting]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
         connections = await count_connections(postgres_url)
         counted.set()
-        answers = await asyncio.gather(*runs)
+        answers = await runs
     assert {one.text for one in answers} == {"ok"}
     assert connections <= postgres_server.POOL_SIZE + 1  # the one that counts
+
+
+async def test_work_waits_for_a_server_that_is_busy_with_other_work(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 1.0)
+    pool, is_held, may_end = (
+        PostgresPool(postgres_url, size=1, retry_seconds=0),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+    timeouts = 0
+
+    async def connect_once() -> None:
+        nonlocal timeouts
+        timeouts += 1
+        if timeouts == 2:
+            may_end.set()
+
+    async def hold(_: object) -> None:
+        is_held.set()
+        await may_end.wait()
+
+    await pool.open()
+    monkeypatch.setattr(pool, "_connect_once", connect_once)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(pool.run(hold))
+        await is_held.wait()
+        assert await pool.execute("SELECT 1") == [(1,)]
+    await pool.aclose()
+    assert timeouts == 2
 
 
 async def test_runs_one_after_the_other_log_in_once(postgres_url: str) -> None:

@@ -73,7 +73,8 @@ class PostgresPool:
         await self._pool.open()
 
     async def run(self, work: Callable[[ServerConnection], Awaitable[T]]) -> T:
-        """Run `work` with a connection; again, for a while, if the server is gone or restarts."""
+        """Run `work` with a connection; again, for a while, if the server is gone or restarts. It
+        may wait for ever for a server that is there while other work has all connections."""
         deadline = time.monotonic() + self.retry_seconds
         delay = FIRST_DELAY
         while True:
@@ -82,8 +83,12 @@ class PostgresPool:
                     return await work(connection)
             except psycopg.Error as error:
                 is_passing = isinstance(error, _PASSING) and not isinstance(error, _LASTING)
-                if not is_passing or time.monotonic() + delay > deadline:
+                is_late = time.monotonic() + delay > deadline
+                if not is_passing or (is_late and not isinstance(error, PoolTimeout)):
                     raise to_store_error(error, self.address) from error
+                if is_late:
+                    await self._connect_once()  # StoreError if it is gone
+                    deadline = time.monotonic() + self.retry_seconds
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, MAX_DELAY)
 
