@@ -294,7 +294,7 @@ async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_att
         raise OSError("killed here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "_finish", fail)
+        patch.setattr(transfer, "finish", fail)
         with pytest.raises(StoreError, match="killed here"):
             attempt()
     assert homes.list_owners() == []
@@ -302,6 +302,24 @@ async def test_a_receiver_that_ended_after_its_decision_finishes_at_the_next_att
         here.resume(session)
     attempt()
     assert homes.list_owners() == [1]
+
+
+@pytest.mark.parametrize(
+    ("began_with", "advice"),
+    [("box", "`treadle send ID box` finishes that"), ("-", "--from … ID` there finishes that")],
+)
+async def test_only_the_machine_that_may_have_a_session_is_asked_for_it(
+    began_with: str, advice: str
+):
+    """Another one knows nothing of it, and would say that it did not come."""
+    session_dir = Library().find(await make_session())
+    transfer.mark_sending(session_dir, began_with)
+    asked = io.BytesIO()
+    with pytest.raises(SessionBusy) as raised:
+        transfer.Sender(Library(), asked, io.BytesIO()).send(session_dir, "other", {})
+    assert advice.replace("ID", session_dir.name) in str(raised.value)
+    assert not asked.getvalue()
+    assert (session_dir / SENDING_FILE).exists()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@
 
 A session that is marked cannot be opened. The next attempt asks the receiver first (`settle`): it
 has the session, and the sender's is removed; or it forgets what came, and can never commit it. The
-streams are the caller's: ssh, in apps/cli/background_sessions/send.py.
+streams are the caller's: ssh, in apps/cli/background_sessions/send.py. The queue of a fleet is
+another receiver: apps/fleet/session_transfer.py, with the same mark, files and places.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
@@ -36,9 +37,10 @@ from treadle.sessions.log.lock import LOCK_NAME, SENDING_FILE, acquire_lock
 
 START_MARK = b"treadle-send-begins\n"  # what a login shell prints comes before it
 MAX_BANNER_LINES = 10_000
+STDIO = "-"  # the host of a machine that asked for the session
 SETTLE_SECONDS = 30.0  # for a receiver of the same session that is still there
-_SESSION, _OBJECTS = "session", "objects"
-_RECEIVED, _FORGOTTEN = "received", "forgotten"
+SESSION, _OBJECTS = "session", "objects"
+RECEIVED, _FORGOTTEN = "received", "forgotten"
 _CHUNK = 1 << 20
 BROKEN = "the connection to the other machine broke; the same command finishes it"
 
@@ -109,6 +111,76 @@ def check_family(library: Library, session_dir: Path) -> None:
         )
 
 
+@contextmanager
+def lock_to_send(library: Library, session_dir: Path, host: str) -> Iterator[Sending | None]:
+    """Lock a session that can be sent to this host; the mark of an earlier attempt."""
+    earlier = read_sending(session_dir)
+    if earlier is None:
+        lock: int | None = acquire_lock(session_dir, LocalFiles())
+    else:
+        lock = lock_file(session_dir / LOCK_NAME, LocalFiles())
+    if lock is None:
+        raise SessionBusy(f"session {session_dir.name} is being sent by another process")
+    try:
+        earlier = read_sending(session_dir)
+        if earlier is not None and earlier.host != host:  # only that one knows who has it
+            raise _make_elsewhere_error(session_dir.name, earlier.host)
+        check_family(library, session_dir)
+        yield earlier
+    finally:
+        os.close(lock)
+
+
+def _make_elsewhere_error(session_id: str, host: str) -> SessionBusy:
+    if host == STDIO:
+        return SessionBusy(
+            f"session {session_id} is being sent to a machine that asked for it, and that may have "
+            f"it: `treadle send --from … {session_id}` there finishes that"
+        )
+    return SessionBusy(
+        f"session {session_id} is being sent to {host}, which may have it: "
+        f"`treadle send {session_id} {host}` finishes that"
+    )
+
+
+def mark_sending(session_dir: Path, host: str) -> Sending:
+    """From now on the session cannot be opened here."""
+    sending = Sending(host, secrets.token_hex(16))
+    write_private_file(session_dir / SENDING_FILE, msgspec.json.encode(sending))
+    return sending
+
+
+def unmark_sending(session_dir: Path) -> None:
+    """Nothing was committed, and nothing will be."""
+    (session_dir / SENDING_FILE).unlink()
+
+
+def write_package(
+    library: Library, session_dir: Path, token: str, objects: Mapping[str, Path], to: IO[bytes]
+) -> None:
+    """Write a request to receive the session, and its files."""
+    files = {
+        f"{SESSION}/{path.relative_to(session_dir)}": path
+        for path in session_dir.rglob("*")
+        if path.is_file() and path.name not in (LOCK_NAME, SENDING_FILE)
+    } | {f"{_OBJECTS}/{name}": path for name, path in objects.items()}
+    sizes = tuple((name, path.stat().st_size) for name, path in files.items())
+    folder = library.get_summary(session_dir).folder
+    request = TransferRequest("receive", token, Package(session_dir.name, folder, sizes))
+    to.write(msgspec.json.encode(request) + b"\n")
+    for name, size in sizes:
+        with files[name].open("rb") as file:
+            _copy(file, to, size)
+
+
+def remove_sent(library: Library, session_dir: Path, token: str) -> None:
+    """At once: what is killed in the middle leaves no half session."""
+    trash = find_incoming(library) / f"sent-{token}"
+    make_private_folder(trash.parent)
+    session_dir.rename(trash)
+    shutil.rmtree(trash)
+
+
 class Sender:
     """`objects` are the files of the checkpoints of the session, by their names."""
 
@@ -119,58 +191,21 @@ class Sender:
 
     def send(self, session_dir: Path, host: str, objects: Mapping[str, Path]) -> None:
         """Raises if the session stays here, or if the connection breaks: then ask again."""
-        with ExitStack() as stack:
-            if read_sending(session_dir) is None:
-                lock: int | None = acquire_lock(session_dir, LocalFiles())
-            else:
-                lock = lock_file(session_dir / LOCK_NAME, LocalFiles())
-            if lock is None:
-                raise SessionBusy(f"session {session_dir.name} is being sent by another process")
-            stack.callback(os.close, lock)
-            check_family(self._library, session_dir)
-            if self._settle(session_dir):
-                return
-            sending = Sending(host, secrets.token_hex(16))
-            write_private_file(session_dir / SENDING_FILE, msgspec.json.encode(sending))
+        with lock_to_send(self._library, session_dir, host) as earlier:
+            if earlier is not None:
+                if self._ask(TransferRequest("settle", earlier.token)).state == "done":
+                    remove_sent(self._library, session_dir, earlier.token)
+                    return
+                unmark_sending(session_dir)
+            token = mark_sending(session_dir, host).token
             try:
-                self._send_files(session_dir, sending.token, objects)
+                write_package(self._library, session_dir, token, objects, self._to)
+                self._read()
             except BaseException:
-                (session_dir / SENDING_FILE).unlink()  # nothing was committed
+                unmark_sending(session_dir)
                 raise
-            self._ask(TransferRequest("commit", sending.token))
-            self._remove(session_dir, sending.token)
-
-    def _settle(self, session_dir: Path) -> bool:
-        """Whether an earlier attempt has moved the session."""
-        earlier = read_sending(session_dir)
-        if earlier is None:
-            return False
-        if self._ask(TransferRequest("settle", earlier.token)).state == "done":
-            self._remove(session_dir, earlier.token)
-            return True
-        (session_dir / SENDING_FILE).unlink()
-        return False
-
-    def _send_files(self, session_dir: Path, token: str, objects: Mapping[str, Path]) -> None:
-        files = {
-            f"{_SESSION}/{path.relative_to(session_dir)}": path
-            for path in session_dir.rglob("*")
-            if path.is_file() and path.name not in (LOCK_NAME, SENDING_FILE)
-        } | {f"{_OBJECTS}/{name}": path for name, path in objects.items()}
-        sizes = tuple((name, path.stat().st_size) for name, path in files.items())
-        folder = self._library.get_summary(session_dir).folder
-        self._write(TransferRequest("receive", token, Package(session_dir.name, folder, sizes)))
-        for name, size in sizes:
-            with files[name].open("rb") as file:
-                _copy(file, self._to, size)
-        self._read()
-
-    def _remove(self, session_dir: Path, token: str) -> None:
-        """At once: what is killed in the middle leaves no half session."""
-        trash = _find_incoming(self._library) / f"sent-{token}"
-        make_private_folder(trash.parent)
-        session_dir.rename(trash)
-        shutil.rmtree(trash)
+            self._ask(TransferRequest("commit", token))
+            remove_sent(self._library, session_dir, token)
 
     def _ask(self, request: TransferRequest) -> TransferReply:
         self._write(request)
@@ -227,27 +262,27 @@ def _answer(
 ) -> tuple[TransferReply, Package | None]:
     if not request.token.isalnum():
         raise StoreError("the token of the sender is malformed")
-    place = _find_incoming(library) / request.token
+    place = find_incoming(library) / request.token
     make_private_folder(place)
     match request:
         case TransferRequest(do="receive", package=Package() as package):
-            locks.callback(os.close, _lock(place))
-            problem = _find_problem(library, place, package)
-            _store_files(place, package, source, is_wanted=not problem)
+            locks.callback(os.close, lock_place(place))
+            problem = find_problem(library, place, package)
+            store_files(place, package, source, is_wanted=not problem)
             if problem:
                 raise StoreError(problem)
             return TransferReply("ready"), None
         case TransferRequest(do="commit"):
-            if not (place / _SESSION).exists():
+            if not (place / SESSION).exists():
                 raise StoreError("it is not there any more")
-            (place / "package").rename(place / _RECEIVED)  # from now on this side has it
-            return TransferReply("done"), _finish(library, place, adopt_objects)
+            (place / "package").rename(place / RECEIVED)  # from now on this side has it
+            return TransferReply("done"), finish(library, place, adopt_objects)
         case _:
-            lock = _lock(place)
+            lock = lock_place(place)
             try:
-                if (place / _RECEIVED).exists():
-                    return TransferReply("done"), _finish(library, place, adopt_objects)
-                shutil.rmtree(place / _SESSION, ignore_errors=True)
+                if (place / RECEIVED).exists():
+                    return TransferReply("done"), finish(library, place, adopt_objects)
+                shutil.rmtree(place / SESSION, ignore_errors=True)
                 shutil.rmtree(place / _OBJECTS, ignore_errors=True)
                 write_private_file(place / _FORGOTTEN, b"")
                 return TransferReply("forgotten"), None
@@ -255,7 +290,7 @@ def _answer(
                 os.close(lock)
 
 
-def _lock(place: Path) -> int:
+def lock_place(place: Path) -> int:
     deadline = time.monotonic() + SETTLE_SECONDS
     while (lock := try_lock(place)) is None:
         if time.monotonic() > deadline:
@@ -264,11 +299,11 @@ def _lock(place: Path) -> int:
     return lock
 
 
-def _find_problem(library: Library, place: Path, package: Package) -> str:
+def find_problem(library: Library, place: Path, package: Package) -> str:
     """Why the session cannot be received; "" if it can."""
     if ID_PATTERN.fullmatch(package.session) is None:
         return f"{package.session!r:.80} is not a session ID"
-    if (place / _FORGOTTEN).exists() or (place / _RECEIVED).exists():
+    if (place / _FORGOTTEN).exists() or (place / RECEIVED).exists():
         return "this transfer is over"
     if not Path(package.folder).is_dir():
         return f"there is no folder {package.folder}; clone or copy the project to it first"
@@ -278,10 +313,10 @@ def _find_problem(library: Library, place: Path, package: Package) -> str:
     return ""
 
 
-def _store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted: bool) -> None:
+def store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted: bool) -> None:
     for name, size in package.files:
         path = PurePosixPath(name)
-        is_inside = path.parts[:1] in ((_SESSION,), (_OBJECTS,)) and ".." not in path.parts
+        is_inside = path.parts[:1] in ((SESSION,), (_OBJECTS,)) and ".." not in path.parts
         if not is_inside or "\0" in name or size < 0:
             raise StoreError(f"a file is not allowed: {name!r:.80}, {size} bytes")
         if not is_wanted:
@@ -297,16 +332,16 @@ def _store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted:
         os.sync()  # all of it is durable before the sender removes its own
 
 
-def _finish(library: Library, place: Path, adopt_objects: AdoptObjects) -> Package:
+def finish(library: Library, place: Path, adopt_objects: AdoptObjects) -> Package:
     """Move what was received to its place; again, if it was not finished."""
-    package = msgspec.json.decode((place / _RECEIVED).read_bytes(), type=Package)
+    package = msgspec.json.decode((place / RECEIVED).read_bytes(), type=Package)
     target = _find_target(library, package)
     adopt_objects(Path(package.folder), list((place / _OBJECTS).glob("*")))
-    if (place / _SESSION).exists():
+    if (place / SESSION).exists():
         make_private_folder(target.parent)
         if target.exists():  # it was sent from here before, and comes back
             target.rename(place / "before")
-        (place / _SESSION).rename(target)
+        (place / SESSION).rename(target)
         os.sync()
     shutil.rmtree(place / "before", ignore_errors=True)
     return package
@@ -316,7 +351,7 @@ def _find_target(library: Library, package: Package) -> Path:
     return library.root / project_name(Path(package.folder)) / package.session
 
 
-def _find_incoming(library: Library) -> Path:
+def find_incoming(library: Library) -> Path:
     return library.root.parent / "incoming"
 
 

@@ -21,6 +21,7 @@ from treadle.apps.console.console import UsageError, command, print_error, print
 from treadle.apps.console.exit_codes import ERROR, SUCCESS, USAGE_ERROR
 from treadle.core.errors import StoreError
 from treadle.lib.text.sanitize import escape_invisible
+from treadle.sessions.detached.transfer import STDIO
 
 if TYPE_CHECKING:
     from treadle.sessions.library import Library
@@ -34,7 +35,6 @@ With its log, its checkpoints, what it costs and what it waits for, but without 
 project: the machine has to have them in a folder of the same path, and treadle on the PATH of ssh.
 A session at work is sent after its round. A fork, and a session that has forks, stays: they share
 one history. If it breaks off, the same command finishes it: one machine has the session."""
-STDIO = "-"
 NOT_REACHED = (
     "{host} does not answer: ssh has to reach it, and treadle has to be on its PATH there. Nothing "
     "was changed.{said}"
