@@ -38,8 +38,9 @@ _OTHER_KEYS: Mapping[str, str] = {
 }  # fmt: skip
 _FIELD_TYPES: Mapping[str, type] = {
     "type": str, "command": str, "args": list, "env": dict, "cwd": str, "url": str, "headers": dict,
-    "oauth": dict,
+    "oauth": dict, "disabled": bool,
 }  # fmt: skip
+_TYPE_WORDS = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
 
 
 class McpOAuthConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -185,11 +186,11 @@ def parse_server_config(
             raise ConfigError(f"server {name!r}: unknown key {key!r}; did you mean {meant!r}?")
     for key, wanted in _FIELD_TYPES.items():
         if key in raw and not isinstance(raw[key], wanted):
-            raise ConfigError(f"server {name!r}: {key} has to be a {wanted.__name__}")
+            raise ConfigError(f"server {name!r}: {key} has to be {_TYPE_WORDS[wanted]}")
     expand = _make_expander(name, os.environ if environ is None else environ, trusted)
-    command, url = expand(raw.get("command", "")), expand(raw.get("url", ""))
+    command, url = expand(raw.get("command", ""), "command"), expand(raw.get("url", ""), "url")
     if bool(command) == bool(url):
-        given = ", ".join(raw) or "nothing"
+        given = ", ".join(key for key in raw if raw[key]) or "nothing"
         raise ConfigError(
             f"server {name!r}: it needs a command or a url, and not both (it has: {given})"
         )
@@ -199,11 +200,11 @@ def parse_server_config(
     return McpServerConfig(
         kind,
         command,
-        tuple(expand(word) for word in raw.get("args", ())),
-        {str(key): expand(value) for key, value in raw.get("env", {}).items()},
-        expand(raw.get("cwd", "")),
+        tuple(expand(word, "args") for word in raw.get("args", ())),
+        {str(key): expand(value, f"env.{key}") for key, value in raw.get("env", {}).items()},
+        expand(raw.get("cwd", ""), "cwd"),
         url,
-        {str(key): expand(value) for key, value in raw.get("headers", {}).items()},
+        {str(key): expand(one, f"headers.{key}") for key, one in raw.get("headers", {}).items()},
         _parse_timeout(name, raw, "timeout", CALL_TIMEOUT),
         _parse_timeout(name, raw, "startupTimeout", STARTUP_TIMEOUT),
         _parse_timeout(name, raw, "backgroundAfter", BACKGROUND_AFTER),
@@ -224,9 +225,10 @@ def _check_url(name: str, url: str) -> None:
 
 
 def _parse_oauth(
-    name: str, raw: Mapping[str, Any], expand: Callable[[object], str]
+    name: str, raw: Mapping[str, Any], expand: Callable[[object, str], str]
 ) -> McpOAuthConfig:
-    known = {key: value if key == "callbackPort" else expand(value) for key, value in raw.items()}
+    texts = {key: expand(one, f"oauth.{key}") for key, one in raw.items() if key != "callbackPort"}
+    known = {**raw, **texts}
     try:
         oauth = msgspec.convert(known, McpOAuthConfig)
     except msgspec.ValidationError as error:
@@ -283,8 +285,11 @@ def _parse_timeout(name: str, raw: Mapping[str, Any], key: str, default: float) 
     return value / 1000
 
 
-def _make_expander(name: str, environ: Mapping[str, str], trusted: bool) -> Callable[[object], str]:
-    """A function that expands environment variables; one that is not set is an error."""
+def _make_expander(
+    name: str, environ: Mapping[str, str], trusted: bool
+) -> Callable[[object, str], str]:
+    """A function that expands the environment variables in the value of a key; one that is not set
+    is an error."""
 
     def expand_variable(found: re.Match[str]) -> str:
         variable, default = found.group(1), found.group(2)
@@ -296,9 +301,9 @@ def _make_expander(name: str, environ: Mapping[str, str], trusted: bool) -> Call
             raise ConfigError(f"server {name!r}: the variable {variable} is not set")
         return value
 
-    def expand(text: object) -> str:
+    def expand(text: object, key: str) -> str:
         if not isinstance(text, str | int | float) or isinstance(text, bool):
-            raise ConfigError(f"server {name!r}: {text!r} has to be a string")
+            raise ConfigError(f"server {name!r}: {text!r} in {key} has to be a text")
         return _VARIABLE.sub(expand_variable, str(text))
 
     return expand
