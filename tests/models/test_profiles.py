@@ -86,6 +86,22 @@ def test_a_temperature_of_the_caller_replaces_all_of_gemini_cli():
     }
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        Gemini("gemini-2.0-flash", api_key="k"),
+        Gemini("gemini-1.5-pro", api_key="k"),
+        Anthropic("claude-3-5-haiku-20241022", api_key="k"),
+        OpenAIResponses("gpt-4o", api_key="k"),
+    ],
+    ids=lambda model: model.card.name,
+)
+def test_a_model_that_does_not_think_is_not_asked_to(model: HTTPModel):
+    body = sent(model.codec)
+    asked = {"thinking", "reasoning", "thinkingConfig"} & {*body, *body.get("generationConfig", {})}
+    assert not asked
+
+
 def test_each_row_of_the_table_has_its_source_and_date():
     assert not [start for start, profile in PROFILES if "2026-" not in profile.source]
 

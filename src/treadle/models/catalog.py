@@ -60,6 +60,7 @@ _GPT_PLAIN = (_GPT - {"thinking", "effort"}) | {"sampling"}
 _GPT_OLD = _BASE_ABILITIES
 _GEMINI = (_GPT - {"patch"}) | {"sampling"}
 _GEMINI_BUDGET = (_GEMINI - {"schema"}) | {"budget"}  # no schema together with tools
+_GEMINI_PLAIN = _GEMINI_BUDGET - {"thinking", "effort"}
 _OPEN = frozenset({"tools", "schema", "sampling"})
 _OPEN_REASONING = _OPEN | {"thinking", "effort"}
 _DEEPSEEK = _OPEN_REASONING | {"switch"}
@@ -192,6 +193,8 @@ _FAMILY_DEFAULTS = (
     ("gpt-4-32k", 32 * _K, 4_096, _GPT_OLD),
     ("gpt-4", 128 * _K, 4_096, _GPT_OLD | {"images"}),
     ("gpt-", 400 * _K, 64 * _K, _GPT),
+    ("gemini-1", _M, 8_192, _GEMINI_PLAIN),
+    ("gemini-2.0", _M, 8_192, _GEMINI_PLAIN),
     ("gemini-2", _M, 65_536, _GEMINI_BUDGET),
     ("gemini-", _M, 65_536, _GEMINI),
     ("deepseek-", 128 * _K, 32_768, _DEEPSEEK),

@@ -135,6 +135,8 @@ PROFILES: tuple[tuple[str, ModelProfile], ...] = (
     ("gpt-", ModelProfile("medium", "none", source=_OPENAI)),
     ("o3", ModelProfile("medium", "low", source=_OPENAI)),
     ("o4", ModelProfile("medium", "low", source=_OPENAI)),
+    ("gemini-1", ModelProfile(source=_GOOGLE)),
+    ("gemini-2.0", ModelProfile(source=_GOOGLE)),
     ("gemini-2.5-pro", _gemini("8192", "low")),
     ("gemini-2.5", _gemini("8192", "none")),
     ("gemini-3", _gemini("high", "low")),
