@@ -398,10 +398,12 @@ function showToast(text) {
 }
 
 function moveFocus(step) {
-  const kind = $("pane").hidden ? "#blocks .item, #questions .item" : "#pane .hunk-card";
-  const items = findAll(kind);
+  const isReview = !$("pane").hidden;
+  const items = findAll(isReview ? "#pane .hunk-card" : "#blocks .item, #questions .item");
+  const last = items.length - 1;
   const at = items.indexOf(getFocused().closest(".item, .hunk-card") ?? getFocused());
-  const next = items[at < 0 ? items.length - 1 : Math.max(0, Math.min(items.length - 1, at + step))];
+  const start = isReview ? 0 : last; // a conversation is read from its end
+  const next = items[at < 0 ? start : Math.max(0, Math.min(last, at + step))];
   if (!next) return;
   const target = find("summary, button, a", next) ?? next;
   if (target === next) next.tabIndex = -1;
