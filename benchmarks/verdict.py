@@ -27,10 +27,19 @@ from treadle.lib.shell.syntax.parser import parse_command
 from treadle.permissions.policy import RulePolicy, build_policy_context
 
 LINES = ("git status && cat a.txt | head -3", "npm test")
-MAX_CALLS, MAX_FILES = 300, 12
+MAX_CALLS = 300
+MAX_FILES = {"plain folder": 12, "repository": 14}  # the two are git's configuration and index
 ROUNDS = 300
 SOURCE = "/src/treadle/"
 BASH = ToolSpec("bash", "", {})
+
+
+def fill_folder(kind: str, folder: str) -> None:
+    """A file; in a repository, with an index."""
+    Path(folder, "a.txt").write_text("a\n")
+    if kind == "repository":
+        for words in (("init", "-q"), ("add", ".")):
+            subprocess.run(["git", "-C", folder, *words], check=True)
 
 
 def make_policy(folder: str) -> RulePolicy:
@@ -83,11 +92,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="show the files")
     options = parser.parse_args()
     is_within = True
-    for kind in ("plain folder", "repository"):
+    for kind, max_files in MAX_FILES.items():
         with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "a.txt").write_text("a\n")
-            if kind == "repository":
-                subprocess.run(["git", "init", "-q", folder], check=True)
+            fill_folder(kind, folder)
             policy = make_policy(folder)
             for line in LINES:
                 decide(policy, line, folder)
@@ -99,8 +106,7 @@ def main() -> int:
                 print(f"{kind:13} {line:35} {verdict:5} {counted}")
                 if options.list:
                     print("".join(f"    {count:4} {name}\n" for name, count in seen.most_common()))
-                is_bounded = kind == "plain folder"
-                is_within &= not is_bounded or (calls <= MAX_CALLS and files <= MAX_FILES)
+                is_within &= calls <= MAX_CALLS and files <= max_files
     return 0 if is_within else 1
 
 

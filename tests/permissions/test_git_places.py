@@ -155,3 +155,13 @@ def test_a_partial_clone_asks_before_it_shows_content(repository):
     assert {line: evaluate(repository, line) for line in shown} == dict.fromkeys(shown, "ask")
     assert evaluate(repository, "git status") == "allow"
     assert evaluate(repository, "git log --oneline") == "allow"
+
+
+def test_more_files_of_git_than_can_be_checked_ask(repository, monkeypatch):
+    monkeypatch.setattr("treadle.permissions.git_evaluator._MAX_NAMES", 100)
+    for n in range(80):
+        (repository / f".git/refs/heads/x{n}").touch()
+    assert evaluate(repository, "git status") == "allow"
+    for n in range(80, 120):
+        (repository / f".git/refs/heads/x{n}").touch()
+    assert evaluate(repository, "git status") == "ask"

@@ -9,15 +9,14 @@ trusted. Used by `path_access.py`; uses lib/git, which reads `.git` without git.
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 from treadle.lib.files.file_view import FileView, is_inside
 from treadle.lib.git.config import ConfigEntries, read_config
 from treadle.lib.git.repository import (
     GitRepository,
-    find_bare_repository,
+    find_repositories,
     join_path,
-    list_repositories,
     open_repository,
     read_pointer,
 )
@@ -42,8 +41,7 @@ _PATHSPEC = re.compile(r"(:\([^)]*\)|:[/!^]+|)(.*)", re.DOTALL)
 _MAX_DEPTH = 4  # of submodules, and of other objects
 _MAX_LIST_BYTES = 1 << 16
 _FILE_KEYS = ("blame.ignorerevsfile", "mailmap.file")  # git prints lines of these files
-_MAX_NESTED_NAMES = 50_000
-_MAX_LINKED_NAMES = 1_000
+_MAX_NAMES = 50_000
 # Of a git folder, besides it: commands print files in these.
 _FOLDERS_OF_WORK = (
     "rebase-merge",
@@ -91,28 +89,23 @@ class GitEvaluator:
     ) -> None:
         self._files, self._hides_secrets, self._patterns = files, hides_secrets, patterns
         self._file_system = files.file_system
-        self._repositories: dict[str, list[GitRepository]] = {}
+        self._configs = _GitConfigs(files.file_system)
+        self._find_repositories = cache(partial(find_repositories, files.file_system))
 
     @cached_property
     def _tracked(self) -> TrackedFiles:
         return TrackedFiles(self._file_system)
 
-    def _list_repositories(self, folder: str) -> list[GitRepository]:
-        found = self._repositories.get(folder)
-        if found is None:
-            found = self._repositories[folder] = [*list_repositories(self._file_system, folder)]
-        return found
-
     def evaluate_repository(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git treats a folder that looks like a bare repository as one, and uses its config."""
-        folder, files = self._change_folder(command, cwd), self._file_system
-        bare = find_bare_repository(files, folder)
+        folder = self._change_folder(command, cwd)
+        repositories, bare = self._find_repositories(folder)
         if bare and is_inside(bare, self._files.roots):
             reason = "a bare repository, whose configuration can run programs"
             return PolicyFinding(bare, "ask", reason)
         other = command.name in REMOTE_SUBCOMMANDS and find_other_remote(
             command,
-            lambda: [e for r in self._list_repositories(folder) for e in r.read_config(files)],
+            lambda: [entry for one in repositories for entry in self._configs.join(one)],
             lambda name: self._files.exists(f"{folder}/{name}"),
         )
         if other and not any(other in pattern.words for pattern in self._patterns):
@@ -124,16 +117,15 @@ class GitEvaluator:
     def evaluate_reading(self, command: GitCommand, cwd: str) -> PolicyFinding:
         """git must run no program of the repository while it reads, and read nothing elsewhere."""
         folder = self._change_folder(command, cwd)
-        if repositories := self._list_repositories(folder):
-            reading = analyze_git_reading(command.name, command.arguments)
-            program = _find_git_program(self._file_system, repositories, reading, self._files.home)
-            if program:
-                return PolicyFinding(folder, "ask", program)
-            places = _GitPlaces(self._files)
-            for repository in repositories:
-                outside = places.find_outside(repository, shows_content=reading.shows_content)
-                if outside:
-                    return PolicyFinding(folder, "ask", outside)
+        repositories, _ = self._find_repositories(folder)
+        reading = analyze_git_reading(command.name, command.arguments)
+        programs = _GitPrograms(self._file_system, self._configs, reading)
+        found = programs.find(repositories, self._files.home)
+        if not found:
+            places = _GitPlaces(self._files, self._configs, reading)
+            found = next(filter(None, map(places.find_outside, repositories)), "")
+        if found:
+            return PolicyFinding(folder, "ask", found)
         return PolicyFinding(folder, "allow", "git runs no other program", is_read_only=True)
 
     def evaluate_content(self, command: GitCommand, cwd: str) -> PolicyFinding:
@@ -144,7 +136,7 @@ class GitEvaluator:
         if content is None:
             return allowed
         folder = self._change_folder(command, cwd)
-        for repository in self._list_repositories(folder):
+        for repository in self._find_repositories(folder)[0]:
             found: tuple[str, Rule | None] | None
             found = self._find_named(command.arguments, repository, folder)
             if not found and content.is_whole:
@@ -223,6 +215,17 @@ class GitEvaluator:
         return is_file and not file.is_assumed
 
 
+class _GitConfigs:
+    """The configuration of repositories, read once."""
+
+    def __init__(self, file_system: FileView) -> None:
+        self.read = cache(partial(read_config, file_system))  # (path) -> entries
+        self.join = cache(self._join)  # (repository) -> the entries of all its files
+
+    def _join(self, repository: GitRepository) -> ConfigEntries:
+        return [entry for file in repository.config_files for entry in self.read(file) or ()]
+
+
 class _GitPlaces:
     """Finds what a repository makes git read outside of the workspace while it only reads.
 
@@ -230,19 +233,16 @@ class _GitPlaces:
     another repository, or files that git prints. Linked worktrees and submodules are ordinary: the
     git folder that they name points back to them."""
 
-    def __init__(self, files: FileEvaluator) -> None:
-        self._files = files
+    def __init__(self, files: FileEvaluator, configs: _GitConfigs, reading: GitReading) -> None:
+        self._files, self._configs, self._reading = files, configs, reading
         self._file_system = files.file_system
 
-    def find_outside(self, repository: GitRepository, *, shows_content: bool) -> str:
+    def find_outside(self, repository: GitRepository) -> str:
         """A place that may not be read, as a reason for the user; "" if there is none."""
-        found = self._list_outside(repository, shows_content, 0)
-        return next(found, "")
+        return next(self._list_outside(repository, 0), "")
 
-    def _list_outside(
-        self, repository: GitRepository, shows_content: bool, depth: int
-    ) -> Iterator[str]:
-        config = repository.read_config(self._file_system)
+    def _list_outside(self, repository: GitRepository, depth: int) -> Iterator[str]:
+        config = self._configs.join(repository)
         if not self._is_own_folder(repository, config):
             yield f"{repository.worktree}/.git is the repository of another folder"
         for key, value in config:
@@ -255,15 +255,14 @@ class _GitPlaces:
                 continue
             if not is_here and not self._may_read(path):
                 yield f"{key} makes git read {path}"
-        for path in self._list_links(repository):
-            yield f"a link in {repository.git_folder} makes git read {path}"
-        if not shows_content:
+        yield from self._list_links(repository)
+        if not self._reading.shows_content:
             return
         for path in self._list_other_objects(f"{repository.common}/objects", 0):
             yield f"git would also read the objects of another repository in {path}"
         if depth < _MAX_DEPTH:
             for inner in filter(None, repository.list_submodules(self._file_system, config)):
-                yield from self._list_outside(inner, shows_content, depth + 1)
+                yield from self._list_outside(inner, depth + 1)
 
     def _is_own_folder(self, repository: GitRepository, config: ConfigEntries) -> bool:
         """Whether the git folder is in the workspace, or belongs to this worktree."""
@@ -283,19 +282,20 @@ class _GitPlaces:
         return self._may_read(git_folder) and self._may_read(common)
 
     def _list_links(self, repository: GitRepository) -> Iterator[str]:
-        """Where symlinks among git's own files lead to, if that may not be read."""
+        """Symlinks among git's own files that lead to what may not be read."""
         own = [*dict.fromkeys((repository.git_folder, repository.common))]
         trees = f"{repository.common}/worktrees"
-        worktrees = self._file_system.list_names(trees, _MAX_LINKED_NAMES) or ()
-        folders = [*own, *(f"{trees}/{name}" for name in worktrees)]
+        worktrees = self._file_system.list_names(trees, _MAX_NAMES) or ()
+        folders = [*own, trees, *(f"{trees}/{name}" for name in worktrees)]
         folders += [f"{folder}/{name}" for folder in own for name in _FOLDERS_OF_WORK]
-        for folder in folders:
-            for name in self._file_system.list_names(folder, _MAX_LINKED_NAMES) or ():
-                if name == "objects" or self._file_system.readlink(f"{folder}/{name}") is None:
-                    continue
-                real = self._resolve(f"{folder}/{name}", "/")
-                if not is_inside(real, own) and not self._may_read(real):
-                    yield real
+        links = self._file_system.list_symlinks(folders, _MAX_NAMES)
+        if links is None:
+            yield f"{repository.git_folder} has more files than can be checked"
+        for link in links or ():
+            real = self._resolve(link, "/")
+            is_checked = link.endswith("/objects")  # with the objects
+            if not is_checked and not is_inside(real, own) and not self._may_read(real):
+                yield f"a link in {repository.git_folder} makes git read {real}"
 
     def _list_other_objects(self, objects: str, depth: int) -> Iterator[str]:
         """The folders with objects of other repositories that may not be read."""
@@ -320,45 +320,68 @@ class _GitPlaces:
         return self._files.evaluate(path, "read", "/").outcome == "allow"
 
 
-# ---------------------------------------------------------------- programs in the configuration
+class _GitPrograms:
+    """Finds what a reading git command runs, as a reason for the user; "" if nothing."""
 
+    def __init__(self, file_system: FileView, configs: _GitConfigs, reading: GitReading) -> None:
+        self._file_system, self._configs, self._reading = file_system, configs, reading
 
-def _find_git_program(
-    file_system: FileView,
-    repositories: Sequence[GitRepository],
-    reading: GitReading,
-    home: str,
-) -> str:
-    """What a reading git command in one of these repositories would run, as a reason for the user;
-    "" if nothing."""
-    found = (_check_repository(file_system, r, reading, 0) for r in repositories)
-    return next(filter(None, found), "") or _check_old_submodules(
-        file_system, repositories, reading, home
-    )
+    def find(self, repositories: Sequence[GitRepository], home: str) -> str:
+        found = next(filter(None, map(self._find_in_repository, repositories)), "")
+        return found or self._find_in_old_submodules(repositories, home)
 
+    def _find_in_repository(self, repository: GitRepository, depth: int = 0) -> str:
+        config = ConfigEntries()
+        for file in repository.config_files:
+            entries = self._configs.read(file)
+            if entries is None:
+                return f"{file} cannot be checked, and it can make git run programs"
+            config += entries
+            program = entries and _find_program(entries, config, self._reading)
+            if program:
+                return f"{program} in {file} makes git run a program"
+        if _is_partial_clone(config):
+            remotes = f"{repository.common}/remotes"  # where older versions of git keep URLs
+            if self._file_system.list_names(remotes) != []:
+                return f"the URLs in {remotes} can make git run a program"
+            if self._reading.shows_content:
+                return "in a partial clone git fetches what is missing, and can run programs then"
+        hooks = _find_hooks_folder(config, repository)
+        for name in _HOOKS:
+            if self._file_system.lstat(f"{hooks}/{name}") is not None:
+                return f"the hook {hooks}/{name} runs when git reads the files"
+        return self._find_in_submodules(repository, config, depth)
 
-def _check_repository(
-    file_system: FileView, repository: GitRepository, reading: GitReading, depth: int
-) -> str:
-    config = ConfigEntries()
-    for file in repository.config_files:
-        entries = read_config(file_system, file)
-        if entries is None:
-            return f"{file} cannot be checked, and it can make git run programs"
-        config += entries
-        program = _find_program(entries, config, reading)
-        if program:
-            return f"{program} in {file} makes git run a program"
-    remotes = f"{repository.common}/remotes"  # where older versions of git keep URLs
-    if _is_partial_clone(config) and file_system.list_names(remotes) != []:
-        return f"the URLs in {remotes} can make git run a program"
-    if reading.shows_content and _is_partial_clone(config):
-        return "in a partial clone git fetches what is missing, and can run programs then"
-    hooks = _find_hooks_folder(config, repository)
-    for name in _HOOKS:
-        if file_system.lstat(f"{hooks}/{name}") is not None:
-            return f"the hook {hooks}/{name} runs when git reads the files"
-    return _check_submodules(file_system, repository, config, reading, depth)
+    def _find_in_submodules(
+        self, repository: GitRepository, config: ConfigEntries, depth: int
+    ) -> str:
+        """git reads the repositories of submodules, too, each with its own configuration."""
+        for inner in repository.list_submodules(self._file_system, config):
+            if inner is None or depth > _MAX_DEPTH:
+                return _UNKNOWN_SUBMODULES
+            found = self._find_in_repository(inner, depth + 1)
+            if found:
+                return found
+        return ""
+
+    def _find_in_old_submodules(self, repositories: Sequence[GitRepository], home: str) -> str:
+        """Where git shows the changes inside of submodules, it enters those of older commits."""
+        of_user = (f"{home}/.gitconfig", f"{home}/.config/git/config")
+        for repository in repositories:
+            shows_submodules = self._reading.shows_submodules
+            if self._reading.shows_changes:
+                configs = (self._configs.join(repository), *map(self._configs.read, of_user))
+                shows_submodules |= any(("diff.submodule", "diff") in (c or ()) for c in configs)
+            if not shows_submodules:
+                continue
+            nested = _list_nested(self._file_system, repository)
+            if nested is None:
+                return _UNKNOWN_SUBMODULES
+            found = (self._find_in_repository(inner, 1) for inner in nested)
+            program = next(filter(None, found), "")
+            if program:
+                return program
+        return ""
 
 
 def _is_partial_clone(config: ConfigEntries) -> bool:
@@ -388,50 +411,10 @@ def _find_hooks_folder(config: ConfigEntries, repository: GitRepository) -> str:
     return join_path(repository.worktree, paths[-1]) if paths else f"{repository.common}/hooks"
 
 
-def _check_submodules(
-    file_system: FileView,
-    repository: GitRepository,
-    config: ConfigEntries,
-    reading: GitReading,
-    depth: int,
-) -> str:
-    """git reads the repositories of submodules, too, each with its own configuration."""
-    for inner in repository.list_submodules(file_system, config):
-        if inner is None or depth > _MAX_DEPTH:
-            return _UNKNOWN_SUBMODULES
-        found = _check_repository(file_system, inner, reading, depth + 1)
-        if found:
-            return found
-    return ""
-
-
-def _check_old_submodules(
-    file_system: FileView,
-    repositories: Sequence[GitRepository],
-    reading: GitReading,
-    home: str,
-) -> str:
-    """Where git shows the changes inside of submodules, it enters those of older commits, too."""
-    for repository in repositories:
-        files = [*repository.config_files, f"{home}/.gitconfig", f"{home}/.config/git/config"]
-        entries = [e for file in files for e in read_config(file_system, file) or ()]
-        is_set = reading.shows_changes and ("diff.submodule", "diff") in entries
-        if not is_set and not reading.shows_submodules:
-            continue
-        nested = _list_nested(file_system, repository)
-        if nested is None:
-            return _UNKNOWN_SUBMODULES
-        found = (_check_repository(file_system, inner, reading, 1) for inner in nested)
-        program = next(filter(None, found), "")
-        if program:
-            return program
-    return ""
-
-
 def _list_nested(file_system: FileView, repository: GitRepository) -> list[GitRepository] | None:
     """Every repository below a worktree and in its git folder; None if there is too much."""
     found: list[GitRepository] = []
-    todo, left = [repository.worktree, f"{repository.common}/modules"], _MAX_NESTED_NAMES
+    todo, left = [repository.worktree, f"{repository.common}/modules"], _MAX_NAMES
     while todo:
         folder = todo.pop()
         names = file_system.list_names(folder, left)

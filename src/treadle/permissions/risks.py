@@ -11,7 +11,7 @@ from treadle.core.contracts.policy import Risk, RiskKind
 from treadle.core.contracts.tool import Access
 from treadle.lib.files.file_view import CachedFileSystemView, FileSystemView, is_inside
 from treadle.lib.git.config import read_config
-from treadle.lib.git.repository import list_repositories
+from treadle.lib.git.repository import find_repositories
 from treadle.lib.shell.analysis.git import parse_git_command
 from treadle.lib.shell.analysis.programs import is_interpreter
 from treadle.lib.shell.ast import ParsedCommand, SimpleCommand, Word
@@ -311,7 +311,7 @@ def _find_local_remotes(
         return ()
     config = [
         entry
-        for repository in list_repositories(file_system, cwd)
+        for repository in find_repositories(file_system, cwd)[0]
         for entry in read_config(file_system, f"{repository.common}/config") or ()
     ]
     urls = [one for one in config if _URL_KEYS.search(one[0])]

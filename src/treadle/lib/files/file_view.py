@@ -69,7 +69,8 @@ class FileView(msgspec.Struct, frozen=True):
 
     def readlink(self, path: str) -> str | None:
         try:
-            return os.readlink(self.map_path(path))  # noqa: PTH115 - as written, not as a Path
+            real = self.map_path(path) if self.mounts else path
+            return os.readlink(real)  # noqa: PTH115 - as written, not as a Path
         except (OSError, ValueError):
             return None
 
@@ -91,11 +92,27 @@ class FileView(msgspec.Struct, frozen=True):
     def list_names(self, path: str, limit: int = MAX_DIR_ENTRIES) -> list[str] | None:
         """The names in a folder, [] if there is none; None if there are more than `limit`."""
         try:
-            with os.scandir(self.map_path(path)) as entries:
+            with os.scandir(self.map_path(path) if self.mounts else path) as entries:
                 names = [entry.name for entry in islice(entries, limit + 1)]
         except OSError:
             return []
         return names if len(names) <= limit else None
+
+    def list_symlinks(self, folders: Iterable[str], limit: int) -> list[str] | None:
+        """The paths of the symlinks in some folders; None if they have more than `limit` names."""
+        found: list[str] = []
+        for folder in folders:
+            try:
+                with os.scandir(self.map_path(folder) if self.mounts else folder) as entries:
+                    for entry in entries:
+                        limit -= 1
+                        if limit < 0:
+                            return None
+                        if entry.is_symlink():
+                            found.append(f"{folder}/{entry.name}")
+            except (OSError, ValueError):
+                continue
+        return found
 
 
 LOCAL_FILES = FileView()
@@ -127,6 +144,8 @@ class FileSystemView(FileView, frozen=True):
     """A view that follows symlinks."""
 
     read_flags: ClassVar[int] = READ_FLAGS & ~os.O_NOFOLLOW
+
+    statuses: dict[str, os.stat_result | None] = msgspec.field(default_factory=dict)  # if cached
 
     def scan_tree(self, folder: str, limit: int) -> dict[str, int]:
         """The paths below a folder with their inodes; only the `limit` nearest ones."""
@@ -175,7 +194,7 @@ class FileSystemView(FileView, frozen=True):
                 resolved = here  # it means this process to us, and the command to the command
                 continue
             if target is None:
-                status = self.lstat(here)
+                status = self.statuses[here] if here in self.statuses else self.lstat(here)
                 if status is None or not stat.S_ISLNK(status.st_mode):
                     resolved = here
                     continue
@@ -217,7 +236,6 @@ class FileSystemView(FileView, frozen=True):
 class CachedFileSystemView(FileSystemView, frozen=True):
     """The file system as it was when it was first looked at; for one decision."""
 
-    statuses: dict[str, os.stat_result | None] = msgspec.field(default_factory=dict)
     targets: dict[str, str | None] = msgspec.field(default_factory=dict)
     names: dict[tuple[str, int], list[str] | None] = msgspec.field(default_factory=dict)
     files: dict[tuple[str, int], dict[str, int]] = msgspec.field(default_factory=dict)

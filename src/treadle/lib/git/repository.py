@@ -61,25 +61,19 @@ class GitRepository(msgspec.Struct, frozen=True):
                 yield open_repository(files, folder)
 
 
-def list_repositories(files: FileView, cwd: str) -> Iterator[GitRepository]:
-    """The repositories that git may use in `cwd`: git passes over a `.git` that is not valid."""
+def find_repositories(files: FileView, cwd: str) -> tuple[list[GitRepository], str]:
+    """The repositories that git may use in `cwd`, and a folder that it would take for a bare one,
+    with its configuration, or "". git passes over a `.git` that is not valid."""
+    found: list[GitRepository] = []
+    bare = ""
     for folder in list_parents(cwd):
         if files.lstat(f"{folder}/{GIT_FOLDER}") is not None:
-            repository = open_repository(files, folder)
-            yield repository
-            if is_valid(files, repository):
-                return
-
-
-def find_bare_repository(files: FileView, cwd: str) -> str:
-    """A folder that git would take for a bare repository, and use its configuration; or ""."""
-    for folder in list_parents(cwd):
-        has_git = files.lstat(f"{folder}/{GIT_FOLDER}") is not None
-        if has_git and is_valid(files, open_repository(files, folder)):
-            return ""
-        if may_be_bare(files, folder):
-            return folder or "/"
-    return ""
+            found.append(open_repository(files, folder))
+            if is_valid(files, found[-1]):
+                break
+        if not bare and may_be_bare(files, folder):
+            bare = folder or "/"
+    return found, bare
 
 
 def may_be_bare(files: FileView, folder: str) -> bool:
