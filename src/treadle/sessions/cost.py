@@ -116,9 +116,9 @@ def group_costs(costs: Iterable[CostBucket], by: GroupBy) -> list[CostTotal]:
     return sorted(totals.values(), key=lambda total: (-(total.cost or 0.0), -total.usage.total))
 
 
-def sum_costs(costs: Iterable[CostBucket], key: str = "all") -> CostTotal:
+def sum_costs(costs: Iterable[CostBucket]) -> CostTotal:
     """The sum of all."""
-    total = CostTotal(key)
+    total = CostTotal("all")
     for bucket in costs:
         total = total.add(bucket)
     return total

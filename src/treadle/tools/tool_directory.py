@@ -41,14 +41,14 @@ def describe_directory(tools: Sequence[Tool]) -> str:
     return next((text for text in texts if len(text) <= limit), texts[-1][:limit])
 
 
-def search_tools(query: str, tools: Mapping[str, Tool], limit: int = MAX_FOUND) -> list[Tool]:
+def search_tools(query: str, tools: Mapping[str, Tool]) -> list[Tool]:
     """The tools that fit the words of the query, the best first. An exact name is found alone."""
     if query.strip() in tools:
         return [tools[query.strip()]]
     words = set(_split_words(query))
     scored = [(score, tool) for tool in tools.values() if (score := _score(words, tool))]
     scored.sort(key=lambda entry: (-entry[0], entry[1].spec.name))
-    return [tool for _, tool in scored[:limit]]
+    return [tool for _, tool in scored[:MAX_FOUND]]
 
 
 def _score(words: set[str], tool: Tool) -> float:

@@ -108,12 +108,6 @@ def test_an_event_without_its_blank_line_is_never_given_out_and_counts_as_pendin
     assert reader.pending == len(b"event: b\ndata: cut\n")
 
 
-def test_id_and_retry_are_kept():
-    reader = SSEReader()
-    reader.feed(b"id: 42\nretry: 250\ndata: x\n\nid: no\0pe\nretry: 1s\ndata: y\n\n")
-    assert (reader.last_event_id, reader.retry) == (b"42", 250)
-
-
 def test_fault_41_an_event_of_megabytes_in_small_pieces_costs_no_more_than_its_bytes():
     def seconds(size: int) -> float:
         stream = b"event: big\ndata: " + b"x" * size + b"\n\n"

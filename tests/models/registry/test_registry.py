@@ -10,7 +10,13 @@ from treadle.core.errors import AccessDenied, ConfigError, UnknownModel
 from treadle.core.transcript import Transcript, to_user_item
 from treadle.models import Recorded, Scripted
 from treadle.models.provider_base.error_map import ProviderInfo, map_response_error
-from treadle.models.registry import Alias, Aliases, model, resolve_full_name
+from treadle.models.registry import Alias, Aliases, model
+from treadle.models.registry.model_names import resolve_model
+
+
+def find_full_name(name: str) -> str:
+    provider, model_name, _ = resolve_model(name, {})
+    return f"{provider.name}/{model_name}" if model_name else provider.name
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ from treadle.models.registry import Alias, Aliases, model, resolve_full_name
     ],
 )
 def test_a_name_leads_to_one_provider_and_model(name, full):
-    assert resolve_full_name(name) == full
+    assert find_full_name(name) == full
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_a_name_leads_to_one_provider_and_model(name, full):
 def test_the_model_is_made_by_the_right_wire(name, kind):
     made = model(name, environ={})
     assert type(made).__name__ == kind
-    assert made.name == resolve_full_name(name)
+    assert made.name == find_full_name(name)
     assert made.card.name == made.name
 
 

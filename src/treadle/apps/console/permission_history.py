@@ -68,17 +68,14 @@ class PastPermissionRequest(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()  # what the user had written by then
 
 
-def backtest_rules(
-    rules: Sequence[str], folder: Path, *, all_folders: bool, library: Library | None = None
-) -> BacktestReport:
+def backtest_rules(rules: Sequence[str], folder: Path, *, all_folders: bool) -> BacktestReport:
     """Test allow rules against the past requests of this folder, or of all folders.
 
     Each folder is tested with the rules that are in force there.
     """
     _parse_rules(rules, folder)  # an invalid rule raises, even without past requests
-    library = library or Library()
     total, unanswered = BacktestResult(), 0
-    by_folder = _group_by_folder(library, None if all_folders else folder)
+    by_folder = _group_by_folder(None if all_folders else folder)
     for past_folder, sessions in by_folder.items():
         requests = list(chain(*(read_permission_requests(one, past_folder) for one in sessions)))
         unanswered += sum(request.is_unanswered for request in requests)
@@ -104,10 +101,9 @@ async def backtest_judge(
     judge: Callable[[PastPermissionRequest], Awaitable[HookJudgment]],
     folder: Path,
     limit: int,
-    library: Library | None = None,
 ) -> JudgeReport:
     """What a judge says about the latest calls of this folder that the user decided on."""
-    sessions = _group_by_folder(library or Library(), folder).get(folder, [])
+    sessions = _group_by_folder(folder).get(folder, [])
     requests = chain(*(read_permission_requests(one, folder) for one in sessions))
     answered = [request for request in requests if not request.is_unanswered][-limit:]
     verdicts = [(request, await judge(request)) for request in answered]
@@ -122,15 +118,13 @@ class RuleUse(msgspec.Struct, frozen=True):
     session: str
 
 
-def find_rule_uses(
-    rules: RuleSet, folder: Path, seconds: float, library: Library | None = None
-) -> dict[str, RuleUse]:
+def find_rule_uses(rules: RuleSet, folder: Path, seconds: float) -> dict[str, RuleUse]:
     """The past calls of the folder that these rules are about, by the text of the rule. The newest
     sessions are read first; those that do not fit into the time are left out."""
-    library, deadline = library or Library(), time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     evaluator = PermissionEvaluator(build_policy_context(folder, rules))
     uses: dict[str, RuleUse] = {}
-    for session_dir in _group_by_folder(library, folder).get(folder, []):
+    for session_dir in _group_by_folder(folder).get(folder, []):
         for record, entry in read_records(session_dir, kinds=("item",)):
             if time.monotonic() > deadline:
                 return uses
@@ -205,7 +199,8 @@ def _is_headless(decision: ApprovalDecision) -> bool:
     return decision.reason.startswith(OLD_HEADLESS_REASON)  # reader of logs of version 0.1
 
 
-def _group_by_folder(library: Library, only_folder: Path | None) -> dict[Path, list[Path]]:
+def _group_by_folder(only_folder: Path | None) -> dict[Path, list[Path]]:
+    library = Library()
     sessions: dict[Path, list[Path]] = {}
     for summary in library.list_summaries(folder=only_folder):
         sessions.setdefault(Path(summary.folder), []).append(library.root / summary.key)

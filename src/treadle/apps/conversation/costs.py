@@ -46,19 +46,12 @@ class CostReport(msgspec.Struct, frozen=True):
     thinking_cost: float = 0.0
 
 
-class CostRow(ChartBar, frozen=True):
-    """A row of a table. `value_text` is the cost and the tokens together."""
-
-    cost_text: str = ""
-    tokens_text: str = ""
-
-
 class CostTable(msgspec.Struct, frozen=True):
     """One table of a report, formatted. `omitted` sums up the rows that are left out."""
 
     by: GroupBy
     unit: str
-    rows: list[CostRow]
+    rows: list[ChartBar]
     omitted: list[str]
 
 
@@ -87,11 +80,9 @@ def sum_thinking_cost(models: Sequence[CostTotal]) -> float:
     return sum(compute_thinking_cost(total.key, total.usage) or 0.0 for total in models)
 
 
-def load_session_cost(
-    session_id: str, by: GroupBy = "model", library: Library | None = None
-) -> list[CostTotal]:
+def load_session_cost(session_id: str, by: GroupBy = "model") -> list[CostTotal]:
     """The costs of one session and its subagents so far."""
-    return group_costs(read_costs(library or Library(), sessions=[session_id]), by)
+    return group_costs(read_costs(Library(), sessions=[session_id]), by)
 
 
 def list_purposes(session_id: str) -> list[tuple[str, str]]:
@@ -199,15 +190,15 @@ def _make_table(by: GroupBy, sums: list[CostTotal], report: CostReport) -> CostT
     return CostTable(by, "USD" if priced else "tokens", rows, omitted if older else [])
 
 
-def _make_row(label: str, total: CostTotal, priced: bool) -> CostRow:
+def _make_row(label: str, total: CostTotal, priced: bool) -> ChartBar:
     if not total.calls:
-        return CostRow(label, 0.0, "")
+        return ChartBar(label, 0.0, "")
     usage, cost = total.usage, format_cost(total)
     cached = f" {_format_share(usage.cache_read, usage):>4} cached" if usage.cache_read else ""
     sizes = f"{format_count(usage.total_input):>6} in {format_count(usage.output):>6} out"
     tokens = f"{sizes}{cached:12}"
     value = total.cost if priced else float(usage.total)
-    return CostRow(label, value, f"{cost}  {tokens}", cost, tokens)
+    return ChartBar(label, value, f"{cost}  {tokens}")
 
 
 def _format_label(by: GroupBy, total: CostTotal, report: CostReport) -> str:

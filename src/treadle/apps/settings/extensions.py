@@ -242,16 +242,14 @@ def find_project_status_line(
     return str(definitions[names[-1]]["run"][0]) if names else ""
 
 
-def is_command_approved(
-    folder: Path, command: CustomCommand, open_store: Callable[[], TrustStore] = open_trust_store
-) -> bool:
+def is_command_approved(folder: Path, command: CustomCommand) -> bool:
     """Whether what a custom command runs and allows takes effect."""
     if command.is_user or command.is_plugin or not command.definition:
         return True
     from treadle.hooks.approval import filter_approved_definitions
 
     definitions = {f"/{command.name}": command.definition}
-    return bool(filter_approved_definitions(open_store(), folder, "command", definitions)[0])
+    return bool(filter_approved_definitions(open_trust_store(), folder, "command", definitions)[0])
 
 
 def make_approval_check(

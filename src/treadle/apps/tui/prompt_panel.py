@@ -91,20 +91,20 @@ MAX_PIXELS = 50_000_000  # of a picture that is decoded for a thumbnail
 COLUMNS, ROWS = 12, 3  # at most; a row has two pixels
 
 
-def render_thumbnail(name: str, data: bytes, palette: Palette, rows: int = ROWS) -> list[Text]:
-    """The lines for an image, at most `rows`."""
+def render_thumbnail(name: str, data: bytes, palette: Palette) -> list[Text]:
+    """The lines for an image, at most `ROWS`."""
     width, height = image_size(data)
     parts = [escape_invisible(name)]
     parts += [f"{width} × {height}"] if width and height else []
     label = Text(" · ".join([*parts, format_bytes(len(data))]), palette.faint, no_wrap=True)
     is_drawn = palette.name != "none" and 0 < width * height <= MAX_PIXELS
-    picture = _draw(data, rows) if is_drawn else []
+    picture = _draw(data) if is_drawn else []
     if not picture:
         return [label]
     return [*(line.append(" ") for line in picture[:-1]), picture[-1].append(" ") + label]
 
 
-def _draw(data: bytes, rows: int) -> list[Text]:
+def _draw(data: bytes) -> list[Text]:
     """Half blocks: the upper pixel is the colour of the sign, the lower one the background."""
     if not is_installed("images"):
         return []
@@ -114,9 +114,9 @@ def _draw(data: bytes, rows: int) -> list[Text]:
         with Image.open(io.BytesIO(data)) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 return []
-            picture.draft("RGB", (COLUMNS * 8, rows * 16))
+            picture.draft("RGB", (COLUMNS * 8, ROWS * 16))
             small = picture.convert("RGB")
-            small.thumbnail((COLUMNS, rows * 2))
+            small.thumbnail((COLUMNS, ROWS * 2))
     except Exception:  # noqa: BLE001 - a damaged picture has no thumbnail, whatever Pillow raises
         return []
     lines = []

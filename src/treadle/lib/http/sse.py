@@ -32,8 +32,6 @@ class SSEReader:
         self._is_at_start = True
         self._after_cr = False
         self.pending = 0
-        self.last_event_id = b""
-        self.retry: int | None = None
         self.error = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
@@ -118,11 +116,6 @@ class SSEReader:
                 data.append(value)
             elif field == b"event":
                 name = value
-            elif field == b"id":
-                if b"\0" not in value:
-                    self.last_event_id = value
             elif field == b"error":
                 self.error = value
-            elif field == b"retry" and value.isdigit() and len(value) < 10:
-                self.retry = int(value)
         return events

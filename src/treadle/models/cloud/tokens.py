@@ -100,11 +100,11 @@ def _quote_refusal(value: object) -> str:
     return " ".join(str(value).split())[:_MAX_QUOTE_CHARS] or "no reason given"
 
 
-def read_token(answer: Mapping[str, Any], name: str = "access_token") -> AccessToken:
+def read_token(answer: Mapping[str, Any]) -> AccessToken:
     """The token of an answer of OAuth; `expires_in` may be text."""
     seconds = float(answer.get("expires_in") or 0)
     end = float(answer.get("expires_on") or 0) or time.time() + seconds
-    return AccessToken(str(answer.get(name) or ""), end)
+    return AccessToken(str(answer.get("access_token") or ""), end)
 
 
 async def run_command(command: str | Sequence[str], *, provider: str, remedy: str) -> str:

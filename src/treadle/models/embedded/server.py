@@ -53,7 +53,6 @@ class CompletionChunk(msgspec.Struct, frozen=True, gc=False):
     """Some generated text; the last chunk has the counts and says whether the text was cut."""
 
     text: str
-    is_last: bool = False
     is_cut: bool = False
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -313,7 +312,6 @@ def _to_chunk(event: dict[str, Any]) -> CompletionChunk:
     timings = event.get("timings", {})
     return CompletionChunk(
         event.get("content", ""),
-        is_last=True,
         is_cut=event.get("stop_type") == "limit",
         prompt_tokens=timings.get("prompt_n", 0),
         cached_tokens=timings.get("cache_n", 0),

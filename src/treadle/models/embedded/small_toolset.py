@@ -100,9 +100,7 @@ KNOWN_TOOLS = (
 )
 
 
-def select_small_tools(
-    tools: Sequence[ToolSpec], *, max_tools: int = MAX_TOOLS
-) -> tuple[SmallTool, ...]:
+def select_small_tools(tools: Sequence[ToolSpec]) -> tuple[SmallTool, ...]:
     """The small model's versions of these tools."""
     selected: list[SmallTool] = []
     used: set[str] = set()
@@ -115,11 +113,11 @@ def select_small_tools(
     if not any(small.short_name == "ls" for small in selected):
         selected[:0] = _build_ls_from_bash(selected)
     for spec in tools:
-        if spec.name in used or len(selected) >= max_tools:
+        if spec.name in used or len(selected) >= MAX_TOOLS:
             continue
         if (small := _pass_through(spec)) is not None:
             selected.append(small)
-    return tuple(selected[:max_tools])
+    return tuple(selected[:MAX_TOOLS])
 
 
 def to_short_call(

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from treadle.core.contracts.model import Model
 from treadle.models.registry.create import create_models
-from treadle.models.registry.model_names import Alias, Aliases, resolve_full_name
+from treadle.models.registry.model_names import Alias, Aliases
 from treadle.models.registry.providers import (
     KNOWN_PROVIDERS,
     ProviderEntry,
@@ -40,7 +40,6 @@ __all__ = [
     "find_key_variable",
     "find_url_problem",
     "model",
-    "resolve_full_name",
 ]
 
 

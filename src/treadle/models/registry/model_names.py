@@ -59,12 +59,6 @@ _VENDOR_PATTERNS = (
 _FAMILIES = ("opus", "sonnet", "haiku")
 
 
-def resolve_full_name(name: str, aliases: Aliases | None = None) -> str:
-    """`provider/model` for any form of a name; aliases are followed."""
-    provider, model_name, _ = resolve_model(name, aliases or {})
-    return f"{provider.name}/{model_name}" if model_name else provider.name
-
-
 def resolve_model(name: str, aliases: Aliases) -> tuple[ProviderEntry, str, Alias | None]:
     """The provider of a model, its name there, and the last alias with settings, if any."""
     followed: list[str] = []

@@ -48,7 +48,6 @@ class JournalTail(msgspec.Struct, frozen=True):
     end: int = 0
     torn_bytes: int = 0
     lacks_newline: bool = False
-    has_header: bool = False
 
 
 class JournalReader:
@@ -59,7 +58,6 @@ class JournalReader:
         self.header = read_header(session_dir)
         self.damage: list[Damage] = []
         self.damaged_after = -1  # the number of the entry before the last damage
-        self.duplicate_count = 0
         self.seq = 0
         self.epoch = 0
         self.tail = JournalTail(session_dir / FIRST_SEGMENT)
@@ -132,7 +130,6 @@ class JournalReader:
             self.epoch, self._opened_seq = line.epoch, line.seq
             return False
         if line.seq <= self.seq:
-            self.duplicate_count += 1
             return False
         if line.seq > self.seq + 1:
             self.add_damage(path, 0, 0, _describe_missing(self.seq + 1, line.seq - 1))
@@ -165,7 +162,7 @@ class JournalReader:
                 end = start
                 yield line
         lacks_newline = raw[-1:] != b"\n"
-        self.tail = JournalTail(path, segment, end, torn, lacks_newline and not torn, has_header)
+        self.tail = JournalTail(path, segment, end, torn, lacks_newline and not torn)
         if torn:
             self.add_damage(path, first_torn, torn, "skipped: the last line is incomplete")
         if not has_header and not any(one.path == str(path) for one in self.damage):

@@ -38,7 +38,6 @@ class McpCatalog(msgspec.Struct, frozen=True):
     resources: tuple[McpResource, ...] = ()
     prompts: tuple[McpPrompt, ...] = ()
     has_resources: bool = False  # it may have some that it does not list
-    can_subscribe: bool = False
 
 
 class PromptMessage(msgspec.Struct, frozen=True):

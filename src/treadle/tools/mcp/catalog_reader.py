@@ -42,7 +42,6 @@ async def read_catalog(client: Client) -> McpCatalog:
         tuple(resources),
         tuple(map(_convert_prompt, prompts)),
         has_resources=offers.resources is not None,
-        can_subscribe=bool(offers.resources and offers.resources.subscribe),
     )
 
 

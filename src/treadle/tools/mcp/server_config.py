@@ -154,14 +154,11 @@ class _AnyVariable(dict[str, str]):
         return "x"
 
 
-def find_secret_variables(
-    raw: Mapping[str, Any], environ: Mapping[str, str] | None = None
-) -> list[str]:
+def find_secret_variables(raw: Mapping[str, Any]) -> list[str]:
     """The secret variables that a definition refers to."""
-    environ = os.environ if environ is None else environ
     found = (match for text in _iter_strings(raw) for match in _VARIABLE.finditer(text))
     names = dict.fromkeys(match[1] for match in found)
-    return [name for name in names if is_secret(name, environ.get(name, ""))]
+    return [name for name in names if is_secret(name, os.environ.get(name, ""))]
 
 
 def parse_server_config(

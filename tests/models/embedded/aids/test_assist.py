@@ -40,7 +40,7 @@ class ScriptedServer:
     async def complete(self, prompt: str, **options: Any) -> AsyncIterator[CompletionChunk]:
         self.grammars.append(str(options.get("grammar", "")))
         text = self.texts.pop(0).replace('": "', '":"').replace('", "', '","')
-        yield CompletionChunk(text, is_last=True, output_tokens=7)
+        yield CompletionChunk(text, output_tokens=7)
 
     async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
         return [chunk async for chunk in self.complete(prompt, **options)][-1]

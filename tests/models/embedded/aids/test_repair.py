@@ -65,7 +65,7 @@ class FakeServer:
 
     async def complete_text(self, prompt: str, **options: Any) -> CompletionChunk:
         self.asked.append(str(options["grammar"]))
-        return CompletionChunk(self.answers.pop(0), is_last=True, output_tokens=7)
+        return CompletionChunk(self.answers.pop(0), output_tokens=7)
 
     async def aclose(self) -> None:
         pass

@@ -51,7 +51,7 @@ from treadle.apps.conversation.state.view_state import (
     update_call,
 )
 from treadle.core import events
-from treadle.core.events import Event, TurnResult
+from treadle.core.events import Event
 from treadle.core.transcript.content import Image
 from treadle.core.transcript.items import CallOutcome, ToolResultItem
 from treadle.core.transcript.usage import REPLY_PURPOSES, Usage
@@ -364,7 +364,7 @@ def _warning_raised(view: ViewState, event: events.WarningRaised) -> ViewState:
 
 
 def _run_failed(view: ViewState, event: events.RunFailed) -> ViewState:
-    return _end_turn(view, event.result, NoteBlock(event.error, "error"))
+    return _end_turn(view, NoteBlock(event.error, "error"))
 
 
 _STOP_MESSAGES = {
@@ -390,10 +390,10 @@ def _turn_finished(view: ViewState, event: events.TurnFinished) -> ViewState:
         text = f"{text}{failure}\nsend a message to try again; /goal off removes the goal"
     if event.result.metadata.get("blocked"):
         text = ""  # a warning gave the reason
-    return _end_turn(view, event.result, NoteBlock(text, "warning") if text else None)
+    return _end_turn(view, NoteBlock(text, "warning") if text else None)
 
 
-def _end_turn(view: ViewState, result: TurnResult, note: NoteBlock | None) -> ViewState:
+def _end_turn(view: ViewState, note: NoteBlock | None) -> ViewState:
     """Only tasks in the background keep running."""
     view = close_stream(view)
     for index in view.open_calls.values():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -39,19 +39,19 @@ class ClipboardContent(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-async def read_clipboard(environ: Mapping[str, str] = os.environ) -> ClipboardContent:
+async def read_clipboard() -> ClipboardContent:
     """The current content of the clipboard."""
     content = ClipboardContent(problem=NO_PROGRAM_MESSAGE)
-    for program in _find_programs(environ):
+    for program in _find_programs():
         content = await _READERS[program]()
         if not content.problem:
             break
     return content
 
 
-def _find_programs(environ: Mapping[str, str]) -> list[str]:
-    names = [name for name in _READERS if find_program(name, Path.cwd(), environ)]
-    displays = {"wl-paste": environ.get("WAYLAND_DISPLAY"), "xclip": environ.get("DISPLAY")}
+def _find_programs() -> list[str]:
+    names = [name for name in _READERS if find_program(name, Path.cwd(), os.environ)]
+    displays = {"wl-paste": os.environ.get("WAYLAND_DISPLAY"), "xclip": os.environ.get("DISPLAY")}
     return sorted(names, key=lambda name: not displays.get(name, "any"))
 
 

@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,18 +29,17 @@ class EditorError(Exception):
     """The text was not edited; the message says why and what to do."""
 
 
-def find_editor(folder: Path, environ: Mapping[str, str] | None = None) -> list[str]:
+def find_editor(folder: Path) -> list[str]:
     """The command of the editor, without the file."""
-    environ = os.environ if environ is None else environ
-    name = "VISUAL" if environ.get("VISUAL", "").strip() else "EDITOR"
-    value = environ.get(name, "").strip()
+    name = "VISUAL" if os.environ.get("VISUAL", "").strip() else "EDITOR"
+    value = os.environ.get(name, "").strip()
     if not value:
         raise EditorError("no editor is set: set VISUAL or EDITOR, for example EDITOR=nano")
     try:
         program, *arguments = shlex.split(value)
     except ValueError as error:
         raise EditorError(f"{name} is not a command: {value!r}: {error}") from error
-    found = find_program(program, folder, environ)
+    found = find_program(program, folder, os.environ)
     if found is None or not _is_outside(Path(found), folder):
         outside = "a program outside of the project folder"
         raise EditorError(f"the editor {program!r} is not found; set {name} to {outside}")

@@ -30,7 +30,6 @@ class TourFacts(msgspec.Struct, frozen=True):
     mode: str = "ask"
     messages: int = 0
     is_busy: bool = False
-    has_question: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -172,7 +171,6 @@ class TourApp(TerminalApp):
             mode=self.session.permissions.mode,
             messages=sum(isinstance(item, UserItem) for item in history),
             is_busy=conversation.view.is_busy,
-            has_question=bool(conversation.questions.waiting),
         )
 
     def _show_step(self) -> None:
