@@ -119,8 +119,11 @@ class CommandLine(NamedTuple):
         return key in self.options
 
 
-def parse_command_line(arguments: list[str]) -> CommandLine:
-    """Parse the command line; an invalid one raises UsageError."""
+def parse_command_line(
+    arguments: list[str], several: str = "{} prompts given; quote a prompt that has spaces"
+) -> CommandLine:
+    """Parse the command line; an invalid one raises UsageError. `several` is what it says of more
+    than one prompt."""
     words = list(arguments)
     prompts: list[str] = []
     options: dict[str, object] = {}
@@ -138,7 +141,7 @@ def parse_command_line(arguments: list[str]) -> CommandLine:
         if one in options and other in options:
             raise UsageError(f"--{one} and --{other} cannot be used together")
     if len(prompts) > 1:
-        raise UsageError(f"{len(prompts)} prompts given; quote a prompt that has spaces")
+        raise UsageError(several.format(len(prompts)))
     return CommandLine(prompts[0] if prompts else None, options)
 
 

@@ -145,7 +145,12 @@ async def test_what_is_not_a_review_has_another_code():
         data = await run(server, "review", "--json", "HEAD..HEAD")
         unknown = await run(server, "review", "nonsense..HEAD")
         option = await run(server, "review", "--output-format", "json")
+        empty = await run(server, "review", "")
+        several = await run(server, "review", "HEAD~1", "HEAD")
     assert failed.code == 2, failed
+    assert (empty.code, several.code) == (2, 2)
+    assert "the range is empty" in empty.err  # an unset variable in CI is no review that passed
+    assert "2 ranges given; it reviews one BASE..HEAD" in several.err
     assert (nothing.code, nothing.err) == (0, "treadle review: there are no changes\n")
     assert (data.code, data.err) == (0, nothing.err)
     [report] = data.lines

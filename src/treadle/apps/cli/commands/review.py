@@ -45,6 +45,8 @@ TOO_LONG = (
 NEW_FILES = "Read these files, too: they are new, and git does not know them yet."
 HIDDEN = "These are not shown, since a rule denies that you read them, or they may have secrets:"
 NO_CHANGES = "there are no changes"
+ONE_RANGE = "{} ranges given; it reviews one BASE..HEAD"
+WITHOUT_RANGE = "without an argument it reviews the uncommitted changes"
 FOUND = 1
 FAILED = 2
 SEVERITIES = ("error", "warning", "note")
@@ -79,10 +81,14 @@ _OPTIONS = {"model", "quiet", "verbose", "sandbox", "add_dir"}
 def run(arguments: list[str]) -> int:
     has_output = reopen_closed_streams()
     words = [word for word in arguments if word != "--json"]
-    line = parse_command_line([*words, "--permission-mode", "plan"])
+    line = parse_command_line(words, ONE_RANGE)
+    line.options["permission_mode"] = "plan"
     allowed = _OPTIONS | set(line.settings())
     if wrong := sorted(set(line.options) - allowed):
         raise UsageError(f"--{wrong[0].replace('_', '-')} is not an option of review")
+    if line.prompt is not None and not line.prompt.strip():
+        # A script with an unset variable must not pass without a review.
+        raise UsageError(f"the range is empty; {WITHOUT_RANGE}")
     if len(words) != len(arguments):
         line.options["output_format"] = "json"
     folder = get_current_folder()
