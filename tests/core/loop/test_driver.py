@@ -78,7 +78,8 @@ async def test_a_second_close_does_not_close_the_log_under_the_hooks_of_the_firs
     closes = [asyncio.create_task(driver.aclose())]
     await in_hook.wait()
     closes.append(asyncio.create_task(driver.aclose()))
-    await asyncio.sleep(0.01)
+    for _ in range(100):  # more steps than a close has
+        await asyncio.sleep(0)
     assert not store.is_closed
     release.set()
     await asyncio.gather(*closes)

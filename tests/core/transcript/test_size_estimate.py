@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import zlib
 
 import msgspec
@@ -20,6 +19,7 @@ from treadle.core.transcript.size_estimate import (
     estimate_media_chars,
 )
 from treadle.core.transcript.size_estimate import estimate_item_chars as item_chars
+from treadle.lib.files import media_size
 from treadle.lib.files.media_size import count_pdf_pages, image_size
 
 
@@ -100,12 +100,24 @@ def test_a_document_of_text_weighs_what_its_text_weighs():
     assert tokens(Document("text/plain", b"word " * 6_000)) == 10_001
 
 
-def test_a_document_made_to_keep_us_busy_does_not():
+def test_a_document_made_to_keep_us_busy_does_not(monkeypatch: pytest.MonkeyPatch):
+    inflated: list[int] = []
+    inflate = media_size._inflate
+
+    def count(data: bytes) -> bytes:
+        plain = inflate(data)
+        inflated.append(len(plain))
+        return plain
+
+    monkeypatch.setattr(media_size, "_inflate", count)
     bomb = b"/Type /ObjStm >> stream\n" + zlib.compress(b"\0" * 4_000_000)
-    began = time.process_time()
     count_pdf_pages(bomb * 1_000)
+    largest = media_size.MAX_OBJECT_STREAM_BYTES
+    assert max(inflated) == largest
+    assert sum(inflated) <= media_size.MAX_INFLATED_BYTES + largest
+    inflated.clear()
     count_pdf_pages(b"/Type /ObjStm stream\njunk" * 400_000)
-    assert time.process_time() - began < 5.0
+    assert len(inflated) == media_size.MAX_OBJECT_STREAMS
 
 
 def test_weighing_leaves_the_value_as_it_was():

@@ -21,7 +21,10 @@ RAW_TEXT_TAGS = frozenset({
 _TAG_OPEN = re.compile(r"<(?=[A-Za-z/!?])")
 _TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>]*)")
 # Matches at least one character everywhere except before `>` and the end: each step advances.
-_ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=]+)?(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
+# Possessive: what is matched is never given back.
+_ATTRIBUTE = re.compile(
+    r"""[\s/]*+([^\s/>=]++)?+(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?+"""
+)
 # Longer ones are invalid, and parsing a number of a million digits takes hours.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
 _RAW_TEXT_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in RAW_TEXT_TAGS}
