@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.patience import until
-from tests.tools.builtin.helpers import hands, plain
+from tests.tools.builtin.helpers import hands
 from tests.work import Work, count_work
 from treadle.tools.builtin.web import html_to_markdown as conversion
 from treadle.tools.builtin.web.charsets import PYTHON_ENCODINGS, decode_page
@@ -172,21 +172,7 @@ def test_a_cancelled_conversion_ends() -> None:
     assert len(asked) == 3
 
 
-async def test_others_have_their_turn_while_a_page_is_converted(folder: Path) -> None:
-    async def fetch(url: str) -> FetchedPage:
-        return FetchedPage(url, 200, {"content-type": "text/html"}, b"<li>" * 60_000)
-
-    async with hands(folder, fetch=fetch) as agent:
-        work = asyncio.ensure_future(agent.one("web_fetch", url="http://site.test/"))
-        turns = 0
-        while not work.done():
-            await asyncio.sleep(0.001)
-            turns += 1
-    assert plain(work.result()).startswith("Content of")
-    assert turns > 5
-
-
-async def test_a_conversion_that_is_cancelled_is_not_waited_for_and_ends(
+async def test_a_conversion_runs_in_a_thread_and_ends_when_it_is_cancelled(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, ended = threading.Event(), threading.Event()
