@@ -140,6 +140,10 @@ async def test_hook_command_skill_and_server_of_a_plugin_take_effect(own_place: 
     assert "MCP server pips of a plugin gets no secrets: MY_API_KEY stays empty" in ran.err
     agents, _ = load_agents(Path.cwd(), trusted=False)
     assert [agent.name for agent in agents] == ["fruit:taster"]
+    typed = next(
+        one for one in plugins.read_plugins(("commands",)).commands if one.name == "fruit:ripe"
+    )
+    assert typed.body.startswith("Skill fruit:ripe, in ")  # as the model calls it
     listed = await run(None, "plugin", "list")
     assert "hook hooks/hooks.json/UserPromptSubmit/0" in listed.out
     assert "(of a plugin)" in (await run(None, "mcp", "list")).out

@@ -144,19 +144,23 @@ def _is_inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def read_command(file: Path, name: str, within: Path | None) -> CustomCommand:
-    """The command of a file; ConfigError or FileNotFoundError if it cannot be read."""
+def read_command(
+    file: Path, name: str, within: Path | None, *, is_plugin: bool = False
+) -> CustomCommand:
+    """The command of a file; ConfigError or FileNotFoundError if it cannot be read. A skill may
+    name itself, but not one of a plugin."""
     try:
         front, body = frontmatter.parse_frontmatter(read_text(file, MAX_BYTES, within=within))
     except frontmatter.FrontmatterError as error:
         raise ConfigError(f"{file}: {error}") from error
     summary = str(front.get("description") or body.strip().split("\n", 1)[0])
     if file.name == "SKILL.md":
-        name = str(front.get("name") or name)
+        name = name if is_plugin else str(front.get("name") or name)
         body = f"Skill {name}, in {file.parent} (paths in it are relative to that).\n\n{body}"
     allowed = front.get("allowed-tools") or ""
     rules = allowed if isinstance(allowed, list) else _RULE.findall(allowed)
     model = str(front.get("model") or "").strip()
     return CustomCommand(
-        name, summary[:80], body.strip(), file, within is None, tuple(rules), model
+        *(name, summary[:80], body.strip(), file, within is None, tuple(rules), model),
+        is_plugin=is_plugin,
     )

@@ -336,13 +336,13 @@ class _PluginReader:
         files += [(folder / "SKILL.md", folder.name) for folder in self._list_skill_folders()]
         for file, name in files:
             with self.skipping_wrong():
-                command = read_command(file, name, self._folder)
+                name = self._prefix(name)
+                command = read_command(file, name, self._folder, is_plugin=True)
                 changes = {
-                    "name": self._prefix(name),
                     "body": self._fill_root(command.body),
                     "allowed_tools": tuple(map(self._fill_root, command.allowed_tools)),
                 }
-                self._parts.commands.append(replace(command, is_plugin=True, **changes))
+                self._parts.commands.append(replace(command, **changes))
 
     def read_agents(self) -> None:
         from treadle.agents.agent_files import read_agent_file
