@@ -33,7 +33,7 @@ from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.transcript.entries import NoticeShown
 from treadle.core.transcript.integrity import find_violations
-from treadle.core.transcript.items import ToolResultItem
+from treadle.core.transcript.items import ToolResultItem, UserItem
 from treadle.core.transcript.state import fold_entries
 from treadle.models.scripted import Say, Scripted
 
@@ -341,9 +341,10 @@ async def test_fault_103_a_lost_machine_is_restored_from_its_last_snapshot(
 
         class FirstSnapshotOnly(RunWorkspaces):
             async def snapshot(self, run_id: str, step: int) -> str:
+                (self._files(run_id) / "large").write_text("above max_file_bytes")
                 return await super().snapshot(run_id, step) if step == 1 else ""
 
-        folders = FirstSnapshotOnly(own_place / "lost", database)
+        folders = FirstSnapshotOnly(own_place / "lost", database, max_file_bytes=10)
         options: dict[str, Any] = {"make_agent": make_writer, "snapshot_seconds": 0.0}
         async with working(database, folders=folders, grace=0.01, **options):
             await until((marks() / "written").exists)
@@ -355,7 +356,13 @@ async def test_fault_103_a_lost_machine_is_restored_from_its_last_snapshot(
     assert run.result is not None
     assert run.result.check is not None
     assert run.result.check.output.split() == ["a"]
-    assert "the files are as they were at the end of step 1" in str(transcript[-2])
+    told = transcript[-2]
+    assert isinstance(told, UserItem)
+    assert told.text == (
+        "The run continues on another machine: the machine was lost; the files are as they were "
+        "at the end of step 1, and later changes of files are lost; "
+        "1 path had no room in the snapshot and must be made again: large."
+    )
 
 
 async def test_fault_104_a_run_that_kills_its_worker_is_set_aside(

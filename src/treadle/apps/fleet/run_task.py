@@ -231,7 +231,7 @@ class _Attempt:
             text = f"treadle {self._parts.version} continues this run; {run.version} began it"
             self._control.append(NoticeShown(text))
         if losses and view.turn is not None:
-            session.steer("The run continues on another machine. " + " ".join(losses))
+            session.steer(f"The run continues on another machine: {'; '.join(losses)}.")
         # A retry of a run that had ended; not if the retry was begun before.
         if run.result is not None and view.turn is None and view.turns <= run.result.turns:
             self._continue_ended(run.result)
