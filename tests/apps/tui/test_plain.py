@@ -31,6 +31,9 @@ from treadle.apps.tui.options import TerminalOptions
 from treadle.apps.tui.plain import PlainFrontend
 from treadle.apps.tui.render.plain_transcript import WordWrap, wrap_words
 from treadle.core.events import TextDelta
+from treadle.core.transcript import to_user_item
+from treadle.core.transcript.entries import ItemAdded
+from treadle.sessions import Library
 from treadle.testing.provider.answers import ProviderFault
 from treadle.testing.provider.http import ReceivedRequest
 from treadle.testing.provider.script import FakeCall, FakeReply
@@ -116,6 +119,16 @@ async def run_lines(
     out, err = await process.communicate("".join(f"{line}\n" for line in lines).encode())
     assert b"Traceback" not in err, err.decode()
     return process.returncode or 0, out.decode()
+
+
+async def test_a_session_that_is_open_elsewhere_ends_with_its_own_exit_code():
+    journal = Library().create(Path.cwd())
+    journal.append(ItemAdded(to_user_item("hello")))
+    await journal.flush()
+    async with ProviderServer([]) as server:
+        code, _ = await run_lines(server, "1", options=("--resume", journal.session_id))
+    await journal.aclose()
+    assert code == 68
 
 
 async def test_a_conversation_through_pipes():

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.apps.console.exit_codes import IO_ERROR, USAGE_ERROR, exit_code_for
 from treadle.apps.conversation.attachments import Attachments
 from treadle.apps.conversation.block_text import format_table
 from treadle.apps.conversation.commands import sessions, table, trust
@@ -39,7 +40,6 @@ from treadle.core.errors import TreadleError
 from treadle.core.transcript.items import UserItem
 
 CLOSE_TIMEOUT = 1.5  # seconds
-EXIT_USAGE = 2
 COMMAND_WORDS = ("exit", "quit", "help")  # alone, they are commands and no message
 NO_SESSION = "there is no session in this folder yet; this is a new one"
 
@@ -148,7 +148,7 @@ class Frontend(HostCallbacks):
             self._exit_with(0)
             return False
         if answer.tone == "error":
-            self._exit_with(EXIT_USAGE, f"treadle: {answer.note}")
+            self._exit_with(USAGE_ERROR, f"treadle: {answer.note}")
             return False
         resume = self.options.resume
         if self.options.picks_session:
@@ -156,7 +156,8 @@ class Frontend(HostCallbacks):
         try:
             await self.session.open(self, resume=resume)
         except (TreadleError, OSError) as error:
-            self._exit_with(EXIT_USAGE, f"treadle: {error}")
+            code = IO_ERROR if isinstance(error, OSError) else exit_code_for(error)
+            self._exit_with(code, f"treadle: {error}")
             return False
         if self.options.prompt:
             self._send(self.options.prompt)
@@ -273,7 +274,7 @@ class Frontend(HostCallbacks):
                     break
                 answer = asked
         if not self.session.is_open and answer.tone == "error":
-            self._exit_with(EXIT_USAGE, f"treadle: {answer.note}")
+            self._exit_with(USAGE_ERROR, f"treadle: {answer.note}")
 
     async def change_screen(self, change: ScreenChange) -> bool:
         """Whether it shows all of the answer; otherwise its note follows."""
