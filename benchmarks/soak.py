@@ -108,7 +108,7 @@ async def open_terminal(server: ProviderServer, place: Path) -> AsyncIterator[Ho
         words += [f"ANTHROPIC_BASE_URL={server.url}", "ANTHROPIC_API_KEY=k"]
         terminal.send(shlex.join(["env", *words, *program(*given)]))
         await asyncio.to_thread(terminal.sees, "Do you trust")
-        await asyncio.to_thread(terminal.answer, "y")
+        await asyncio.to_thread(terminal.answer, "y", "Enter")
         await asyncio.to_thread(terminal.sees, "/help lists commands")
 
         def work(number: int) -> None:
