@@ -19,6 +19,7 @@ from treadle.core.errors import SessionBusy, StoreError
 from treadle.core.transcript.entries import Entry
 from treadle.core.transcript.entry_json import decode_entries, encode_entry
 from treadle.lib.shielded import complete
+from treadle.lib.tasks import forget_result
 from treadle.lib.text.text import plural
 from treadle.sessions.log.entry_redaction import EntryRedactor
 from treadle.sessions.log.hash_chain import ChainLink, seal
@@ -138,7 +139,7 @@ class QueuedStore(ABC):
             self._timer = None
         if self._write_task is None:
             self._write_task = asyncio.get_running_loop().create_task(self._write_queue())
-            self._write_task.add_done_callback(_retrieve_exception)
+            self._write_task.add_done_callback(forget_result)  # it is in `write_error`
         return self._write_task
 
     async def _write_queue(self) -> None:
@@ -176,11 +177,6 @@ class QueuedStore(ABC):
     async def _release(self) -> None:
         """Give up connections and locks; nothing is written any more."""
         return
-
-
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()  # is in `write_error`, and raised to the caller of flush
 
 
 class DatabaseStore(QueuedStore):

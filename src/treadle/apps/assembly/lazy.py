@@ -22,6 +22,7 @@ from treadle.core.contracts.policy import PermissionRequest, Verdict
 from treadle.core.contracts.workspace import NetworkAccess, Workspace
 from treadle.core.errors import WorkspaceError
 from treadle.core.transcript.transcript import Transcript
+from treadle.lib.tasks import forget_result
 from treadle.lib.text.redaction import redact
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class LazyWorkspace:
         """Start to make the workspace and its sandbox in the background."""
         if self._preload_task is None and not self._is_closed:
             self._preload_task = asyncio.get_running_loop().create_task(self._preload())
-            self._preload_task.add_done_callback(_consume_exception)
+            self._preload_task.add_done_callback(forget_result)  # `open` raises it again
 
     async def _preload(self) -> LocalWorkspace:
         # In threads: keys and frames do not wait for the modules that the first call needs.
@@ -180,11 +181,6 @@ def _import_workspace() -> None:
 
 def _import_sandbox() -> None:
     import treadle.workspace.sandbox.bubblewrap  # noqa: F401
-
-
-def _consume_exception(task: asyncio.Task[LocalWorkspace]) -> None:
-    if not task.cancelled():
-        task.exception()  # `open` raises it again for the caller that needs the workspace
 
 
 # ------------------------------------------------------------------ policy

@@ -21,6 +21,8 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+from treadle.lib.tasks import forget_result
+
 T = TypeVar("T")
 Promise = Callable[..., Awaitable[None]]
 
@@ -91,7 +93,7 @@ async def assert_cancels(work: Coroutine[Any, Any, object], what: str) -> None:
         await asyncio.wait([task], timeout=END_LIMIT)
         ended = task.done()
         if not ended:
-            task.add_done_callback(_ignore_result)
+            task.add_done_callback(forget_result)
     assert ended, f"{what} does not end when it is cancelled"
     if not task.cancelled():
         task.exception()  # ending with an error, or before the cancellation, is allowed
@@ -131,8 +133,3 @@ def track_tasks() -> Iterator[list[asyncio.Task[Any]]]:
         yield started
     finally:
         loop.set_task_factory(before)
-
-
-def _ignore_result(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
