@@ -28,6 +28,7 @@ from treadle.core.transcript import (
 )
 from treadle.models.bedrock_converse.model import ConverseCodec
 from treadle.models.catalog import card_for
+from treadle.models.provider_base.error_map import map_response_error
 from treadle.testing.conformance.model import ConformanceRequests, check_model
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -120,7 +121,8 @@ def test_the_options_have_their_fields():
 def test_an_error_that_names_a_block_is_located():
     codec = ConverseCodec("m", card_for(NAME))
     items = (to_user_item("q"), AssistantItem((Text("a"),)), UserItem((Text("b"), Text("c"))))
-    mapped = codec.map_error(400, {}, b'{"message":"The value at messages.2.content.1.text is no"}')
+    error = b'{"message":"The value at messages.2.content.1.text is no"}'
+    mapped = map_response_error(codec.provider, 400, {}, error)
     assert isinstance(mapped, BadRequest)
     assert codec.locate_part(ModelRequest(Transcript(items)), mapped) == (2, 1)
 

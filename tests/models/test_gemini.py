@@ -32,6 +32,7 @@ from treadle.models.catalog import card_for
 from treadle.models.gemini.encoding import UNSIGNED_CALL, adapt_schema
 from treadle.models.gemini.model import GeminiCodec
 from treadle.models.provider_base.codec import CALL_EXTRA_LABEL
+from treadle.models.provider_base.error_map import map_response_error
 from treadle.testing.conformance.model import ConformanceRequests, check_model
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer, ReceivedRequest
 
@@ -219,7 +220,7 @@ def test_an_error_that_names_a_part_is_located():
     codec = GeminiCodec(NEW, card_for(f"gemini/{NEW}"), "k")
     items = (to_user_item("q"), AssistantItem((Text("a"),)), UserItem((Text("b"), Text("c"))))
     error = b'{"error":{"code":400,"message":"* GenerateContentRequest.contents[2].parts[1]: no"}}'
-    mapped = codec.map_error(400, {}, error)
+    mapped = map_response_error(codec.provider, 400, {}, error)
     assert isinstance(mapped, BadRequest)
     assert codec.locate_part(ModelRequest(Transcript(items)), mapped) == (2, 1)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
-from treadle.core.errors import BadRequest, ModelError, StreamBroken
+from treadle.core.errors import BadRequest, StreamBroken
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.anthropic.decoding import AnthropicDecoder
@@ -35,7 +35,6 @@ from treadle.models.provider_base.error_map import (
     ProviderInfo,
     has_field,
     make_missing_key_error,
-    map_response_error,
     validate_key,
 )
 from treadle.models.provider_base.http_model import HTTPModel
@@ -146,9 +145,6 @@ class AnthropicCodec:
             return []
         start = b'{"type":"message_start","message":' + body + b"}"
         return [(b"", start), (b"", b'{"type":"message_stop"}')]
-
-    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return map_response_error(self.provider, status, headers, body)
 
     def adapt(self, refusal: BadRequest) -> str:
         if not (self._encoder.has_system_notices and _ROLE_REFUSED.match(refusal.provider_message)):

@@ -9,6 +9,7 @@ import msgspec
 from treadle.core.errors import BadRequest, ModelError, Overloaded, RateLimited
 from treadle.models.batches.batch_api import CLOCK_SKEW_SECONDS, BatchAPI, BatchOutcome, BatchStatus
 from treadle.models.batches.batch_store import BatchRecord
+from treadle.models.provider_base.error_map import map_response_error
 
 METADATA_KEY = "treadle_batch"
 QUEUE_FULL = "token_limit_exceeded"  # the account has as many tokens in batches as it may have
@@ -136,7 +137,9 @@ class OpenAIBatches(BatchAPI):
             return read.custom_id, bytes(answer.body)
         if answer is not None:
             body = bytes(answer.body)
-            return read.custom_id, self._model.codec.map_error(answer.status_code, {}, body)
+            return read.custom_id, map_response_error(
+                self._model.codec.provider, answer.status_code, {}, body
+            )
         if failure is not None and failure.code == "batch_expired":
             return read.custom_id, self.expired()
         text = f"{self._provider.name}: {self._say(failure or _Error())}"

@@ -6,11 +6,10 @@ signed as a whole: `model("bedrock/amazon.nova-pro-v1:0")` makes both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from urllib.parse import quote
 
 from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
-from treadle.core.errors import AccessDenied, BadRequest, ModelError
+from treadle.core.errors import AccessDenied, BadRequest
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.bedrock_converse.decoding import ConverseDecoder
@@ -18,7 +17,7 @@ from treadle.models.bedrock_converse.encoding import ORIGIN, ConverseEncoder, en
 from treadle.models.catalog import card_for
 from treadle.models.provider_base.codec import EncodedRequest
 from treadle.models.provider_base.encoding import encode_transcript, locate_block
-from treadle.models.provider_base.error_map import ProviderInfo, has_field, map_response_error
+from treadle.models.provider_base.error_map import ProviderInfo, has_field
 from treadle.models.provider_base.http_model import HTTPModel
 
 _PART_REFERENCE = compile_lazily(r"messages\.(\d+)(?:\.member)?\.content\.(\d+)")
@@ -59,9 +58,6 @@ class ConverseCodec:
 
     def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
         return [(b"whole", body)] if has_field(body, "output") else []
-
-    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return map_response_error(self.provider, status, headers, body)
 
     def adapt(self, refusal: BadRequest) -> str:
         return ""

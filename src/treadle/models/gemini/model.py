@@ -7,13 +7,12 @@ The same format is used by Vertex, whose address and authorization come with a c
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from urllib.parse import quote
 
 import msgspec
 
 from treadle.core.contracts.model import Model, ModelCard, ModelOptions, ModelRequest
-from treadle.core.errors import BadRequest, ModelError
+from treadle.core.errors import BadRequest
 from treadle.lib.http.timeouts import Timeouts
 from treadle.lib.text.lazy_regex import compile_lazily
 from treadle.models.catalog import card_for
@@ -27,7 +26,6 @@ from treadle.models.provider_base.error_map import (
     ProviderInfo,
     has_field,
     make_missing_key_error,
-    map_response_error,
     validate_key,
 )
 from treadle.models.provider_base.http_model import HTTPModel
@@ -102,9 +100,6 @@ class GeminiCodec:
             return [(b"", bytes(chunk)) for chunk in chunks]
         is_reply = has_field(body, "candidates") or has_field(body, "promptFeedback")
         return [(b"", body)] if is_reply else []
-
-    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return map_response_error(self.provider, status, headers, body)
 
     def adapt(self, refusal: BadRequest) -> str:
         return ""

@@ -2,7 +2,6 @@
 
     ModelRequest ──Codec.encode_request──▶ EncodedRequest (path, headers, body) ──▶ transport
     event bytes  ──Decoder.feed──────────▶ model events ──Decoder.finish──▶ AssistantItem
-    error bytes  ──Codec.map_error───────▶ ModelError
 
 Sans-IO: a codec opens no connection and reads no clock. Used by http_model.py; encoding.py and
 request_limits.py hold the part of the encoding that all providers share.
@@ -10,7 +9,7 @@ request_limits.py hold the part of the encoding that all providers share.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -98,9 +97,6 @@ class Codec(Protocol):
 
     def split_reply(self, body: bytes) -> list[tuple[bytes, bytes]]:
         """The events of a reply in one piece instead of a stream; none if it is not a reply."""
-
-    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        """The error for a response without a stream."""
 
     def adapt(self, refusal: BadRequest) -> str:
         """Write requests in another form from now on, if this one is refused; a line for the user,

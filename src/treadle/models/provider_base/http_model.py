@@ -34,6 +34,7 @@ from treadle.models.provider_base.error_map import (
     find_refused_tool,
     has_field,
     is_error_body,
+    map_response_error,
     map_stream_error,
     map_transport_error,
 )
@@ -239,7 +240,9 @@ class HTTPModel:
             async with exchange as response:
                 if response.status != 200:
                     body = await response.read()
-                    raise codec.map_error(response.status, response.headers, body)
+                    raise map_response_error(
+                        codec.provider, response.status, response.headers, body
+                    )
                 yield response
         except TransportError as error:
             raise map_transport_error(codec.provider, error) from error
@@ -282,7 +285,7 @@ class HTTPModel:
             return []
         if response.status != 200 or "html" in kind:
             body = await response.read()
-            raise self._codec.map_error(response.status, response.headers, body)
+            raise map_response_error(self._codec.provider, response.status, response.headers, body)
         return [decode_reply(self._codec, decoder, await response.read(MAX_REPLY_BYTES))]
 
 

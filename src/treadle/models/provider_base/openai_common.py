@@ -17,7 +17,7 @@ import msgspec
 
 from treadle.core.contracts.model import ModelCard, ModelOptions, ModelRequest
 from treadle.core.contracts.tool import ToolSpec
-from treadle.core.errors import AccessDenied, BadRequest, ModelError
+from treadle.core.errors import AccessDenied, BadRequest
 from treadle.core.transcript.content import Document, Image, Text, ToolCall
 from treadle.core.transcript.items import AssistantItem, Item, ToolResultItem, UserItem
 from treadle.core.transcript.usage import Usage
@@ -35,7 +35,6 @@ from treadle.models.provider_base.encoding import encode_json, encode_json_strin
 from treadle.models.provider_base.error_map import (
     ProviderInfo,
     make_missing_key_error,
-    map_response_error,
     validate_key,
 )
 from treadle.models.provider_base.quirks import (
@@ -139,9 +138,6 @@ class OpenAICodec:
 
     def auth_headers(self) -> dict[str, str]:
         return self._account.auth_headers()
-
-    def map_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        return map_response_error(self.provider, status, headers, body)
 
     def adapt(self, refusal: BadRequest) -> str:
         return ""
