@@ -68,10 +68,6 @@ class FinalAnswerTool(BaseTool, BaseGate):
         description = f"{DESCRIPTION} {about}".strip()
         self._spec = ToolSpec(TOOL_NAME, description, output.schema, effect="pure", eager=False)
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         try:
             self._output.convert(arguments)

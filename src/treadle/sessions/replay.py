@@ -204,10 +204,6 @@ class ReplayTool(BaseTool):
         # Pure: it has no effect, so no intent is recorded.
         self._spec = ToolSpec(name, "As recorded.", schema, "pure", max_result_chars=NO_LIMIT)
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     async def call(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         result = self._recording.results.get(context.call_id)
         if result is None:

@@ -68,10 +68,6 @@ class RecordingTool(BaseTool):
         self.running_count = 0
         self.max_running = 0
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         return self._check(arguments) if self._check is not None else None
 

@@ -247,10 +247,6 @@ class _StableTool(BaseTool):
         self._source = source
         self._spec = msgspec.structs.replace(tool.spec, deferred=deferred)
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         tool = self._source.find_tool(self._spec.name)
         return tool.check(arguments) if tool else f"{self._spec.name} is not available any more"
@@ -297,10 +293,6 @@ class _UseTool(BaseTool):
                 "required": ["name", "arguments"],
             },
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
 
     def target(self, arguments: Arguments) -> tuple[Tool, Arguments] | str:
         """The late tool and its arguments: rules, hooks and the user see that one."""
@@ -349,10 +341,6 @@ class _ToolSearch(BaseTool):
             effect="pure",
             concurrent=True,
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
 
     def check(self, arguments: Arguments) -> str | None:
         query = arguments.get("query")

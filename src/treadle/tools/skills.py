@@ -202,10 +202,6 @@ class SkillTool(BaseTool):
             concurrent=True,
         )
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         name = arguments.get("name")
         if not isinstance(name, str) or len(arguments) != 1:

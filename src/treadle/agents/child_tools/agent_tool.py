@@ -77,10 +77,6 @@ class AgentTool(ChildTool):
         )
 
     @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
     def deps_type(self) -> Any:
         """What the runs that call it must have as `deps`; None: it needs none."""
         own = self._agent._settings.deps_type

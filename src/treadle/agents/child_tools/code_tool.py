@@ -74,10 +74,6 @@ class CodeTool(ChildTool):
             text_argument="code",
         )
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         code, seconds = arguments.get("code"), arguments.get("timeout", DEFAULT_SECONDS)
         if set(arguments) - {"code", "timeout"} or not isinstance(code, str) or not code.strip():

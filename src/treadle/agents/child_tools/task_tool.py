@@ -131,10 +131,6 @@ class TaskTool(ChildTool):
             kind=TASK_NAMES.kind,
         )
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def repair(self, arguments: Arguments) -> RepairedArguments:
         """Under its own names. A call without a description has the first words of its prompt."""
         report = Report()

@@ -254,9 +254,15 @@ class Tool(Protocol[PartDepsT]):
 class BaseTool(Generic[PartDepsT]):
     """A tool that only needs a spec and a call: everything else has its default here."""
 
+    _spec: ToolSpec
+
     @property
     def spec(self) -> ToolSpec:
-        raise NotImplementedError(f"{type(self).__name__} does not define `spec`")
+        try:
+            return self._spec
+        except AttributeError:
+            name = type(self).__name__
+            raise NotImplementedError(f"{name} does not define `spec`") from None
 
     def check(self, arguments: Arguments) -> str | None:
         return None

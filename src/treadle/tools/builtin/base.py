@@ -85,10 +85,6 @@ class BuiltinTool(BaseTool, Generic[ArgumentsT]):
         self.sessions = sessions
         self._spec = _make_spec(type(self))  # type: ignore[arg-type]  # classes are hashable
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def unlist(self) -> Self:
         """This tool, which the model is from now on not told about."""
         self._spec = msgspec.structs.replace(self._spec, unlisted=True)

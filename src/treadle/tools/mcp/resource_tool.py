@@ -44,10 +44,6 @@ class ResourceTool(BaseTool):
             concurrent=True,
         )
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         return check_arguments(arguments, self._spec)
 

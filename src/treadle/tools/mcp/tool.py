@@ -39,10 +39,6 @@ class McpTool(BaseTool):
         self._spec = spec
         self._call = call
 
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
-
     def check(self, arguments: Arguments) -> str | None:
         return check_arguments(arguments, self._spec)
 
