@@ -20,7 +20,6 @@ from treadle.apps.conversation.session.file_undo import FileUndo
 from treadle.apps.conversation.session.lifecycle import SessionLifecycle
 from treadle.apps.conversation.session.saved_sessions import SavedSessions
 from treadle.apps.conversation.session.session_dry_run import DryRunReport, SessionDryRun
-from treadle.apps.conversation.session.session_forecast import SessionForecast
 from treadle.apps.conversation.session.session_limits import LimitReport, SessionLimits
 from treadle.apps.conversation.session.session_permissions import SessionPermissions
 from treadle.apps.conversation.state.view_state import ViewState
@@ -36,6 +35,7 @@ from treadle.core.loop.driver import Driver
 from treadle.core.transcript.items import UserItem
 
 if TYPE_CHECKING:
+    from treadle.sessions.forecast import PastTasks
     from treadle.tools.builtin import UserQuestion
     from treadle.tools.mcp.server import McpServer
 
@@ -290,3 +290,34 @@ class SessionServers:
         from treadle.apps.conversation.commands.mcp_prompts import list_resource_mentions
 
         return list_resource_mentions(self.list_servers())
+
+
+class SessionForecast:
+    """What the first message will probably cost, while the user writes it (sessions/forecast.py).
+
+    Hosts call `update` when the user pauses, and show `text` where the cost of the session will be.
+    It is "" before and after the first message, and if too little is known."""
+
+    def __init__(self, session: SessionLifecycle) -> None:
+        self._session = session
+        self._past: tuple[str, PastTasks] | None = None  # of a model
+        self._message = ""
+        self.text = ""
+
+    async def update(self, message: str) -> bool:
+        """Whether the text is another one now."""
+        before, session = self.text, self._session
+        is_command = message.startswith(("/", "!"))
+        if not session.is_open or len(session.driver.history) or is_command or not message.strip():
+            self.text = self._message = ""
+        elif message != self._message:
+            self._message = message
+            self.text = await asyncio.to_thread(self._make, session.agent_session.model.name)
+        return self.text != before
+
+    def _make(self, model: str) -> str:
+        from treadle.sessions.forecast import PastTasks
+
+        if self._past is None or self._past[0] != model:
+            self._past = model, PastTasks(self._session.library, self._session.folder, model)
+        return self._past[1].forecast(self._message).short
