@@ -202,13 +202,12 @@ def _narrow_tools(
     return (Federation(sources) if len(sources) > 1 else sources[0]), kept
 
 
-def list_tool_names(definition: AgentDefinition, source: ToolSource) -> frozenset[str]:
-    """The names of the tools that a child has; of those that come later none."""
+def list_tools(definition: AgentDefinition, source: ToolSource) -> list[ToolSpec]:
+    """The tools that a child has; of those that come later none."""
     names = FilteredSource(source, definition.tool_names, definition.excluded_tools)
     own = [tool.spec for one in collect_sources(definition.own_tools) for tool in one.tools()]
     specs = [tool.spec for tool in names.tools()] + own
-    specs += [TASK_NAMES] if _may_start_children(definition) else []
-    return frozenset(spec.name for spec in specs)
+    return specs + ([TASK_NAMES] if _may_start_children(definition) else [])
 
 
 def _may_start_children(definition: AgentDefinition) -> bool:

@@ -19,8 +19,13 @@ from tests.apps.assembly.children.helpers import (
 )
 from treadle.apps.assembly import model_choice
 from treadle.apps.assembly import parts as assembly_parts
+from treadle.apps.assembly.children.prompt import may_change
+from treadle.core.contracts.tool import ToolSpec
 from treadle.core.errors import UnknownModel
 from treadle.models import Say, Scripted
+from treadle.tools.builtin.base import BuiltinTool
+from treadle.tools.builtin.code.rename_symbol import RenameSymbolTool
+from treadle.tools.builtin.files.read import ReadTool
 
 
 async def test_a_child_sees_environment_and_memory_as_its_parent(tmp_path: Path):
@@ -80,6 +85,13 @@ async def test_the_prompt_of_a_child_says_only_what_its_tools_can_do(tmp_path: P
     assert list_parts("general") == list_parts("keeper") == parts.keys() - {"ask"}
     assert list_parts("editor") == {"changes"}
     assert list_parts("reader") == set()
+
+
+@pytest.mark.parametrize(("tool", "expected"), [(RenameSymbolTool, True), (ReadTool, False)])
+def test_whether_a_tool_may_change_files_is_known_by_its_kind(
+    tool: type[BuiltinTool[Any]], expected: bool
+):
+    assert may_change([ToolSpec(tool.name, "", {}, kind=tool.kind)]) is expected
 
 
 async def test_a_general_child_has_the_tools_of_its_parent(tmp_path: Path):

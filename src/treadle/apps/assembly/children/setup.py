@@ -18,7 +18,7 @@ from treadle.agents.child_settings import (
     TASK_NAMES,
     FilteredSource,
     find_unknown,
-    list_tool_names,
+    list_tools,
 )
 from treadle.agents.subagents import ChildStart
 from treadle.apps.assembly.children.places import (
@@ -27,7 +27,7 @@ from treadle.apps.assembly.children.places import (
     make_worktree_place,
 )
 from treadle.apps.assembly.children.policies import ChildPolicy
-from treadle.apps.assembly.children.prompt import CHANGING_TOOLS, make_instructions
+from treadle.apps.assembly.children.prompt import make_instructions, may_change
 from treadle.apps.assembly.kept_branches import KeptBranches
 from treadle.apps.assembly.lazy import Lazy, LazyReminders, LazyWorkspace
 from treadle.apps.assembly.parts import WORKTREES_DIR, AgentParts
@@ -113,7 +113,7 @@ class ChildSetup:
         changes["prepare_child"] = ChildSetup(
             self._parts, place, self._mutators, ancestors=ancestors
         )
-        tools = list_tool_names(definition, source)
+        tools = list_tools(definition, source)
         changes["instructions"] = make_instructions(definition, place, tools)
         changes["mutators"] = [*self._mutators, self._make_reminders(place)]
         builtin = place.builtin
@@ -156,7 +156,7 @@ class ChildSetup:
     def _may_write(self, start: ChildStart) -> bool:
         definition = start.task.definition
         is_plan = ChildPolicy(self._place.policy, definition.mode).mode == "plan"
-        return not is_plan and bool(CHANGING_TOOLS & list_tool_names(definition, start.source))
+        return not is_plan and may_change(list_tools(definition, start.source))
 
     def _list_other_writers(self, start: ChildStart) -> list[str]:
         """Its parents are at work, too, and wait for it."""
