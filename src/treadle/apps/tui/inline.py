@@ -39,11 +39,10 @@ from treadle.apps.conversation.state.blocks import (
 )
 from treadle.apps.conversation.state.view_state import ViewState
 from treadle.apps.tui.app import TerminalApp
-from treadle.apps.tui.input.keyboard import KeyboardDriver, make_paste_query
+from treadle.apps.tui.input.keyboard import KeyboardReader
 from treadle.apps.tui.render.markdown import CONSOLE, make_printable
 from treadle.apps.tui.render.render import is_tight, render_block
 from treadle.apps.tui.terminal.inline_painter import InlinePainter
-from treadle.apps.tui.terminal.status import TerminalStatus
 from treadle.apps.tui.widgets.lines import LinesWidget
 from treadle.lib.text.text import plural
 
@@ -265,13 +264,7 @@ def _is_final(view: ViewState, index: int) -> bool:
 FOCUS_REPORTS_OFF = "\x1b[?1004l"
 
 
-class InlineDriver(LinuxInlineDriver):
-    _read_input = KeyboardDriver._read_input
-    _dispatch = KeyboardDriver._dispatch
-    _has_vim_keys = KeyboardDriver._has_vim_keys
-    _has_dialog = KeyboardDriver._has_dialog
-    run_input_thread = KeyboardDriver.run_input_thread
-
+class InlineDriver(KeyboardReader, LinuxInlineDriver):
     _is_stopped = False  # by ctrl+z
 
     @property
@@ -290,13 +283,8 @@ class InlineDriver(LinuxInlineDriver):
         signal.signal(signal.SIGWINCH, on_signal)
         signal.signal(signal.SIGTSTP, self._on_stop)
         signal.signal(signal.SIGCONT, self._on_continue)
-        if self._status is not None:
-            self.write(self._status.begin_sequence)
-        self.write(make_paste_query())
 
     def stop_application_mode(self) -> None:
-        if self._status is not None:
-            self.write(self._status.end_sequence)
         self.write(FOCUS_REPORTS_OFF)  # before the terminal echoes again
         super().stop_application_mode()
 
@@ -307,10 +295,6 @@ class InlineDriver(LinuxInlineDriver):
     def flush(self) -> None:
         with suppress(OSError):
             super().flush()  # type: ignore[no-untyped-call]
-
-    @property
-    def _status(self) -> TerminalStatus | None:
-        return getattr(self._app, "terminal_status", None)
 
     def _turn_echo_off(self) -> list[Any] | None:
         """The terminal answers what it is asked at the start: that must not be seen. Returns its

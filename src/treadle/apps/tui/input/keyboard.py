@@ -13,9 +13,11 @@ import selectors
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
+from threading import Event
 
 from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
@@ -116,12 +118,16 @@ class PasteParser(XTermParser):
         return is_next_part or _LINE_BREAK_INSIDE.search(data) is not None
 
 
-class KeyboardDriver(LinuxDriver):
-    """Textual's terminal driver with the PasteParser. What is around the screen (a TerminalStatus
-    of the app) is told when the screen is taken, and taken back when it is given back."""
+class KeyboardReader(Driver):
+    """Before a terminal driver of Textual: it reads with the PasteParser. What is around the screen
+    (a TerminalStatus of the app) is told when the screen is taken, and taken back when it is given
+    back."""
+
+    fileno: int
+    exit_event: Event
 
     def start_application_mode(self) -> None:
-        super().start_application_mode()  # type: ignore[no-untyped-call]  # of Textual
+        super().start_application_mode()  # type: ignore[safe-super]  # of the terminal driver
         if self._status is not None:
             self.write(self._status.begin_sequence)
         self.write(make_paste_query())
@@ -129,7 +135,7 @@ class KeyboardDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         if self._status is not None:
             self.write(self._status.end_sequence)
-        super().stop_application_mode()
+        super().stop_application_mode()  # type: ignore[safe-super]
 
     @property
     def _status(self) -> TerminalStatus | None:
@@ -166,3 +172,7 @@ class KeyboardDriver(LinuxDriver):
     def _dispatch(self, messages: Iterable[Message]) -> None:
         for message in messages:
             self.process_message(message)
+
+
+class KeyboardDriver(KeyboardReader, LinuxDriver):
+    """The driver of the full screen."""
