@@ -22,7 +22,13 @@ from treadle.apps.pages.charts import (
     draw_columns,
     draw_labels,
 )
-from treadle.apps.pages.elements import escape_html, render_section, render_sums, render_table
+from treadle.apps.pages.elements import (
+    escape_html,
+    mark_current,
+    render_section,
+    render_sums,
+    render_table,
+)
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.static_page import render_static_page
 from treadle.core.transcript.usage import Usage
@@ -38,7 +44,7 @@ _STYLES = ("m-1", "m-2", "m-3", "m-4")
 def render_cost_page(report: CostReport, period: str) -> str:
     """The page for a period."""
     links = "".join(
-        f'<a href="/cost?since={name}"{_mark(name == period)}>{label}</a>'
+        f'<a href="/cost?since={name}"{mark_current(name == period)}>{label}</a>'
         for name, label in PERIODS
     )
     body = (
@@ -48,10 +54,6 @@ def render_cost_page(report: CostReport, period: str) -> str:
         f'<main class="cost-main" id="cost">{render_cost_body(report)}</main>'
     )
     return render_page("Cost", "cost", "", body, "page", script="plain")
-
-
-def _mark(is_chosen: bool) -> str:
-    return ' aria-current="true"' if is_chosen else ""
 
 
 def render_cost_file(report: CostReport) -> str:

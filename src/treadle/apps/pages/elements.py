@@ -59,6 +59,19 @@ def mark_current(is_current: bool) -> str:
     return ' aria-current="true"' if is_current else ""
 
 
+def render_buttons(
+    attribute: str, names: Mapping[str, str], chosen: str, label: str, style: str = "seg"
+) -> str:
+    """Buttons of which one is pressed: `names` are their values, as `data-{attribute}`, and what
+    they show."""
+    buttons = "".join(
+        f'<button type="button" data-{attribute}="{value}" '
+        f'aria-pressed="{str(value == chosen).lower()}">{name}</button>'
+        for value, name in names.items()
+    )
+    return f'<span class="{style}" role="group" aria-label="{label}">{buttons}</span>'
+
+
 def render_sign(state: str) -> str:
     """The sign of a call at the left of its line."""
     icon, colour, label = CALL_SIGNS.get(state, CALL_SIGNS["writing"])

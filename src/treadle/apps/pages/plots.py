@@ -17,6 +17,7 @@ from treadle.apps.pages.charts import (
     draw_line,
 )
 from treadle.apps.pages.cost_reasons import count_lost_tokens, price_lost_tokens
+from treadle.apps.pages.elements import render_buttons
 from treadle.apps.pages.gantt import KEY, NO_LANES, AgentLane, render_gantt
 from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.lib.text.text import format_count, format_dollars, plural
@@ -60,7 +61,9 @@ def render_plots(
         "turn": f"Turn {request.turn}",
         "round": f"Round of request {request.number}",
     }[chart_range]
-    head = f'<header><h2 id="g">{title}</h2>{KEY}{_render_ranges(chart_range)}</header>'
+    names = {one: one.capitalize() for one in get_args(ChartRange)}
+    ranges = render_buttons("range", names, chart_range, "Calls of", "seg end")
+    head = f'<header><h2 id="g">{title}</h2>{KEY}{ranges}</header>'
     chart = render_gantt(requests, calls, request.number, lanes)
     return (
         f'<section class="plot" aria-labelledby="g">{head}{chart}</section>'
@@ -72,15 +75,6 @@ def _is_in_range(one: RequestInfo, chosen: RequestInfo, chart_range: ChartRange)
     if chart_range == "turn":
         return one.turn == chosen.turn
     return chart_range == "all" or one.number == chosen.number
-
-
-def _render_ranges(chosen: ChartRange) -> str:
-    buttons = "".join(
-        f'<button type="button" data-range="{name}" aria-pressed="{str(name == chosen).lower()}">'
-        f"{name.capitalize()}</button>"
-        for name in get_args(ChartRange)
-    )
-    return f'<span class="seg end" role="group" aria-label="Calls of">{buttons}</span>'
 
 
 def render_request_plots(timeline: Timeline, chosen: RequestInfo | None) -> str:

@@ -7,14 +7,14 @@ the raw items.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
 from treadle.apps.conversation.state.from_transcript import build_view
 from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.cost_reasons import find_cache_break, price_items, price_reply
-from treadle.apps.pages.elements import escape_html, render_icon
+from treadle.apps.pages.elements import escape_html, render_buttons, render_icon
 from treadle.apps.pages.plots import PARTS, find_request, list_parts, split_request
 from treadle.apps.pages.timeline import RequestInfo, Timeline
 from treadle.core.transcript.entry_json import to_json
@@ -37,7 +37,7 @@ _HEAD_PARTS = {
     "tools": "their definitions",
     "memory": "AGENTS.md and other memory files",
 }
-_VIEW_NAMES: dict[ItemView, str] = {
+_VIEW_NAMES: dict[str, str] = {
     "sent": "As sent",
     "cost": "Why it cost",
     "transcript": "Transcript",
@@ -62,9 +62,10 @@ def render_sheet(timeline: Timeline, step: int, view: SentView) -> str:
     one = timeline.steps[step - 1]
     turn_step = f'<span class="tag accent">step {step}</span>'
     model = f'<span class="tag">{escape_html(request.model.rpartition("/")[2])}</span>'
+    views = render_buttons("view", _VIEW_NAMES, view.kind, "View")
     return (
         f'<header><div class="row"><h2>Request {request.number}</h2>{turn_step}{model}'
-        f"{_render_views(view.kind)}</div>{_render_figures(request)}{_render_bar(request)}</header>"
+        f"{views}</div>{_render_figures(request)}{_render_bar(request)}</header>"
         f'<div class="scrolls" tabindex="0" role="region" aria-label="{_VIEW_NAMES[view.kind]}">'
         f"{_render_view(timeline, request, view)}</div>"
         f'<footer><button class="btn first" type="button" data-fork="{escape_html(one.turn_id)}">'
@@ -74,15 +75,6 @@ def render_sheet(timeline: Timeline, step: int, view: SentView) -> str:
         '<button class="btn" type="button" data-link>'
         f"{render_icon('copy')}Copy link to this step</button></footer>"
     )
-
-
-def _render_views(chosen: ItemView) -> str:
-    buttons = "".join(
-        f'<button type="button" data-view="{name}" aria-pressed="{str(name == chosen).lower()}">'
-        f"{_VIEW_NAMES[name]}</button>"
-        for name in get_args(ItemView)
-    )
-    return f'<span class="seg" role="group" aria-label="View">{buttons}</span>'
 
 
 def _render_view(timeline: Timeline, request: RequestInfo, view: SentView) -> str:
