@@ -83,5 +83,23 @@ async def test_a_check_that_does_not_run_is_no_check_that_fails():
         *(f"    {number}" for number in range(17, 21)),
         f"    {Path.cwd()}",
         "before turn 1: fails (exit code 3)",
-        "it was broken before the first turn",
+        "it was broken before the first turn (--from N begins after a later turn)",
     ]
+
+
+async def test_what_a_turn_made_is_searched_from_that_turn_on():
+    replies = [write("state", "fine"), LAST, write("other", "1"), LAST, write("state", "bad"), LAST]
+    async with ProviderServer([*replies, LAST]) as server:
+        session = await make_session(server, ("one",), ("two",), ("three",), ("four",))
+    check = ("--check", "grep -q fine state")
+    found = await run(None, "bisect", session, *check, "--from", "1")
+    assert found.code == 0, found
+    assert found.out.splitlines() == [
+        "after turn 3: fails (exit code 1)",
+        "after turn 1: passes",
+        "after turn 2: passes",
+        "turn 3 broke it (3 checks): three",
+        "    changed state",
+    ]
+    late = await run(None, "bisect", session, *check, "--from", "4")
+    assert "has no turn after turn 4 with checkpoints that differ" in late.err

@@ -112,7 +112,7 @@ async def test_the_model_that_answers_worse_is_told_from_the_turn_in_which_it_ca
     assert found.code == 0, found
     assert f"with {HAIKU} after turn 3: fails (exit code 1): I do not know." in found.out
     assert f"the change of the model to {HAIKU} broke it (" in found.out.splitlines()[-1]
-    assert (fixed.code, fixed.out.splitlines()[-1]) == (
+    assert (fixed.code, fixed.out.splitlines()[-2]) == (
         1,
         "nothing is broken at the end of the session",
     )
@@ -128,6 +128,7 @@ async def test_a_session_that_never_knew_an_empty_budget_and_wrong_options_are_s
     wrong = await run(None, "bisect", session, "--check", "true", "--model", SONNET)
     assert never.code == 1
     assert "it was broken after turn 1 already (--from N" in never.out
+    assert never.out.splitlines()[-1].startswith("2 answers, $")  # what it cost is said, too
     assert (empty.code, empty.out) == (2, "")
     assert "there is no answer after turn 3: " in empty.err
     assert (broken.code, broken.out) == (2, "")

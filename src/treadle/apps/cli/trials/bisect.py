@@ -31,7 +31,7 @@ from treadle.core.errors import StoreError
 from treadle.core.transcript.entries import TurnBegan, UsageRecorded, ViewRewritten
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.lib.text.text import plural
-from treadle.sessions.history import TurnInfo, list_turns
+from treadle.sessions.history import TurnInfo, find_turn, list_turns
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import read_records
 
@@ -57,8 +57,8 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help=about)
     about = "ask this at points of the session: the check reads the answer on standard input"
     parser.add_argument("--ask", metavar="PROMPT", help=about)
-    about = "with --ask: the first turn after which the answer is good (default: 1)"
-    parser.add_argument("--from", default="1", dest="first", metavar="N", help=about)
+    about = "the first turn after which it is good (default: before turn 1; with --ask after it)"
+    parser.add_argument("--from", default="", dest="first", metavar="N", help=about)
     about = "with --ask: ask this model at each point; else the one that the session had there"
     parser.add_argument("--model", default="", help=about)
     about = f"with --ask: for all answers together; that of the settings, or {DEFAULT_MAX_COST:g}"
@@ -68,8 +68,8 @@ def run(arguments: list[str]) -> int:
         from treadle.apps.cli.trials.bisect_answers import bisect_answers
 
         return run_trial("treadle bisect", bisect_answers(options, rest))
-    if rest or options.model or options.max_cost is not None or options.first != "1":
-        parser.error("without --ask there is only --check and --timeout")
+    if rest or options.model or options.max_cost is not None:
+        parser.error("without --ask there is only --check, --from and --timeout")
     return report_errors("treadle bisect", lambda: asyncio.run(_bisect(options)))
 
 
@@ -77,9 +77,13 @@ async def _bisect(options: argparse.Namespace) -> int:
     library = Library()
     session_dir = library.find(options.id, by_words=True)
     folder = Path(library.get_summary(session_dir).folder)
-    states = _list_states(session_dir)
+    first = find_turn(session_dir, options.first).number if options.first else 0
+    states = _list_states(session_dir, first)
     if len(states) < 2:
-        raise StoreError(f"session {session_dir.name} has no turn with checkpoints that differ")
+        after = f" after turn {first}" if first else ""
+        raise StoreError(
+            f"session {session_dir.name} has no turn{after} with checkpoints that differ"
+        )
     checks = 0
     with tempfile.TemporaryDirectory(prefix="treadle-bisect-") as name:
         root = Path(name)
@@ -101,7 +105,8 @@ async def _bisect(options: argparse.Namespace) -> int:
             )
             return passed
 
-        found = await find_first(len(states), passes, "before the first turn")
+        start = "before the first turn" if not first else f"after turn {first} already"
+        found = await find_first(len(states), passes, start)
     if found is None:
         return ERROR
     good, bad = found
@@ -109,8 +114,8 @@ async def _bisect(options: argparse.Namespace) -> int:
     return SUCCESS
 
 
-def _list_states(session_dir: Path) -> list[_State]:
-    """Those whose files differ from the one before."""
+def _list_states(session_dir: Path, first: int) -> list[_State]:
+    """Those whose files differ from the one before, from the files after the turn `first` on."""
     found: list[_State] = []
     for turn in list_turns(session_dir):
         before, after = turn.checkpoint_before, turn.checkpoint_after
@@ -118,6 +123,8 @@ def _list_states(session_dir: Path) -> list[_State]:
             found.append(_State(before, f"before turn {turn.number}"))
         if after:
             found.append(_State(after, f"after turn {turn.number}", turn))
+        if turn.number <= first:
+            found = found[-1:]
     return [one for at, one in enumerate(found) if not at or one.tree != found[at - 1].tree]
 
 

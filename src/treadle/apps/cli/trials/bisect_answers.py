@@ -100,7 +100,7 @@ async def bisect_answers(options: argparse.Namespace, rest: Sequence[str]) -> in
     session_dir = library.find(options.id, by_words=True)
     folder = Path(library.get_summary(session_dir).folder)
     _, limit = load_trial_settings(folder, options.max_cost)
-    first = find_turn(session_dir, options.first).number
+    first = find_turn(session_dir, options.first or "1").number
     points = list_points(session_dir, options.model)
     names = [one.name for one in points]
     begin = f"after turn {first}"
@@ -112,16 +112,15 @@ async def bisect_answers(options: argparse.Namespace, rest: Sequence[str]) -> in
     try:
         open_trust_store().copy_decision(folder, worktree.root)
         search = _Search(library, session_dir, folder, worktree, options, rest, limit)
-        start = f"{begin} already (--from N begins after a later turn)"
-        found = await find_first(len(points), lambda at: search.passes(points[at]), start)
+        found = await find_first(
+            len(points), lambda at: search.passes(points[at]), f"{begin} already"
+        )
     finally:
         worktree.release()
         await remove_worktree(worktree)
-    if found is None:
-        return ERROR
     count = f"{plural(search.answers, 'answer')}, {format_dollars(search.cost)}"
-    print_line(f"{points[found[1]].cause} ({count})")
-    return SUCCESS
+    print_line(f"{points[found[1]].cause} ({count})" if found else count)
+    return SUCCESS if found else ERROR
 
 
 class _Search(msgspec.Struct):

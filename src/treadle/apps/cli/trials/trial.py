@@ -149,7 +149,7 @@ async def find_first(
         print_line("nothing is broken at the end of the session")
         return None
     if not await passes(0):
-        print_line(f"it was broken {first}")
+        print_line(f"it was broken {first} (--from N begins after a later turn)")
         return None
     good, bad = 0, count - 1
     while bad - good > 1:
