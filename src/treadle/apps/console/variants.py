@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.lib.text.text import format_dollars
+from treadle.lib.text.text import format_dollars, plural
 
 BRANCH_PREFIX = "whatif-"  # of the names of their branches
 HEADS = ("", "variant", "check", "changes", "cost", "time", "end")
@@ -18,7 +18,7 @@ CHECK_RESULTS = {True: "passes", False: "fails", None: "–"}
 
 class Variant(msgspec.Struct):
     """One way to run the turn, and what came of it. `passed` is None without a check. `detail` says
-    more about the reason, such as the limit; `was_sent`: a model was asked."""
+    more about the reason, such as the limit; `was_sent`: a model was asked. `denied` are calls."""
 
     name: str
     model: str
@@ -33,6 +33,7 @@ class Variant(msgspec.Struct):
     error: str = ""
     detail: str = ""
     was_sent: bool = True
+    denied: list[str] = []
 
     @property
     def is_good(self) -> bool:
@@ -55,7 +56,13 @@ def list_rows(variants: Sequence[Variant]) -> list[tuple[str, ...]]:
             one.changes,
             "unknown" if one.cost is None else format_dollars(one.cost),
             f"{one.seconds:.1f} s",
-            one.error or ": ".join(filter(None, (one.reason, one.detail))),
+            one.error or _format_end(one),
         )
         for number, one in enumerate(variants, 1)
     ]
+
+
+def _format_end(variant: Variant) -> str:
+    end = ": ".join(filter(None, (variant.reason, variant.detail)))
+    denied = plural(len(variant.denied), "call") + " denied"
+    return f"{end}, {denied}" if variant.denied else end

@@ -241,6 +241,38 @@ async def test_who_stops_the_variants_gets_none_of_them(number: signal.Signals, 
     assert git("worktree", "list").count("\n") == 1
 
 
+async def test_who_stops_it_when_asked_what_is_kept_gets_none_of_them():
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "base")
+    async with ProviderServer([LAST, bash("echo x > x"), LAST]) as server:
+        await run(server, "-p", "one", *FREELY)
+        session = next(iter(Library().list_summaries())).id
+        await run(server, "trust")
+        words = ("whatif", session, "--prompts", "go on", "--permission-mode", "ask")
+        process = await start(server, *words, "--keep", "ask", stdin=subprocess.PIPE)
+        assert process.stdout is not None
+        shown = await process.stdout.readuntil(b"none] ")
+        assert git("worktree", "list").count("\n") == 2
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert (
+        shown.decode().splitlines()[1].endswith("  end_turn, 1 call denied")
+    )  # it needed approval
+    assert process.returncode == exit_codes.ABORTED
+    assert git("branch", "--list", "treadle/*") == ""
+    assert git("worktree", "list").count("\n") == 1
+
+
+async def test_a_folder_without_a_repository_is_one_error():
+    async with ProviderServer([LAST]) as server:
+        await run(server, "-p", "one", *FREELY)
+    session = next(iter(Library().list_summaries())).id
+    await run(None, "trust")
+    ran = await run(None, "whatif", session, "--prompts", "a", "b")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(f"treadle whatif: {Path.cwd()} has no git repository (")
+
+
 def test_an_answer_that_names_no_variant_removes_nothing(monkeypatch: pytest.MonkeyPatch):
     """Asked at a terminal: a wrong answer is asked again, and the end of the input keeps all."""
     variants = [Variant("one", "a", "x"), Variant("two", "b", "x")]

@@ -53,6 +53,7 @@ from treadle.sessions.history import (
 )
 from treadle.sessions.library import Library
 from treadle.workspace.worktrees.session_worktrees import SessionWorktrees
+from treadle.workspace.worktrees.worktree_git import open_repository
 from treadle.workspace.worktrees.worktrees import BRANCH_FOLDER, Worktree, format_ref
 
 MAX_VARIANTS = 8
@@ -100,21 +101,23 @@ async def _try_all(options: argparse.Namespace, rest: Sequence[str]) -> int:
     )
     variants = _list_variants(options, turn)
     _check_models(variants, settings)
+    await open_repository(folder)  # its error is of the folder, not of each variant
     worktrees = SessionWorktrees(folder, find_state_dir() / WORKTREES_DIR)
     trial = _Trial(library, session_dir, folder, turn, worktrees, options, rest)
     try:
         async with asyncio.TaskGroup() as group:
             for one in variants:
                 group.create_task(trial.run(one, limit / len(variants)))
+        _print_variants(variants, is_json=options.json)
+        # What was paid for is not thrown away for a check that did not run.
+        kept = variants if trial.broken_checks else _choose(variants, options)
     except BaseException:  # a user who stops it wants none of what it has made
         await trial.keep([])
         raise
-    _print_variants(variants, is_json=options.json)
-    if trial.broken_checks:  # what was paid for is not thrown away for it
-        await trial.keep(variants)
+    await trial.keep(kept)
+    if trial.broken_checks:
         name, problem = trial.broken_checks[0]
         raise UsageError(f"the check did not run to its end for {name} {problem}")
-    await trial.keep(_choose(variants, options))
     return SUCCESS if any(one.is_good for one in variants) else ERROR
 
 
@@ -182,6 +185,7 @@ class _Trial(msgspec.Struct):
         variant.reason, variant.error = report["reason"], report["error"]
         variant.detail, variant.was_sent = report["detail"], usage.requests > 0
         variant.cost, variant.seconds = usage.cost, report["seconds"]
+        variant.denied = report["denied"]
         if self.options.check:
             await self._check(worktree.root, variant)
         await worktree.run_git("add", "--all")
