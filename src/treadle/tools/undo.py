@@ -68,6 +68,11 @@ class UndoStep(msgspec.Struct, frozen=True):
     reason: str = ""
     tries: Tries = Tries("")
 
+    def describe_inverse(self) -> str:
+        """The call that takes it back; of a command, the command alone."""
+        raw = msgspec.json.encode(self.arguments).decode()
+        return f"{self.tool}: {self.arguments.get('command', raw)}"
+
 
 def plan_undo(entries: Sequence[Entry], tools: Sequence[Tool]) -> list[UndoStep]:
     """The effects of the last turn that has some which are not taken back, the newest first."""

@@ -16,8 +16,10 @@ from treadle.apps.settings.settings import Settings
 from treadle.context.cache_monitor import CacheMonitor, HeadLog
 from treadle.core.contracts.model import Model
 from treadle.core.errors import ConfigError, UnknownModel
-from treadle.core.transcript.pending import last_reply
+from treadle.core.transcript.items import AssistantItem
 from treadle.core.transcript.state import SessionState
+
+PLAYER_MODEL = "apply/recorded-calls"  # in the log: `treadle apply` made the calls, and no model
 
 
 async def choose_model(settings: Settings) -> tuple[Model, str]:
@@ -106,7 +108,9 @@ def check_session_model(model: Model, state: SessionState | None, *, is_named: b
 
     An embedded model takes over from a larger one only if the user named it: ConfigError.
     """
-    reply = None if state is None else last_reply(state.transcript)
+    items = () if state is None else reversed(state.transcript)
+    replies = (one for one in items if isinstance(one, AssistantItem))
+    reply = next((one for one in replies if one.model != PLAYER_MODEL), None)
     if reply is None or reply.model in ("", *[one.card.name for one in _iterate_fallbacks(model)]):
         return ""
     if is_small_model(model) and not is_named and not _is_small_name(reply.model):

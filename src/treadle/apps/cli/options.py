@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.apps.console.console import UsageError
 from treadle.apps.settings.settings import SETTINGS, SETTINGS_BY_NAME
 from treadle.lib.text.text import suggest
+
+if TYPE_CHECKING:
+    import argparse
 
 
 class CliOption(NamedTuple):
@@ -231,6 +234,22 @@ def _store_value(option: CliOption, value: str, options: dict[str, object]) -> N
             choices = ", ".join(option.choices)
             raise UsageError(f"--{option.name} cannot be {value!r}; it must be one of {choices}")
         options[option.key] = value
+
+
+def add_sandbox_options(parser: argparse.ArgumentParser) -> None:
+    """For a command that carries out calls of a session: a push needs the network."""
+    for setting in (SETTINGS_BY_NAME["sandbox"], SETTINGS_BY_NAME["network"]):
+        if setting.choices:
+            parser.add_argument(setting.option, choices=setting.choices, help=setting.help)
+        else:
+            about = "allow network access in the sandbox"
+            parser.add_argument(setting.option, action="store_true", default=None, help=about)
+
+
+def read_sandbox_options(options: argparse.Namespace) -> dict[str, object]:
+    """Those that are given, by the names of the settings."""
+    given = {"sandbox": options.sandbox, "network": options.network}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def parse_flags(

@@ -16,6 +16,7 @@ from tests.apps.program import PROGRAM, run, start
 from tests.patience import until
 from treadle.apps.cli.trials import apply
 from treadle.apps.console import exit_codes
+from treadle.core.transcript.content import ToolCall
 from treadle.sessions.library import Library
 from treadle.sessions.log.journal import read_entries
 from treadle.testing.provider import FakeCall, FakeReply, ProviderServer
@@ -91,12 +92,22 @@ async def test_calls_are_left_out_and_edited():
     assert Path("a.py").read_text() == "two\n"
     assert Path("effects").read_text() == "other\n"
     assert not Path("new.py").exists()
+    assert done.out.endswith("kept for another `treadle apply`: 2 calls\n")
     wrong = await run(None, "apply", session, "--only", "9")
     assert (wrong.code, "'9' names no calls" in wrong.err) == (2, True)
     wrong = await run(None, "apply", session, "--edit", "1,2", edited)
     assert (wrong.code, "edit '1,2': name one call" in wrong.err) == (2, True), wrong
     empty = await run(None, "apply", session, "--edit", "", edited)
     assert (empty.code, empty.err) == (2, "treadle apply: --edit: its value is empty\n"), empty
+
+
+def test_a_wrong_answer_at_the_terminal_is_asked_again(monkeypatch: pytest.MonkeyPatch):
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    given = iter(["s", "9", "2"])
+    monkeypatch.setattr(apply, "ask_line", lambda prompt: next(given))
+    effects = [apply.Effect(ToolCall(name, "bash", "{}"), name) for name in ("one", "two")]
+    assert apply.choose_effects(effects, None) == effects[1:]
 
 
 async def test_a_dry_run_that_did_not_begin_offers_nothing():

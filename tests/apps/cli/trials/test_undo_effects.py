@@ -61,7 +61,7 @@ async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
     assert lines[2].startswith("cannot be taken back: [bash: echo two")
     assert "topic" in git("branch", "--list", folder="remote")  # it only lists
     for _ in range(2):
-        done = await run(None, "undo", "--effects", "--only", "1", TREADLE_SANDBOX="off")
+        done = await run(None, "undo", "--effects", "--only", "1", "--sandbox", "off")
         assert (done.code, done.out.splitlines()[-1]) == (0, "1 call of 1 carried out."), done
     session_dir = Library().find_latest(Path.cwd())
     assert session_dir is not None
@@ -73,6 +73,12 @@ async def test_a_commit_and_a_new_branch_are_taken_back_and_the_rest_is_named():
     assert "topic" not in git("branch", "--list", folder="remote")
     assert Path("a.txt").read_text() == "one\n"
     assert git("log", "--format=%s").splitlines()[0] == 'Revert "second"'
+    async with ProviderServer([FakeReply("More.")]) as server:
+        more = await run(server, "-p", "--continue", "more")
+    assert more.code == 0, more
+    assert "this session used" not in more.err  # no model made the calls
+    wrong = await run(None, "undo", "--sandbox", "off")
+    assert (wrong.code, "--sandbox works with --effects" in wrong.err) == (2, True), wrong
     files = await run(None, "undo", "--only", "1")
     assert (files.code, "--only works with --effects" in files.err) == (2, True), files
     again = await run(None, "undo", "--effects", "--only", "all")
@@ -115,12 +121,13 @@ async def test_a_conversation_lists_effects_and_lets_the_model_take_them_back():
         lines = b"go\n/undo\n/undo\n/effects\n/effects undo\n/quit\n"
         ran = await run(server, "--plain", *FREELY, said=lines)
         asked = server.requests[-1].body.decode()
-    still = "\ndone beyond files, and still there:\n[bash: git commit -m first]: by bash"
+    still = "\ndone beyond files, and still there:\n[bash: git commit -m first] by bash: git revert"
     assert ran.out.count(still) == 2, ran  # after the files, and when there are none
     assert "removed b.txt" in ran.out
     assert ran.out.count("[bash: echo two > b.txt]") == 1, ran  # it cannot: only /effects says so
     assert "[bash: ls -la" not in ran.out
     assert "/effects undo takes back what can be" in ran.out
+    assert "[bash: git commit -m first] by bash: git revert --no-edit " in ran.out
     assert "make exactly these calls" in asked
     assert "git revert --no-edit" in asked
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.apps.cli.options import add_sandbox_options, read_sandbox_options
 from treadle.apps.console.console import UsageError, ask_yes, print_error, print_line, report_errors
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.core.errors import SessionNotFound, StoreError
@@ -48,7 +49,9 @@ def _run(name: str, summary: str, arguments: list[str]) -> int:
 
 
 def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.set_defaults(action=name, do=apply_last, effects=False, only=None)
+    parser.set_defaults(
+        action=name, do=apply_last, effects=False, only=None, sandbox=None, network=None
+    )
     parser.epilog = _NOTE if name == "undo" else None
     parser.add_argument("id", nargs="?", help="the session (default: the last one of this folder)")
     if name == "undo":
@@ -56,6 +59,7 @@ def add_undo_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         parser.add_argument("--effects", action="store_true", help=about)
         about = "with --effects: take back these; or `all`. Without it you are asked, or it lists"
         parser.add_argument("--only", metavar="1,3", help=about)
+        add_sandbox_options(parser)
     _add_common_arguments(parser)
 
 
@@ -91,6 +95,9 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
     options.include = _normalize(options.include)
     if options.only is not None and not options.effects:
         raise UsageError("--only works with --effects; --include names a file")
+    flags = read_sandbox_options(options)
+    if flags and not options.effects:
+        raise UsageError(f"--{next(iter(flags))} works with --effects: files need no command")
     if options.id:
         session_dir = library.find(options.id, folder=folder)
     elif (latest := library.find_latest(folder)) is not None:
@@ -100,7 +107,7 @@ def apply_last(options: argparse.Namespace, library: Library) -> int:
     if options.effects:
         from treadle.apps.cli.trials.undo_effects import undo_effects
 
-        return asyncio.run(undo_effects(session_dir, folder, options.only))
+        return asyncio.run(undo_effects(session_dir, folder, options.only, flags))
 
     async def work(resumed: ResumedSession) -> int:
         checkpoints = undo.open_checkpoints(library, folder)

@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,9 @@ from treadle.apps.assembly.dry_run.recorded_calls import (
     list_effects,
     select_effects,
 )
+from treadle.apps.assembly.model_choice import PLAYER_MODEL
 from treadle.apps.assembly.redaction import redact_for_display
+from treadle.apps.cli.options import add_sandbox_options, read_sandbox_options
 from treadle.apps.console.console import (
     UsageError,
     ask_line,
@@ -36,17 +38,17 @@ from treadle.apps.console.console import (
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
 from treadle.apps.settings.folder_rules import is_trusted
 from treadle.apps.settings.load import load_settings
+from treadle.apps.settings.settings import Settings
 from treadle.core.contracts.model import ModelCard
-from treadle.core.errors import WorkspaceError
+from treadle.core.errors import ConfigError, WorkspaceError
 from treadle.lib.text.sanitize import escape_invisible
+from treadle.lib.text.text import plural
 from treadle.sessions.library import Library
 
 if TYPE_CHECKING:
     from treadle.apps.assembly import AgentSession
 
 Choice = tuple[Sequence[Effect], str]  # calls, and the message of the turn that makes them
-
-MODEL = "apply/recorded-calls"
 
 
 def run(arguments: list[str]) -> int:
@@ -63,6 +65,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--edit", nargs=2, action="append", default=[], metavar=("N", "JSON"), help=about
     )
+    add_sandbox_options(parser)
     options = parser.parse_args(arguments)
     return report_errors("treadle apply", lambda: asyncio.run(_apply(options)))
 
@@ -71,8 +74,10 @@ async def _apply(options: argparse.Namespace) -> int:
     library = Library()
     session_dir = _find_session(library, options.id)
     folder = Path(library.get_summary(session_dir).folder)
+    left = 0
 
     async def choose(session: AgentSession) -> Choice:
+        nonlocal left
         effects = list_effects(session.state.full_history if session.state is not None else ())
         if not effects:
             print_line(f"session {session_dir.name} has no recorded calls that wait")
@@ -83,9 +88,13 @@ async def _apply(options: argparse.Namespace) -> int:
         chosen = choose_effects(effects, options.only, options.drop)
         if not chosen:
             print_line("nothing is carried out")
+        left = len(effects) - len(chosen)
         return chosen, format_message(effects, chosen)
 
-    return await carry_out(session_dir.name, folder, choose)
+    code = await carry_out(session_dir.name, folder, choose, read_sandbox_options(options))
+    if left and code == SUCCESS:
+        print_line(f"not carried out, and kept for another `treadle apply`: {plural(left, 'call')}")
+    return code
 
 
 def _find_session(library: Library, name: str) -> Path:
@@ -101,20 +110,34 @@ def choose_effects(effects: list[Effect], only: str | None, drop: str = "") -> l
     if only is None and not drop:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError("name the calls to carry out: --only all, --only 1,3 or --drop 2")
-        only = ask_line(f"carry out which? [all, none, numbers such as 1,{len(effects)}] ")
+        return _ask_effects(effects)
     return select_effects(effects, "all" if only is None else only, drop)
 
 
+def _ask_effects(effects: Sequence[Effect]) -> list[Effect]:
+    """A wrong answer is asked again; the end of the input names none."""
+    while True:
+        which = ask_line(f"carry out which? [all, none, numbers such as 1,{len(effects)}] ")
+        try:
+            return select_effects(effects, which)
+        except ConfigError as error:
+            print_error(str(error))
+
+
 async def carry_out(
-    session_id: str, folder: Path, choose: Callable[[AgentSession], Awaitable[Choice]]
+    session_id: str,
+    folder: Path,
+    choose: Callable[[AgentSession], Awaitable[Choice]],
+    flags: Mapping[str, object],
 ) -> int:
     """Make the calls that are chosen, in a turn of the session; returns the exit code. The session
     is locked from before the choice: no other program makes them, too."""
     player, message = CallPlayer(), ""
-    session = await _open_session(session_id, folder, player)
+    settings = load_settings(folder, flags, is_trusted=lambda: is_trusted(folder))
+    session = await _open_session(session_id, folder, player, settings)
     if session.state is not None and find_cut_off(session.state.transcript):
         await _finish_cut_off(session)
-        session = await _open_session(session_id, folder, player)
+        session = await _open_session(session_id, folder, player, settings)
     try:
         player.effects, message = await choose(session)
     finally:
@@ -130,12 +153,14 @@ async def carry_out(
     return SUCCESS if player.done == len(player.effects) else ERROR
 
 
-async def _open_session(session_id: str, folder: Path, player: CallPlayer) -> AgentSession:
+async def _open_session(
+    session_id: str, folder: Path, player: CallPlayer, settings: Settings
+) -> AgentSession:
     from treadle.apps.assembly import SessionOptions, build_agent
     from treadle.models.scripted import Scripted
 
-    model = Scripted(player.reply, name=MODEL, card=ModelCard(MODEL, input_price=0, output_price=0))
-    settings = load_settings(folder, {}, is_trusted=lambda: is_trusted(folder))
+    card = ModelCard(PLAYER_MODEL, input_price=0, output_price=0)
+    model = Scripted(player.reply, name=PLAYER_MODEL, card=card)
     options = SessionOptions(resume=session_id, model=model, checkpoints=True)
     return await build_agent(settings, folder, options, approve=player.approve, warn=print_error)
 

@@ -7,6 +7,7 @@ session, as those of `treadle apply`. Used by commands/undo.py; tools/undo.py fi
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
 MESSAGE = "Take back what these calls did: {calls}"
 
 
-async def undo_effects(session_dir: Path, folder: Path, only: str | None) -> int:
+async def undo_effects(
+    session_dir: Path, folder: Path, only: str | None, flags: Mapping[str, object]
+) -> int:
     async def choose(session: AgentSession) -> Choice:
         source = session.agent.config.source
         await source.open()
         chosen = _choose(plan_undo(read_entries(session_dir), source.tools()), only)
         return chosen, MESSAGE.format(calls=", ".join(one.title for one in chosen))
 
-    return await carry_out(session_dir.name, folder, choose)
+    return await carry_out(session_dir.name, folder, choose, flags)
 
 
 def _choose(steps: list[UndoStep], only: str | None) -> list[Effect]:
@@ -45,8 +48,7 @@ def _choose(steps: list[UndoStep], only: str | None) -> list[Effect]:
             raw = msgspec.json.encode(step.arguments).decode()
             call = ToolCall(step.tries.next_id, step.tool, raw)
             effects.append(Effect(call, step.summary, tries=step.tries))
-            shown = step.arguments.get("command", raw)
-            line = f"{len(effects)}. {step.summary} by {step.tool}: {shown}"
+            line = f"{len(effects)}. {step.summary} by {step.describe_inverse()}"
         print_line(escape_invisible(line))
         for line in format_tries(step.tries):
             print_line(escape_invisible(f"   {line}"))

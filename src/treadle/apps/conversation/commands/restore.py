@@ -81,7 +81,10 @@ async def _list_effects(session: HostedSession) -> list[UndoStep]:
 
 
 def _format_effects(steps: Sequence[UndoStep]) -> str:
-    lines = [f"{one.summary}: {one.reason or f'by {one.tool} {one.arguments}'}" for one in steps]
+    lines = [
+        f"{one.summary} by {one.describe_inverse()}" if one.tool else f"{one.summary}: {one.reason}"
+        for one in steps
+    ]
     can_undo = any(one.tool for one in steps)
     end = "/effects undo takes back what can be" if can_undo else "nothing can be taken back"
     return "\n".join([*lines, end])
