@@ -79,6 +79,12 @@ async def test_a_recorded_session_is_tested_with_another_prompt_and_without_effe
         session = first.lines[0]["session_id"]
         passed = await run(server, "test", session, "--instructions", "prompt.md")
         failed = await run(server, "test", session, "--exact", "--html", "report.html")
+        asked = len(server.requests)
+        nowhere = await run(server, "test", session, "--html", "no/such.html")
+        assert len(server.requests) == asked  # nothing is paid for a page that cannot be written
+        unread = await run(server, "test", session, "--instructions", "no.md")
+    assert nowhere.err == "treadle test: no/such.html: No such file or directory\n"
+    assert unread.err.endswith("--instructions no.md: No such file or directory\n")
     assert passed.code == 0, passed
     assert "1/1" in passed.out
     assert b"Be very brief." in server.requests[2].body

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from pathlib import Path
 
@@ -35,6 +37,17 @@ def test_a_file_that_the_user_names_is_private_and_a_link_or_a_pipe_stays(tmp_pa
     with pytest.raises(FileNotFoundError):
         write_private_output(tmp_path / "no/such/folder", b"page")
     assert not (tmp_path / "no").exists()
+
+
+def test_an_error_names_the_file_and_not_its_draft(tmp_path: Path, monkeypatch):
+    def is_full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", is_full)
+    with pytest.raises(OSError) as raised:
+        write_private_output(tmp_path / "page.html", b"page")
+    assert raised.value.filename == str(tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path):

@@ -95,11 +95,16 @@ def report_errors(command: str, work: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise  # main.py ends the program without a message
     except OSError as error:
-        problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print_error(f"{command}: {problem}")
+        print_error(f"{command}: {describe_os_error(error)}")
         return IO_ERROR
     except KeyboardInterrupt:
         return ABORTED
+
+
+def describe_os_error(error: OSError) -> str:
+    """What the system says, and of which file."""
+    problem = error.strerror or str(error)
+    return f"{error.filename}: {problem}" if error.filename else problem
 
 
 def command(name: str, usage: str) -> Callable[[Command], Command]:

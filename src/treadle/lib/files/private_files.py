@@ -54,13 +54,21 @@ def write_private_file(file: Path, content: bytes, mode: int = 0o600) -> None:
 
 def write_private_output(file: Path, content: bytes) -> None:
     """Write a file that the user names. Only its owner can read it, also if it was there; the
-    folder has to be there."""
-    if file.exists() and not file.is_file():  # /dev/stdout or a pipe cannot be replaced
-        file.write_bytes(content)
-    elif not file.parent.is_dir():
+    folder has to be there. An error names the file."""
+    check_output(file)
+    try:
+        if file.exists() and not file.is_file():  # /dev/stdout or a pipe cannot be replaced
+            file.write_bytes(content)
+        else:
+            write_private_file(file.resolve(), content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error
+
+
+def check_output(file: Path) -> None:
+    """OSError if the folder of a file that the user names is not there: before work that costs."""
+    if not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
-    else:
-        write_private_file(file.resolve(), content)
 
 
 def locked_update(

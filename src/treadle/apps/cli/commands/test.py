@@ -14,9 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.apps.console.console import UsageError, print_error, print_line, report_errors
+from treadle.apps.console.console import (
+    UsageError,
+    describe_os_error,
+    print_error,
+    print_line,
+    report_errors,
+)
 from treadle.apps.console.exit_codes import ERROR, SUCCESS
-from treadle.lib.files.private_files import write_private_output
+from treadle.lib.files.private_files import check_output, write_private_output
 from treadle.lib.text.sanitize import escape_invisible
 from treadle.sessions.library import Library
 from treadle.sessions.log.reader import FIRST_SEGMENT
@@ -61,6 +67,8 @@ def _test(options: argparse.Namespace) -> int:
         folders = [_find_session(one, Path.cwd()) for one in options.ids]
         codes = [asyncio.run(replay_session(one, Path.cwd())) for one in folders]
         return max(codes)
+    if options.html:
+        check_output(Path(options.html))
     report = asyncio.run(_evaluate(options, Path.cwd()))
     print_line(str(report))
     for case in report.cases:
@@ -106,5 +114,7 @@ def _find_session(name: str, folder: Path) -> Path:
 def _read_text(path: str | None) -> str:
     try:
         return Path(path).read_text("utf-8") if path else ""
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"--instructions {describe_os_error(error)}") from None
+    except UnicodeDecodeError as error:
         raise UsageError(f"--instructions {path}: {error}") from None
