@@ -242,6 +242,12 @@ async def test_stop_interrupts_a_session_and_then_takes_it_off_the_list():
     async with ProviderServer([bash("echo x >> effects; sleep 1000")]) as server:
         session_dir = await begin(server, "tidy up", *FREELY)
         await until(lambda: Path("effects").exists())
+        # A word of the title without quotes is no message for the model.
+        message = await run(None, "attach", session_dir.name, "up", "--plain")
+        several = await run(None, "stop", "tidy", "up")
+        for ran in (message, several):
+            assert (ran.code, ran.out) == (2, ""), ran
+            assert "name one session; words of its title need quotes" in ran.err
         first = await run(None, "stop", session_dir.name)
         assert "  interrupted  " in await ps(session_dir)
         second = await run(None, "stop", session_dir.name)
@@ -250,6 +256,14 @@ async def test_stop_interrupts_a_session_and_then_takes_it_off_the_list():
     assert second.out == f"{session_dir.name} is not in the background any more\n"
     assert (third.code, third.out) == (1, "")
     assert await ps(session_dir) == ""
+
+
+async def test_quiet_prints_the_id_alone():
+    async with ProviderServer([FakeReply(text="All is done.")]) as server:
+        ran = await run(server, "--bg", "go", "--quiet")
+        session_dir = Library().find(ran.out.strip())
+        await ends(session_dir)
+    assert (ran.code, ran.err) == (0, "")
 
 
 async def test_a_new_task_after_stop_is_the_only_one():

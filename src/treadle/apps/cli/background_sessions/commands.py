@@ -57,6 +57,7 @@ usage: treadle supervisor
 Start the runs of background sessions. It is started when it is needed, once for each user, and ends
 when it has nothing to do."""
 NO_TERMINAL = "`treadle logs -f {id}` follows it, `treadle resume {id} --approve` answers it"
+ONE_SESSION = "name one session; words of its title need quotes"
 POLL_SECONDS = 0.2
 
 
@@ -122,10 +123,13 @@ def run_attach(arguments: list[str]) -> int:
     if not folder.is_dir():
         raise UsageError(f"the folder of this session is gone: {escape_invisible(str(folder))}")
     from treadle.apps.cli import start
+    from treadle.apps.cli.options import parse_command_line
 
     import_module(start.TUI_MODULE).check_screen(
         "--plain" in arguments, NO_TERMINAL.format(id=session_dir.name)
     )
+    if parse_command_line(arguments[1:]).prompt is not None:  # it would go to the model
+        raise UsageError(f"{ONE_SESSION}\n{ATTACH.splitlines()[0]}")
     os.chdir(folder)
     return start.run(["--resume", session_dir.name, *arguments[1:]])
 
@@ -184,7 +188,9 @@ def run_stop(arguments: list[str]) -> int:
 
 
 def _find(library: Library, arguments: list[str], usage: str) -> Path:
-    if len(arguments) != 1 or arguments[0].startswith("-"):
+    if len(arguments) > 1:
+        raise UsageError(f"{ONE_SESSION}\n{usage.splitlines()[0]}")
+    if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"a session ID is needed\n{usage.splitlines()[0]}")
     return library.find(arguments[0], by_words=True)
 

@@ -77,7 +77,8 @@ async def move_to_background(
         print_error(f"treadle: {redact_for_display(warning)}")
     await asyncio.to_thread(start_run, session_dir, folder, os.environ, choices)
     print_line(session_dir.name)
-    print_error(f"treadle: {STARTED.format(session_dir.name)}")
+    if not line.has("quiet"):
+        print_error(f"treadle: {STARTED.format(session_dir.name)}")
     return SUCCESS
 
 
