@@ -41,11 +41,12 @@ async def test_evidence_says_who_allowed_what_and_a_changed_log_is_found_out():
     Path("work.sh").write_text("echo x >> effects\n")
     calls = (FakeCall("bash", {"command": "sh work.sh"}),)
     denied = FakeReply(calls=(FakeCall("bash", {"command": "rm -rf /srv/data"}),))
-    replies = [FakeReply(calls=calls), denied, LAST]
+    replies = [FakeReply(calls=calls), denied, LAST, LAST]
     rule = ("--allow", "Bash(sh work.sh)", "--sandbox", "off", "--output-format", "json")
     async with ProviderServer(replies) as server:
         ran = await run(server, "-p", "write it down", *rule)
         session = ran.lines[0]["session_id"]
+        other = (await run(server, "-p", "more", *rule)).lines[0]["session_id"]
     assert Path("effects").read_text() == "x\n"
     key = str(Path("key").absolute())
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -80,11 +81,15 @@ async def test_evidence_says_who_allowed_what_and_a_changed_log_is_found_out():
     assert "<script" not in page.out
     same = await run(None, "sessions", "verify", session, "--evidence", "pack.json")
     assert same.code == 0
+    wrong = await run(None, "sessions", "verify", other, "--evidence", "pack.json")
+    assert (wrong.code, wrong.out.splitlines()[-1]) == (1, f"pack.json: about session {session}")
     journal = Library().find(session) / "journal.jsonl"
     change(journal, b"sh work.sh", b"sh other.sh")
     changed = await run(None, "sessions", "verify", session)
     assert changed.code == 1
     assert "broken: of the entries" in changed.out
+    of_broken = await run(None, "sessions", "evidence", session)
+    assert (of_broken.code, "the log is broken: " in of_broken.err) == (0, True), of_broken
     assert (
         "pack.json: not about this log"
         in (await run(None, "sessions", "verify", session, "--evidence", "pack.json")).out

@@ -127,6 +127,7 @@ def _turns(options: argparse.Namespace, library: Library) -> int:
     for turn in list_turns(library.find(options.id)):
         files = "with files" if turn.checkpoint_before else ""
         text = escape_invisible(" ".join(strip_escapes(turn.text).split())[:70])
+        text = text or "(without a message of yours)"  # the turn before was continued
         print_line(f"{turn.number:4}  {_format_time(turn.time):8}  {files:10}  {text}")
     return SUCCESS
 
@@ -244,7 +245,10 @@ def _verify(options: argparse.Namespace, library: Library) -> int:
     if options.evidence is not None:
         evidence, (_, own) = read_evidence(options.evidence), reports[0]
         found = {head: seq for seq, head in own.heads.items()}
-        if evidence.session != session_dir.name or evidence.head not in found:
+        if evidence.session != session_dir.name:
+            print_line(f"{options.evidence}: about session {escape_invisible(evidence.session)}")
+            return ERROR
+        if evidence.head not in found:
             print_line(f"{options.evidence}: not about this log, which was changed or cut since")
             return ERROR
         print_line(f"{options.evidence}: about this log up to entry {found[evidence.head]}")
@@ -260,6 +264,8 @@ def _evidence(options: argparse.Namespace, library: Library) -> int:
         raise UsageError("--sign needs --output: the signature is beside the file")
     evidence = collect_evidence(library.find(options.id))
     is_page = options.format == "html"
+    if evidence.problem:  # the file has it, too
+        print_error(f"treadle sessions: the log is {evidence.chain}: {evidence.problem}")
     data = render_evidence(evidence).encode() if is_page else to_json(evidence) + b"\n"
     _write_output(data, options, key_file=options.sign)
     return SUCCESS
