@@ -431,8 +431,9 @@ class HeadlessRun:
         if self._session_id and line.has("dry_run") and not line.has("quiet"):
             print_error(f"treadle: {DRY_RUN}")
         if self._progress is not None:
+            session = f", session {report.session_id}" if report.session_id else ""
             self._progress.print_line(
-                f"{format_usage(report.usage)}, {report.seconds:.1f} s, session {report.session_id}"
+                f"{format_usage(report.usage)}, {report.seconds:.1f} s{session}"
             )
 
     def _final_exit_code(self, code: int) -> int:

@@ -126,6 +126,7 @@ async def test_since_and_here_leave_out_the_rest(capsys, own_place: Path):
 
 def test_nothing_spent_is_said(capsys):
     assert shown(capsys, "--since", "all") == "no model calls\n"
+    assert shown(capsys, "--by", "file") == "no turns of sessions of this folder\n"
 
 
 @pytest.mark.parametrize(

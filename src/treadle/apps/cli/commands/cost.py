@@ -89,7 +89,7 @@ def _print_owners(by: str, since: float | None, keys: Sequence[str], *, is_json:
         cost = f"{format_dollars(one.cost)}{unknown}"
         print_line(escape_invisible(f"{cost:>9}  {plural(one.turns, 'turn'):9}  {one.key}"))
     if not sums:
-        print_line("no turns")
+        print_line("no turns of sessions of this folder")
     return SUCCESS
 
 
