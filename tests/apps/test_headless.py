@@ -481,6 +481,16 @@ async def test_an_answer_that_cannot_be_written_is_said_and_74(where, why):
     assert "Traceback" not in ran[1]
 
 
+@pytest.mark.parametrize("command", ["--version", "help options", "ps", "ps --help"])
+async def test_output_of_a_command_that_cannot_be_written_is_said_and_74(command: str):
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f"{' '.join(PROGRAM)} {command} > /dev/full"),
+        stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    full = "treadle: cannot write to stdout: No space left on device\n"
+    assert await finish_errors(process) == (exit_codes.IO_ERROR, full)
+
+
 async def finish_errors(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
     _, err = await process.communicate()
     return process.returncode, err.decode()

@@ -12,6 +12,7 @@ import sys
 from treadle._version import __version__, read_commit
 
 USAGE_ERROR = 2
+IO_ERROR = 74
 ABORTED = 130
 
 # name -> (module or module:function, summary). The function, `run` if none is named, takes the
@@ -102,7 +103,7 @@ options (all: treadle help options; --version; defaults: ~/.treadle/config.toml)
 
 def run(arguments: list[str], commands: dict[str, tuple[str, str]] = COMMANDS) -> int:
     try:
-        return _dispatch(arguments, commands)
+        return _flush_stdout(_dispatch(arguments, commands))
     except KeyboardInterrupt:
         return ABORTED
     except BrokenPipeError:
@@ -140,8 +141,21 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
             return run_module(AGENT_MODULE, arguments)
         case _:
             return _report_unknown_command(arguments, commands)
-    sys.stdout.flush()
     return 0
+
+
+def _flush_stdout(exit_code: int) -> int:
+    """Write what is still in the buffer: output that is lost is an error, and one line."""
+    try:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_stdout()
+        print(f"treadle: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        return exit_code or IO_ERROR
+    return exit_code
 
 
 def _find_empty_option(words: list[str]) -> str:
