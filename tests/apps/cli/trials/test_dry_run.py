@@ -14,6 +14,7 @@ import pytest
 
 from tests.apps.program import PROGRAM, run, start
 from tests.patience import until
+from treadle.apps.assembly.dry_run.recorded_calls import Effect
 from treadle.apps.cli.trials import apply
 from treadle.apps.console import exit_codes
 from treadle.core.transcript.content import ToolCall
@@ -106,7 +107,7 @@ def test_a_wrong_answer_at_the_terminal_is_asked_again(monkeypatch: pytest.Monke
         monkeypatch.setattr(stream, "isatty", lambda: True)
     given = iter(["s", "9", "2"])
     monkeypatch.setattr(apply, "ask_line", lambda prompt: next(given))
-    effects = [apply.Effect(ToolCall(name, "bash", "{}"), name) for name in ("one", "two")]
+    effects = [Effect(ToolCall(name, "bash", "{}"), name) for name in ("one", "two")]
     assert apply.choose_effects(effects, None) == effects[1:]
 
 
