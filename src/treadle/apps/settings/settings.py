@@ -93,7 +93,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "MB that a command may take of the disk (default: half of what is free)", "smaller")] = None
     max_turns: Annotated[int, Setting("limit of tool rounds per turn", "smaller", "N")] = 200
     max_cost: Annotated[float | None, Setting(
-        "limit of the cost of a session, in USD (the default is only for -p and --bg)",
+        "limit of the cost of a session, in USD (the default is only for -p and --bg; there the "
+        "flag may be auto: by a forecast)",
         "smaller", "USD")] = 5.0
     max_time: Annotated[float | None, Setting(
         "limit of the time of a turn (90, 5m, 2h)", "smaller", "TIME", "seconds")] = None
