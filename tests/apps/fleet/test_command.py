@@ -183,6 +183,17 @@ async def test_a_run_that_is_retried_with_a_higher_limit_continues(tmp_path):
         assert "The check" not in json.dumps(messages), "there was no reply to check"
 
 
+async def test_what_a_run_has_cost_counts_when_it_is_continued(tmp_path):
+    async with open_cli(tmp_path) as cli:
+        await cli("run", cli.write_tasks({**GOOD, "check": "false"}), *FLAGS)
+        [run] = (await cli.read_status())["runs"]
+        await cli("retry", "good")
+        limited = {**GOOD, "check": "false", "max_cost": run["result"]["cost"]}
+        assert (await cli("run", cli.write_tasks(limited), *FLAGS)).code == 5
+        [run] = (await cli.read_status())["runs"]
+        assert "used before this run" in run["error"], run
+
+
 async def test_a_call_that_needs_approval_waits_for_fleet_approve(tmp_path):
     async with open_cli(tmp_path) as cli:
         tasks = cli.write_tasks(GOOD, {**GOOD, "id": "other"})

@@ -34,6 +34,7 @@ from treadle.apps.fleet.run_record import (
 )
 from treadle.apps.fleet.task import FleetTask
 from treadle.apps.fleet.worker_runs import WorkerRuns
+from treadle.budgets.gates import CostBudget
 from treadle.core.contracts.model import Model
 from treadle.core.contracts.store import Store
 from treadle.core.contracts.workspace import Workspace
@@ -120,6 +121,8 @@ async def run_task(run: FleetRun, parts: RunParts, control: RunControl) -> RunOu
         store = control.guard(await parts.runs.open_session(run))
         async with agent.session(run.session, store=store) as session:
             _check_kinds(run.session, store)
+            if parts.make_agent is None:
+                _count_earlier(agent, session)
             session.driver.children.wrap_model = partial(_limit_child_model, run, parts)
             control.session, before = session, session.usage.requests
             attempt = _Attempt(run, parts, control, session)
@@ -308,6 +311,13 @@ def _check_kinds(session_id: str, store: Store) -> None:
         raise SessionTooNew(
             f"session {session_id} has entries that this version does not know: {', '.join(kinds)}"
         )
+
+
+def _count_earlier(agent: Agent[Any, Any], session: Session[Any, Any]) -> None:
+    """The limit of cost holds for the session: for what earlier workers spent, too."""
+    for gate in agent.config.gates:
+        if isinstance(gate, CostBudget):
+            gate.add_earlier(session.usage, agent.config.model.card)
 
 
 def _describe_call(approval: PendingApproval) -> str:
