@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.conversation.commands.change_review import ReviewFile, _drop_lines, _make_diff
+from treadle.apps.conversation.commands.change_review import (
+    ChangeReview,
+    ReviewFile,
+    _compare_contents,
+    _drop_lines,
+    _make_diff,
+    _parse_git_file,
+)
 from treadle.apps.conversation.diff_rows import count_changes, parse_diff
 
 LINES = st.sampled_from(
@@ -36,3 +43,19 @@ def test_lines_that_are_not_there_any_more_are_not_dropped():
     file = ReviewFile("f.txt", "changed", _make_diff("f.txt", b"a\n", b"b\n"))
     assert _drop_lines("c\n", file.list_hunks()[0]) is None
     assert _drop_lines("b\r\n", file.list_hunks()[0]) is None
+
+
+RENAMED = "a/old.txt b/new.txt\nsimilarity index 100%\nrename from old.txt\nrename to new.txt\n"
+EXECUTABLE = "a/run.sh b/run.sh\nold mode 100644\nnew mode 100755\n"
+PICTURE = "a/x.png b/x.png\nindex 1a..2b 100644\nBinary files a/x.png and b/x.png differ\n"
+
+
+def test_a_file_without_changed_lines_says_whether_it_is_text():
+    files = tuple(_parse_git_file(part) for part in (RENAMED, EXECUTABLE, PICTURE))
+    files += (_compare_contents("y.png", "added", b"", b"\0"),)
+    assert ChangeReview("git", files).format_text().split("\n") == [
+        "R old.txt → new.txt (the same lines)",
+        "M run.sh (the same lines)",
+        "M x.png (no text)",
+        "A y.png (no text)",
+    ]

@@ -37,14 +37,18 @@ _NO_END = "\\ No newline at end of file"
 NO_TURN = 0  # the first entry of no turn
 _MAX_NEW_FILES = 200  # that git does not know, with their contents
 
+ContentChange = Literal["added", "removed", "changed"]
+
 
 class ReviewFile(msgspec.Struct, frozen=True):
-    """A changed file; `diff` is unified, "" for one that is no text. `old_path`: it was renamed."""
+    """A changed file; `diff` is unified, "" if no line is changed (but the name or the mode), or if
+    it is no text (`is_binary`). `old_path`: it was renamed."""
 
     path: str
-    kind: Literal["added", "removed", "changed", "renamed"]
+    kind: ContentChange | Literal["renamed"]
     diff: str = ""
     old_path: str = ""
+    is_binary: bool = False
 
     @property
     def sign(self) -> str:
@@ -56,8 +60,10 @@ class ReviewFile(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> str:
+        if not self.diff:
+            return "no text" if self.is_binary else "the same lines"
         added, removed = count_changes(self.diff)
-        return f"+{added} −{removed}" if self.diff else "no text"
+        return f"+{added} −{removed}"
 
     def list_hunks(self) -> list[list[DiffRow]]:
         """The rows of each hunk, without its heading."""
@@ -114,7 +120,8 @@ class ChangeReview(msgspec.Struct, frozen=True):
     def format_text(self) -> str:
         """All of it as one unified diff."""
         return "\n".join(
-            file.diff.rstrip("\n") or f"{file.sign} {file.title} (no text)" for file in self.files
+            file.diff.rstrip("\n") or f"{file.sign} {file.title} ({file.counts})"
+            for file in self.files
         )
 
 
@@ -187,10 +194,10 @@ async def _compare_spans(
                 new = await _apply_drop(checkpoints, path, new, past)
         if old == new and (has_hunks or nodes[0] == nodes[1]):
             continue
-        kind: Literal["added", "removed", "changed"] = "changed"
+        kind: ContentChange = "changed"
         if old is None or new is None:
             kind = "added" if old is None else "removed"
-        files.append(ReviewFile(path, kind, _make_diff(path, old or b"", new or b"")))
+        files.append(_compare_contents(path, kind, old or b"", new or b""))
     return files
 
 
@@ -207,16 +214,20 @@ async def _apply_drop(
     if content is None or whole == left:
         return content
     text = content.decode(errors="surrogateescape")
-    dropped = ReviewFile(path, "changed", _make_diff(path, left or b"", whole or b""))
+    dropped = _compare_contents(path, "changed", left or b"", whole or b"")
     for hunk in dropped.list_hunks():
         shorter = _drop_lines(text, hunk)
         text = text if shorter is None else shorter
     return None if left is None and not text else text.encode(errors="surrogateescape")
 
 
-def _make_diff(path: str, old: bytes, new: bytes) -> str:
+def _compare_contents(path: str, kind: ContentChange, old: bytes, new: bytes) -> ReviewFile:
     if b"\0" in old + new:
-        return ""
+        return ReviewFile(path, kind, is_binary=True)
+    return ReviewFile(path, kind, _make_diff(path, old, new))
+
+
+def _make_diff(path: str, old: bytes, new: bytes) -> str:
     before, after = (_split_lines(side.decode(errors="replace")) for side in (old, new))
     old_name = f"a/{path}" if old else "/dev/null"
     new_name = f"b/{path}" if new else "/dev/null"
@@ -245,22 +256,27 @@ async def _read_git_files(session: HostedSession) -> list[ReviewFile]:
             content = (session.folder / path).read_bytes()
         except OSError:
             continue  # none, gone, or a symlink that leads nowhere
-        files.append(ReviewFile(path, "added", _make_diff(path, b"", content)))
+        files.append(_compare_contents(path, "added", b"", content))
     return files
 
 
 def _parse_git_file(part: str) -> ReviewFile:
     """One file of the output of git, without the words `diff --git`."""
     head, _, hunks = part.partition("\n@@ ")
-    lines = dict(line.split(" ", 1) for line in head.split("\n")[1:] if " " in line)
-    path = head.split("\n")[0].rpartition(" b/")[2]
+    first, *lines = head.split("\n")
+    path = first.rpartition(" b/")[2]
     diff = f"diff --git {part}" if hunks else ""
-    if "rename" in lines:
-        old = next((one for one in head.split("\n") if one.startswith("rename from ")), "")
-        return ReviewFile(path, "renamed", diff, old.removeprefix("rename from "))
-    if "new" in lines:
-        return ReviewFile(path, "added", diff)
-    return ReviewFile(path, "removed" if "deleted" in lines else "changed", diff)
+
+    def find(prefix: str) -> str | None:
+        return next((one.removeprefix(prefix) for one in lines if one.startswith(prefix)), None)
+
+    is_binary = find("Binary files ") is not None
+    if (old_path := find("rename from ")) is not None:
+        return ReviewFile(path, "renamed", diff, old_path, is_binary)
+    kind: ContentChange = "changed" if find("deleted file ") is None else "removed"
+    if find("new file ") is not None:
+        kind = "added"
+    return ReviewFile(path, kind, diff, is_binary=is_binary)
 
 
 # --- hunks -----------------------------------------------------------------------------------
