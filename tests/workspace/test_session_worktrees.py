@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,7 +82,21 @@ async def test_a_commit_on_no_branch_stays(repository: Path):
     git(worktree.root, "commit", "-q", "--allow-empty", "-m", "mine")
     end = await worktrees.leave(worktree)
     assert end.status == "left"
-    assert "on no branch" in describe_session_end("fix", end)
+    told = describe_session_end("fix", end)
+    assert "on no branch" in told
+    (advice,) = re.findall("`(git merge [^`]+)`", told)
+    await asyncio.to_thread(subprocess.run, ["sh", "-c", advice], cwd=repository, check=True)
+    assert git(repository, "log", "-1", "--format=%s") == "mine"
+
+
+async def test_the_branch_that_the_worktree_is_on_at_the_end_is_merged(repository: Path):
+    worktrees = open_all(repository)
+    worktree = await worktrees.enter("fix")
+    git(worktree.root, "switch", "-q", "-c", "other")
+    git(worktree.root, "commit", "-q", "--allow-empty", "-m", "mine")
+    told = describe_session_end("fix", await worktrees.leave(worktree))
+    assert "on the branch other" in told
+    assert "`git merge other`" in told
 
 
 async def test_a_branch_with_commits_survives_a_removed_worktree(repository: Path):

@@ -150,12 +150,13 @@ def describe_session_end(name: str, end: WorktreeEnd) -> str:
     if end.status == "unchanged":
         return f"the worktree {name} has no changes; it is removed"
     has = plural(len(end.files), "uncommitted or ignored path") if end.files else "its commits"
-    where = f"on the branch {end.branch}" if end.branch != "HEAD" else "on no branch"
+    is_on_branch = end.branch != "HEAD"
+    where = f"on the branch {end.branch}" if is_on_branch else "on no branch"
     path = shlex.quote(end.path)
     path = shorten_home(path) if path == end.path else path  # a quoted ~ is no home
     first = "commit there first, then " if end.files else ""
-    branch = f"{BRANCH_FOLDER}/{name}"
-    take = f"cherry-pick {end.root[:12]}..{branch}" if end.root else f"merge {branch}"
+    tip = shlex.quote(end.branch) if is_on_branch else f"$(git -C {path} rev-parse HEAD)"
+    take = f"cherry-pick {end.root[:12]}..{tip}" if end.root else f"merge {tip}"
     return (
         f"the worktree {name} stays, with {has}, {where}: {path}\n"
         f"`treadle --worktree {name} --continue` continues; {first}`git {take}` "
