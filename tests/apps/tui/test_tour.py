@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,7 @@ from treadle.apps.tui.tour.app import (
     TourFacts,
     make_tour_session,
 )
+from treadle.core import extras
 
 
 @asynccontextmanager
@@ -138,3 +140,12 @@ def test_without_a_terminal_the_tour_says_that_it_needs_one(capsys):
     assert main.run(["--help"]) == 0
     assert "nothing is left behind" in capsys.readouterr().out
     assert main.run(["fast"]) == 2
+
+
+def test_without_the_full_screen_the_tour_names_the_command_that_installs_it(monkeypatch, capsys):
+    monkeypatch.setattr(extras, "is_installed", lambda extra: False)
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(main, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    assert main.run([]) == 2
+    told = "treadle tour: the extra 'tui' (the full screen) is not installed: pip install"
+    assert told in capsys.readouterr().err

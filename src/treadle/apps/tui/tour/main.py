@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from treadle.apps.console.console import UsageError, report_errors
+from treadle.apps.console.exit_codes import SUCCESS, USAGE_ERROR
 from treadle.apps.console.help_option import wants_help
+from treadle.core.extras import require_extra
 
-EXIT_USAGE = 2
 USAGE = """\
 usage: treadle tour
 
@@ -27,16 +29,17 @@ ctrl+d leaves it at any moment."""
 def run(arguments: list[str]) -> int:
     if wants_help(arguments):
         print(USAGE)
-        return 0
+        return SUCCESS
     if arguments:
         print(f"treadle tour: unknown argument {arguments[0]!r}\n{USAGE}", file=sys.stderr)
-        return EXIT_USAGE
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("treadle tour: not a terminal; the tour needs one", file=sys.stderr)
-        return EXIT_USAGE
-    from treadle.apps.tui.main import check_screen
+        return USAGE_ERROR
+    return report_errors("treadle tour", _run)
 
-    check_screen(is_plain=False, instead="the tour needs one")
+
+def _run() -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("not a terminal; the tour needs one")
+    require_extra("tui")
     with temporary_home() as folder:
         return _run_app(folder)
 
