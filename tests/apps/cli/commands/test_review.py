@@ -147,7 +147,10 @@ async def test_what_is_not_a_review_has_another_code():
         option = await run(server, "review", "--output-format", "json")
         empty = await run(server, "review", "")
         several = await run(server, "review", "HEAD~1", "HEAD")
+        small = await run(server, "review", "HEAD~1", "--max-cost", "0.00001")
     assert failed.code == 2, failed
+    assert (small.code, "nothing was sent" in small.err) == (4, True), small
+    assert "--resume" not in small.err  # a session that is continued is no review
     assert (empty.code, several.code) == (2, 2)
     assert "the range is empty" in empty.err  # an unset variable in CI is no review that passed
     assert "2 ranges given; it reviews one BASE..HEAD" in several.err

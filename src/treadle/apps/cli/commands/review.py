@@ -150,6 +150,10 @@ class _ReviewRun(HeadlessRun):
         failed = FAILED if code == exit_codes.ERROR else code
         return msgspec.structs.replace(report, exit_code=failed)
 
+    def _print_summary(self, report: RunReport) -> None:
+        """Without how to continue it: that would be no review, and exit with 0 for findings."""
+        super()._print_summary(msgspec.structs.replace(report, session_id=""))
+
 
 def format_findings(summary: str, findings: list[dict[str, Any]]) -> str:
     """As compilers write it: FILE:LINE: SEVERITY: TITLE, then the detail."""
