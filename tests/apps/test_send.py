@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import socket
 import sys
 import threading
@@ -242,6 +243,23 @@ async def test_a_run_that_was_stopped_for_nothing_is_named(homes: TwoHomes):
     assert refused.code == exit_codes.ERROR, refused
     assert f"session {session} is there already" in refused.err
     assert f"its run was stopped: `treadle attach {session}` there continues it" in refused.err
+
+
+async def test_who_does_not_wait_for_the_round_lets_the_session_work_on(homes: TwoHomes):
+    session = await make_session()
+    os.mkfifo("pause")
+    async with ProviderServer([HELD, FakeReply("It went on.")]) as server:
+        await start_held_run(server, "--resume", session, "Go on.")
+        process = await start(server, "send", session, "box", KILL=" ", **homes.path)
+        assert process.stderr is not None
+        assert b"it is sent after this round" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+        assert process.returncode == exit_codes.ABORTED
+        os.close(os.open("pause", os.O_WRONLY))
+        followed = await run(None, "logs", "-f", session)
+    assert followed.out.endswith("It went on.\n\n"), followed
+    assert homes.list_owners() == [0]
 
 
 async def test_a_forgotten_id_is_a_wrong_command_line():

@@ -95,10 +95,11 @@ def start_run(
         raise TreadleError(answer.problem)
 
 
-def bring_here(session_dir: Path, folder: Path) -> None:
-    """Wait until no run has the session; a user who does not want to wait lets it work on."""
+def bring_here(session_dir: Path, folder: Path, wait: str = COMES) -> bool:
+    """Wait until no run has the session: whether one had it. A user who does not want to wait lets
+    it work on."""
     try:
-        asyncio.run(take_over(session_dir, lambda: print_error(f"treadle: {COMES}")))
+        return asyncio.run(take_over(session_dir, lambda: print_error(f"treadle: {wait}")))
     except KeyboardInterrupt:
         if not signal_run(session_dir, STAY_SIGNAL) and read_choices(session_dir) is not None:
             start_run(session_dir, folder, os.environ)

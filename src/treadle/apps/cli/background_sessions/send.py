@@ -8,7 +8,6 @@ The protocol is sessions/detached/transfer.py; this connects it to ssh, or to th
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +42,7 @@ STAYS = (
     "{error}. Session {id} stays on {node}, and its run was stopped: `treadle attach {id}` there "
     "continues it"
 )
+SENT_LATER = "it works: it is sent after this round (ctrl+c lets it work on)"
 
 
 @command("treadle send", USAGE)
@@ -87,13 +87,12 @@ def _send(library: Library, session_dir: Path, host: str) -> int:
 def _transfer(
     library: Library, session_dir: Path, host: str, to: IO[bytes], back: IO[bytes]
 ) -> None:
-    from treadle.sessions.detached.background import take_over
+    from treadle.apps.console.supervisor import bring_here
     from treadle.sessions.detached.transfer import BROKEN, Sender, read_sending
     from treadle.sessions.history import list_checkpoint_trees
 
     folder = Path(library.get_summary(session_dir).folder)
-    wait = "treadle: it works: it is sent after this round"
-    was_running = asyncio.run(take_over(session_dir, lambda: print_error(wait)))
+    was_running = bring_here(session_dir, folder, SENT_LATER)
     objects = _open_store(library, folder).find_files(list_checkpoint_trees(session_dir))
     try:
         Sender(library, to, back).send(session_dir, host, objects)
