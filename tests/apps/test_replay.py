@@ -82,8 +82,10 @@ async def test_a_recorded_session_is_tested_with_another_prompt_and_without_effe
         asked = len(server.requests)
         nowhere = await run(server, "test", session, "--html", "no/such.html")
         assert len(server.requests) == asked  # nothing is paid for a page that cannot be written
+        folder = await run(server, "test", "./", "--exact")
         unread = await run(server, "test", session, "--instructions", "no.md")
     assert nowhere.err == "treadle test: no/such.html: No such file or directory\n"
+    assert folder.err == "treadle test: ./ is no session: it has no journal.jsonl\n"
     assert unread.err.endswith("--instructions no.md: No such file or directory\n")
     assert passed.code == 0, passed
     assert "1/1" in passed.out

@@ -108,6 +108,8 @@ def _find_session(name: str, folder: Path) -> Path:
     path = Path(name)
     if (path / FIRST_SEGMENT).is_file():
         return path.resolve()
+    if "/" in name and path.is_dir():
+        raise UsageError(f"{name} is no session: it has no {FIRST_SEGMENT}")
     return Library().find(name, folder=folder, by_words=True)
 
 
