@@ -29,7 +29,7 @@ from treadle.apps.pages.elements import (
 )
 from treadle.apps.pages.markdown import markdown_to_html
 from treadle.core.transcript.content import Image
-from treadle.lib.text.text import format_count, format_duration, plural
+from treadle.lib.text.text import format_count, format_seconds, plural
 
 EDGE_LINES = 20  # of a long output: so many at the beginning and at the end
 MAX_OUTPUT_CHARS = 50_000
@@ -208,8 +208,3 @@ def _render_output(text: str) -> str:
     if cut > 0:
         body += f"<footer>{format_count(cut)} more characters are not shown</footer>"
     return f'<div class="out" tabindex="0" role="region" aria-label="Output">{body}</div>'
-
-
-def format_seconds(seconds: float) -> str:
-    """`0.3 s`, `12 s`, `2 min 5 s`."""
-    return f"{seconds:.1f} s" if seconds < 10 else format_duration(seconds)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.apps.conversation.state.from_transcript import build_view
-from treadle.apps.pages.blocks import BlockContext, format_seconds, render_block
+from treadle.apps.pages.blocks import BlockContext, render_block
 from treadle.apps.pages.elements import escape_html, render_icon, render_table
 from treadle.apps.pages.frame import render_page
 from treadle.apps.pages.timeline import Timeline
 from treadle.core.transcript.items import AssistantItem, Item
 from treadle.lib.sequences import common_prefix_length
-from treadle.lib.text.text import format_count, format_dollars, plural, shorten_home
+from treadle.lib.text.text import format_count, format_dollars, format_seconds, plural, shorten_home
 from treadle.sessions.replay import is_same
 from treadle.sessions.summaries import SessionSummary
 

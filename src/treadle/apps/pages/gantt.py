@@ -14,11 +14,10 @@ import msgspec
 from treadle.apps.conversation.block_text import format_call_title
 from treadle.apps.conversation.state.blocks import ToolCallBlock
 from treadle.apps.conversation.tool_kinds import get_tool_kind
-from treadle.apps.pages.blocks import format_seconds
 from treadle.apps.pages.charts import draw_key
 from treadle.apps.pages.elements import CALL_SIGNS, escape_html, render_icon
 from treadle.apps.pages.timeline import CallInfo, RequestInfo
-from treadle.lib.text.text import plural
+from treadle.lib.text.text import format_seconds, plural
 
 ROW = 20
 TOP = 24

@@ -77,6 +77,11 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3_600}h {whole % 3_600 // 60:02}m"
 
 
+def format_seconds(seconds: float) -> str:
+    """`0.4s`, `12s`, `3m 05s`."""
+    return f"{seconds:.1f}s" if 0 < seconds < 10 else format_duration(seconds)
+
+
 def format_age(seconds: float) -> str:
     """`now`, `5m ago`, `3h ago`, `12d ago`."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):

@@ -24,12 +24,11 @@ from treadle.apps.fleet.reports.report_text import (
     SECONDS,
     format_ranges,
     format_report,
-    format_seconds,
 )
 from treadle.apps.fleet.run_record import FleetCheck, FleetResult, FleetRun, RunState
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.transcript.usage import Usage
-from treadle.lib.text.text import format_dollars
+from treadle.lib.text.text import format_dollars, format_seconds
 
 
 def make_run(

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from treadle.apps.fleet.reports.report import make_report
-from treadle.apps.fleet.reports.report_text import STATE_WORDS, format_seconds
+from treadle.apps.fleet.reports.report_text import STATE_WORDS
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.lib.text.bar_chart import fit_width
 from treadle.lib.text.sanitize import escape_invisible, strip_escapes
-from treadle.lib.text.text import format_dollars, format_duration
+from treadle.lib.text.text import format_dollars, format_duration, format_seconds
 
 ACTIVE_ROWS = 12
 APPROVE = "treadle fleet approve"  # what the user is told to do

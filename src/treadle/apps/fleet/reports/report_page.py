@@ -25,7 +25,6 @@ from treadle.apps.fleet.reports.report_text import (
     format_figures,
     format_ranges,
     format_rate,
-    format_seconds,
 )
 from treadle.apps.pages.charts import (
     BarPart,
@@ -39,7 +38,13 @@ from treadle.apps.pages.charts import (
 )
 from treadle.apps.pages.elements import escape_html, render_section, render_sums, render_table
 from treadle.apps.pages.static_page import render_static_page
-from treadle.lib.text.text import format_count, format_dollars, format_duration, plural
+from treadle.lib.text.text import (
+    format_count,
+    format_dollars,
+    format_duration,
+    format_seconds,
+    plural,
+)
 
 MAX_RUNS = 2_000  # rows of the table; failed runs come first
 PLOT_HEIGHT = 130

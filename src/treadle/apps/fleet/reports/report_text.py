@@ -19,6 +19,7 @@ from treadle.lib.text.text import (
     format_count,
     format_dollars,
     format_duration,
+    format_seconds,
     plural,
     shorten_middle,
 )
@@ -94,11 +95,6 @@ def format_rate(rate: PassRate) -> str:
         return "no run has passed or failed"
     interval = f"95% interval {rate.low:.0%} to {rate.high:.0%}"
     return f"{rate.rate:.1%} ({rate.passed:,} of {rate.judged:,}; {interval})"
-
-
-def format_seconds(seconds: float) -> str:
-    """`0.4s`, `12s`, `3m 05s`."""
-    return f"{seconds:.1f}s" if 0 < seconds < 10 else format_duration(seconds)
 
 
 def format_figures(found: Distribution, format_value: Callable[[float], str]) -> str:
