@@ -17,5 +17,5 @@ pytestmark = [needs_tmux, pytest.mark.slow, pytest.mark.timeout(240)]
 async def test_typed_sentences_answer_no_approval_and_arrive_whole(own_place, mode):
     async with ProviderServer(AskingModel(), strict=False) as server:
         with closing(Terminal(own_place, (80, 24))) as terminal:
-            sentences = make_sentences(20, seed=33)
+            sentences = make_sentences(10, seed=33)
             await asyncio.to_thread(type_sentences, terminal, server, mode, sentences, 33)

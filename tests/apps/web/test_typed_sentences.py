@@ -17,4 +17,4 @@ pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.timeout(240)]
 async def test_typed_sentences_answer_no_approval_and_arrive_whole(site: Site, tmp_path: Path):
     folder = tmp_path / "project"
     folder.mkdir()
-    await type_sentences(site, folder, make_sentences(20, seed=33), 33)
+    await type_sentences(site, folder, make_sentences(10, seed=33), 33)
