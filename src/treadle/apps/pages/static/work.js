@@ -402,8 +402,8 @@ function moveFocus(step) {
   const items = findAll(isReview ? "#pane .hunk-card" : "#blocks .item, #questions .item");
   const last = items.length - 1;
   const at = items.indexOf(getFocused().closest(".item, .hunk-card") ?? getFocused());
-  const start = isReview ? 0 : last; // a conversation is read from its end
-  const next = items[at < 0 ? start : Math.max(0, Math.min(last, at + step))];
+  const first = isReview ? 0 : last; // a conversation is read from its end
+  const next = items[at < 0 ? first : Math.max(0, Math.min(last, at + step))];
   if (!next) return;
   const target = find("summary, button, a", next) ?? next;
   if (target === next) next.tabIndex = -1;
