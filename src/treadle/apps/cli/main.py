@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "attach": (f"{_BACKGROUND}.commands:run_attach", "continue a session here, at this terminal"),
     "logs": (f"{_BACKGROUND}.commands:run_logs", "print what a session has done; -f follows it"),
     "stop": (f"{_BACKGROUND}.commands:run_stop", "interrupt a session in the background"),
-    "send": (f"{_BACKGROUND}.send", "move a session to another machine, or get it from there"),
+    "send": (f"{_BACKGROUND}.send", "move a session to another machine or a fleet, and back"),
     "resume": (f"{_HERE}.resume", "list and continue suspended turns"),
     "undo": (f"{_HERE}.undo:run_undo", "undo the file changes of the last turn (and redo)"),
     "redo": (f"{_HERE}.undo:run_redo", "bring back what undo or rewind changed"),

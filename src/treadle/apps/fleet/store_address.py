@@ -9,6 +9,12 @@ DEFAULT_STORE = "sqlite:~/.treadle/fleet.db"
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 
+def is_store_address(text: str) -> bool:
+    """Whether it is the address of a database, and not the name of a machine, say."""
+    kind, separator, _ = text.partition(":")
+    return bool(separator) and kind in ("sqlite", "postgresql", "postgres")
+
+
 def hide_password(store: str) -> str:
     """For messages."""
     return _PASSWORD.sub(r"\1:***@", store)

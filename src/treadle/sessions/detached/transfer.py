@@ -11,7 +11,7 @@
 A session that is marked cannot be opened. The next attempt asks the receiver first (`settle`): it
 has the session, and the sender's is removed; or it forgets what came, and can never commit it. The
 streams are the caller's: ssh, in apps/cli/background_sessions/send.py. The queue of a fleet is
-another receiver: apps/fleet/session_transfer.py, with the same mark, files and places.
+another receiver: apps/fleet/commands/session_transfer.py, with the same mark, files and places.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_BANNER_LINES = 10_000
 STDIO = "-"  # the host of a machine that asked for the session
 SETTLE_SECONDS = 30.0  # for a receiver of the same session that is still there
 SESSION, _OBJECTS = "session", "objects"
-RECEIVED, _FORGOTTEN = "received", "forgotten"
+_RECEIVED, _FORGOTTEN = "received", "forgotten"
 _CHUNK = 1 << 20
 BROKEN = "the connection to the other machine broke; the same command finishes it"
 
@@ -275,12 +275,12 @@ def _answer(
         case TransferRequest(do="commit"):
             if not (place / SESSION).exists():
                 raise StoreError("it is not there any more")
-            (place / "package").rename(place / RECEIVED)  # from now on this side has it
+            accept(place)
             return TransferReply("done"), finish(library, place, adopt_objects)
         case _:
             lock = lock_place(place)
             try:
-                if (place / RECEIVED).exists():
+                if (place / _RECEIVED).exists():
                     return TransferReply("done"), finish(library, place, adopt_objects)
                 shutil.rmtree(place / SESSION, ignore_errors=True)
                 shutil.rmtree(place / _OBJECTS, ignore_errors=True)
@@ -303,7 +303,7 @@ def find_problem(library: Library, place: Path, package: Package) -> str:
     """Why the session cannot be received; "" if it can."""
     if ID_PATTERN.fullmatch(package.session) is None:
         return f"{package.session!r:.80} is not a session ID"
-    if (place / _FORGOTTEN).exists() or (place / RECEIVED).exists():
+    if (place / _FORGOTTEN).exists() or (place / _RECEIVED).exists():
         return "this transfer is over"
     if not Path(package.folder).is_dir():
         return f"there is no folder {package.folder}; clone or copy the project to it first"
@@ -332,9 +332,15 @@ def store_files(place: Path, package: Package, source: IO[bytes], *, is_wanted: 
         os.sync()  # all of it is durable before the sender removes its own
 
 
+def accept(place: Path) -> None:
+    """From now on this side has the session; again, if this was done before."""
+    if (place / "package").exists():
+        (place / "package").rename(place / _RECEIVED)
+
+
 def finish(library: Library, place: Path, adopt_objects: AdoptObjects) -> Package:
     """Move what was received to its place; again, if it was not finished."""
-    package = msgspec.json.decode((place / RECEIVED).read_bytes(), type=Package)
+    package = msgspec.json.decode((place / _RECEIVED).read_bytes(), type=Package)
     target = _find_target(library, package)
     adopt_objects(Path(package.folder), list((place / _OBJECTS).glob("*")))
     if (place / SESSION).exists():

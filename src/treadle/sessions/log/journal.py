@@ -242,8 +242,18 @@ def _resume_locked(
 
     loader = StateLoader(reader)
     view, recovery = loader.load_recovered()
+    journal = _continue_journal(reader, lock, take_over, files, clock)
+    for entry in recovery:
+        journal.append(entry)
+    return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, loader))
+
+
+def _continue_journal(
+    reader: JournalReader, lock: int, take_over: bool, files: Files, clock: Callable[[], float]
+) -> Journal:
+    """After the pass of the reader."""
     session_dir = reader.session_dir
-    journal = Journal(
+    return Journal(
         session_dir,
         reader.header
         or JournalHeader(FORMAT_VERSION, session_dir.name, clock(), writer=__version__),
@@ -256,9 +266,21 @@ def _resume_locked(
         clock=clock,
         has_writer_record=take_over,
     )
-    for entry in recovery:
-        journal.append(entry)
-    return ResumedSession(journal, view, tuple(reader.damage), _list_warnings(reader, loader))
+
+
+async def append_entries(session_dir: Path, entries: Sequence[Entry]) -> None:
+    """Add what was written elsewhere to a session that is closed, as it is: what it left open stays
+    open."""
+    files = LocalFiles()
+    lock = acquire_lock(session_dir, files)
+    reader = JournalReader(session_dir)
+    reader.read_to_end()
+    journal = _continue_journal(reader, lock, False, files, time.time)
+    try:
+        for entry in entries:
+            journal.append(entry)
+    finally:
+        await journal.aclose()
 
 
 def _list_warnings(reader: JournalReader, loader: StateLoader) -> tuple[str, ...]:

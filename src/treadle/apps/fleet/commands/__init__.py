@@ -8,6 +8,7 @@
     serve        serve: the report as a page
     prune        prune
     schedules    schedule
+    session_transfer   not of this parser: `treadle send` to a fleet and back
 
 This module has the parser. apps/cli/main.py names it, and imports it when it is called.
 """

@@ -188,6 +188,16 @@ class RunWorkspaces:
         await self._snapshots.put_blob(_snapshot_key(run_id), data)
         return _name_snapshot(run_id, snapshot)
 
+    async def has_begun(self, run_id: str) -> bool:
+        """Whether a worker has filled a folder for the run."""
+        return await self._snapshots.get_blob(_place_key(run_id)) is not None
+
+    async def save_latest(self, run_id: str) -> None:
+        """A snapshot of a run that no worker has, if the folder in which it worked last is here."""
+        if await self.has_latest(run_id):
+            data = await self._snapshots.get_blob(_snapshot_key(run_id))
+            await self.snapshot(run_id, decode_snapshot(data).step if data is not None else 0)
+
     async def remove(self, run_id: str) -> None:
         """Delete the folder of a run on this machine; its snapshot stays."""
         await asyncio.to_thread(_remove_tree, self._folder(run_id))

@@ -20,6 +20,7 @@ import msgspec
 from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.reports.report_text import STATE_VERBS
 from treadle.apps.fleet.run_record import FleetRun
+from treadle.apps.fleet.sql.sql_database import SESSION_PREFIX
 from treadle.core.errors import SessionNotFound
 from treadle.core.transcript.entries import Entry
 from treadle.sessions.export import ExportBlock, read_blocks
@@ -39,10 +40,12 @@ async def copy_session(
     database: FleetDatabase, run: FleetRun, folder: Path, library: Library
 ) -> str:
     """Copy the log of a run to a session of this folder; its id. A session that is here already
-    stays as it is: the copy then has a new id."""
+    stays as it is: the copy then has a new id. So has that of a session that was sent to the fleet,
+    which may come back."""
     entries = await _load_entries(database, run)
     session_dir = library.root / project_name(folder) / run.session
-    if await asyncio.to_thread(session_dir.exists):
+    is_sent = not run.session.startswith(SESSION_PREFIX)
+    if is_sent or await asyncio.to_thread(session_dir.exists):
         journal = await asyncio.to_thread(library.create, folder)
     else:
         home = await asyncio.to_thread(folder.resolve)

@@ -22,6 +22,7 @@ Statement = tuple[str, Sequence[object]]
 
 TABLES_VERSION = 3
 RUNS_TABLE = "fleet_runs"
+TRANSFERS_TABLE = "fleet_transfers"  # sql_transfers.py
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS fleet_runs (
@@ -63,6 +64,7 @@ CREATE TABLE IF NOT EXISTS fleet_batches (
 CREATE TABLE IF NOT EXISTS fleet_blobs (
     id text PRIMARY KEY, data bytea NOT NULL, created float8 NOT NULL
 );
+CREATE TABLE IF NOT EXISTS fleet_transfers (id text PRIMARY KEY, epoch bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS fleet_jobs (
     number {serial}, id text NOT NULL UNIQUE, due float8 NOT NULL, worker text NOT NULL DEFAULT '',
     delivery bigint NOT NULL DEFAULT 0, resources text NOT NULL DEFAULT '{}'

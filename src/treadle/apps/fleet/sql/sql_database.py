@@ -43,6 +43,7 @@ from treadle.lib.logger import logger
 
 BATCH = 400  # rows of one statement
 SESSION_PREFIX = "fleet-"
+PACKAGE_KEY = "'packages/' || session"  # of the blob with the files of a session that was sent
 _ENDED = tuple(sorted(END_STATES))
 _RETRIED = ("failed", "cancelled", "set_aside")
 _FORGET_APPROVALS = (  # a retry asks again
@@ -239,23 +240,8 @@ class SqlDatabase(SqlSchedules):
                 "AND ended <= ?"
             )
             values = [*batch, *_ENDED, before]
-            chosen = f"FROM fleet_runs WHERE {where}"
-            blobs = f"SELECT 'workspaces/' || id || '/{{}}' {chosen}"
             *_, rows = await self.connection.execute_all(
-                [
-                    # Locked: a retry waits, and then finds no run.
-                    (f"SELECT id {chosen} {{for_update}}", values),
-                    *(
-                        (statement.format(f"SELECT session {chosen}"), values)
-                        for statement in self.connection.session_deletes
-                    ),
-                    (f"DELETE FROM fleet_approvals WHERE run IN (SELECT id {chosen})", values),
-                    *(
-                        (f"DELETE FROM fleet_blobs WHERE id IN ({blobs.format(name)})", values)
-                        for name in ("place", "snapshot")
-                    ),
-                    (f"DELETE {chosen} RETURNING id, job", values),
-                ]
+                make_delete_statements(self.connection.session_deletes, where, values)
             )
             deleted += [row[0] for row in rows]
             # A task with the id of a deleted run is a new run: the engine must not know its jobs.
@@ -369,6 +355,22 @@ class SqlDatabase(SqlSchedules):
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         )
         await self.connection.execute(sql, [name, value])
+
+
+def make_delete_statements(
+    session_deletes: Sequence[str], where: str, values: Sequence[object]
+) -> list[Statement]:
+    """Delete runs with all that belongs to them; the last statement returns their ids and jobs."""
+    chosen = f"FROM fleet_runs WHERE {where}"
+    keys = ("'workspaces/' || id || '/place'", "'workspaces/' || id || '/snapshot'", PACKAGE_KEY)
+    return [
+        # Locked: a retry waits, and then finds no run.
+        (f"SELECT id {chosen} {{for_update}}", values),
+        *((one.format(f"SELECT session {chosen}"), values) for one in session_deletes),
+        (f"DELETE FROM fleet_approvals WHERE run IN (SELECT id {chosen})", values),
+        *((f"DELETE FROM fleet_blobs WHERE id IN (SELECT {key} {chosen})", values) for key in keys),
+        (f"DELETE {chosen} RETURNING id, job", values),
+    ]
 
 
 def make_leave_statements(worker: str) -> list[Statement]:
