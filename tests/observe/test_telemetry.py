@@ -95,6 +95,10 @@ async def test_what_a_failed_call_said_is_content():
         assert ("a secret" in tool.to_json()) is content
 
 
+@pytest.mark.skipif(
+    not hasattr(gen_ai_attributes, "GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS"),
+    reason="the installed list of names is older than the conventions that we follow",
+)
 async def test_every_name_is_one_of_the_conventions():
     model = Scripted([Say(calls=[("record", {})], usage=USED), "done"], name="openai/gpt-x")
     traced = Traced(model, RecordingTool())
