@@ -149,7 +149,7 @@ def test_the_page_and_the_help_name_the_measures_in_the_same_words(
 
 def test_any_python_can_run_it():
     """The environments are its own: neither Treadle nor a library has to be installed."""
-    argv = [sys.executable, "-S", "-s", "-E", ROOT / "benchmarks/peers/run.py", "--help"]
+    argv = [sys.executable, "-S", "-s", "-E", str(ROOT / "benchmarks/peers/run.py"), "--help"]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
