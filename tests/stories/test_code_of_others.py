@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from tests.patience import pass_time, until
 from treadle import Agent, Transcript, Usage, tool
 from treadle.agents.agent_definition import AgentDefinition
 from treadle.budgets import CostBudget, RepetitionGuard, SharedBudget, TimeLimit
@@ -168,7 +169,7 @@ async def test_a_plain_hook_that_hangs_is_left_alone_after_its_time(monkeypatch)
     monkeypatch.setattr(lib_tasks, "STOP_GRACE_SECONDS", 0.01)
     record, release, threads = RecordingTool(), threading.Event(), list[str]()
 
-    @hook("pre_tool_use", timeout=0.01)
+    @hook("pre_tool_use", timeout=60.0)
     def hang_in_thread(hook_input: HookInput) -> None:
         threads.append(threading.current_thread().name)
         release.wait()
@@ -180,7 +181,10 @@ async def test_a_plain_hook_that_hangs_is_left_alone_after_its_time(monkeypatch)
     model = Scripted([Say(calls=[("record", {})]), "done"])
     hooks = [return_at_once, hang_in_thread]
     try:
-        result = await Agent(model, [record], hooks=hooks).run("go")
+        run = asyncio.create_task(Agent(model, [record], hooks=hooks).run("go"))
+        await until(lambda: len(threads) == 2, "the hook in its thread")
+        pass_time(61)
+        result = await run
     finally:
         release.set()
     assert (result.text, record.calls) == ("done", [])
