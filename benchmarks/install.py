@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_PACKAGES = 10
-MAX_MEGABYTES = 30.0
+MAX_MEGABYTES = 31.0
 PEERS = ("pydantic-ai-slim", "pydantic-ai-slim[anthropic]", "openai-agents")
 FIRST_AGENTS = {
     "treadle": "from treadle import Agent; Agent('anthropic/claude-sonnet-5-5')",
