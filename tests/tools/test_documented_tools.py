@@ -18,7 +18,7 @@ def test_the_code_of_the_page_runs(monkeypatch):
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks:
         exec(compile(block, "docs/writing-tools.md", "exec"), names)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
 
 
 def test_the_page_lists_every_option():
