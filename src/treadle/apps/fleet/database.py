@@ -22,6 +22,7 @@ from treadle.apps.fleet.run_record import (
     RunState,
     WorkerRecord,
 )
+from treadle.apps.fleet.store_address import FILE_SCHEME, SERVER_SCHEMES
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import ConfigError
 from treadle.core.transcript.entries import Entry
@@ -118,13 +119,13 @@ async def open_database(url: str, *, create: bool = True, engine: str = "") -> F
     """
     from treadle.apps.fleet.sql.sql_database import SqlDatabase
 
-    kind, separator, rest = url.partition(":")
-    if kind == "sqlite" and separator and rest:
+    scheme, _, rest = url.partition(":")
+    if scheme == FILE_SCHEME and rest:
         from treadle.apps.fleet.sql.sqlite_connection import SqliteConnection
 
         connection = SqliteConnection(_parse_path(rest))
         return await SqlDatabase.open(url, connection, create, engine)
-    if kind in ("postgresql", "postgres") and rest.startswith("//"):
+    if scheme in SERVER_SCHEMES and rest.startswith("//"):
         from treadle.core.extras import require_extra
 
         require_extra("fleet")

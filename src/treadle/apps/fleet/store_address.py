@@ -6,13 +6,14 @@ import re
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 DEFAULT_STORE = "sqlite:~/.treadle/fleet.db"
+FILE_SCHEME, SERVER_SCHEMES = "sqlite", ("postgresql", "postgres")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 
 def is_store_address(text: str) -> bool:
     """Whether it is the address of a database, and not the name of a machine, say."""
-    kind, separator, _ = text.partition(":")
-    return bool(separator) and kind in ("sqlite", "postgresql", "postgres")
+    scheme, separator, _ = text.partition(":")
+    return bool(separator) and scheme in (FILE_SCHEME, *SERVER_SCHEMES)
 
 
 def hide_password(store: str) -> str:

@@ -43,7 +43,7 @@ from treadle.lib.logger import logger
 
 BATCH = 400  # rows of one statement
 SESSION_PREFIX = "fleet-"
-PACKAGE_KEY = "'packages/' || session"  # of the blob with the files of a session that was sent
+PACKAGES = "packages/"  # begins the id of a blob with the files of a session that was sent
 _ENDED = tuple(sorted(END_STATES))
 _RETRIED = ("failed", "cancelled", "set_aside")
 _FORGET_APPROVALS = (  # a retry asks again
@@ -362,7 +362,8 @@ def make_delete_statements(
 ) -> list[Statement]:
     """Delete runs with all that belongs to them; the last statement returns their ids and jobs."""
     chosen = f"FROM fleet_runs WHERE {where}"
-    keys = ("'workspaces/' || id || '/place'", "'workspaces/' || id || '/snapshot'", PACKAGE_KEY)
+    places = [f"'workspaces/' || id || '/{name}'" for name in ("place", "snapshot")]
+    keys = [*places, f"'{PACKAGES}' || session"]
     return [
         # Locked: a retry waits, and then finds no run.
         (f"SELECT id {chosen} {{for_update}}", values),

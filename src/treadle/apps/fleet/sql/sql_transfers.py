@@ -12,7 +12,7 @@ from __future__ import annotations
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.sql.run_rows import write_json
 from treadle.apps.fleet.sql.sql_connection import TRANSFERS_TABLE, Statement
-from treadle.apps.fleet.sql.sql_database import SqlDatabase, make_delete_statements
+from treadle.apps.fleet.sql.sql_database import PACKAGES, SqlDatabase, make_delete_statements
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.contracts.store import Store
 from treadle.sessions.queued_store import SessionFence
@@ -63,10 +63,10 @@ class SqlTransfers:
         return await self._database.run(rows[0][0]) if rows else None
 
     async def put_package(self, session_id: str, package: bytes) -> None:
-        await self._database.put_blob(_make_package_key(session_id), package)
+        await self._database.put_blob(PACKAGES + session_id, package)
 
     async def get_package(self, session_id: str) -> bytes | None:
-        return await self._database.get_blob(_make_package_key(session_id))
+        return await self._database.get_blob(PACKAGES + session_id)
 
     async def commit_run(self, token: str, task: FleetTask, session_id: str) -> bool:
         """Queue a run with the log that was written; False if a run has this session."""
@@ -101,7 +101,3 @@ class SqlTransfers:
         lock = (f"{_READ} {{for_update}}", [token])  # `settle` waits
         *_, rows = await self._connection.execute_all([lock, *statements, (_READ, [token])])
         return bool(rows) and bool(rows[0][0] == 1)
-
-
-def _make_package_key(session_id: str) -> str:
-    return f"packages/{session_id}"
