@@ -12,7 +12,6 @@ import sys
 from treadle._version import __version__, read_commit
 
 USAGE_ERROR = 2
-IO_ERROR = 74
 ABORTED = 130
 
 # name -> (module or module:function, summary). The function, `run` if none is named, takes the
@@ -152,6 +151,8 @@ def _flush_stdout(exit_code: int) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        from treadle.apps.console.exit_codes import IO_ERROR
+
         _discard_stdout()
         print(f"treadle: cannot write to stdout: {error.strerror}", file=sys.stderr)
         return exit_code or IO_ERROR
@@ -228,7 +229,7 @@ def run_module(target: str, arguments: list[str]) -> int:
 
 
 def _discard_stdout() -> None:
-    """The reader of stdout is gone: the interpreter must not flush to it when it exits."""
+    """Nothing can be written to stdout: the interpreter must not flush to it when it exits."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
