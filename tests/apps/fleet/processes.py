@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import treadle
 from tests.apps.fleet.agents import read_marks
 from tests.patience import until
-from treadle.apps.fleet.database import FleetDatabase
+from treadle.apps.fleet.database import FleetDatabase, open_database
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.sql.sql_database import SqlDatabase
 from treadle.apps.fleet.worker_registry import WorkerRegistry
@@ -24,6 +24,15 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = (sys.executable, "-P", str(Path(treadle.__file__).parent / "__main__.py"))
 LEASE = 0.6
 POLL = 0.05
+
+
+@asynccontextmanager
+async def opened(store: str) -> AsyncIterator[FleetDatabase]:
+    database = await open_database(store)
+    try:
+        yield database
+    finally:
+        await database.aclose()
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +16,7 @@ from tests.apps.fleet.processes import (
     LEASE,
     POLL,
     kill,
+    opened,
     until_marked,
     until_state,
     worker_process,
@@ -25,7 +24,7 @@ from tests.apps.fleet.processes import (
 from tests.patience import until
 from tests.postgres import PostgresServer
 from treadle import Agent, tool
-from treadle.apps.fleet.database import FleetDatabase, open_database
+from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.fleet import Fleet
 from treadle.apps.fleet.folders.workspaces import RunWorkspaces
 from treadle.apps.fleet.run_record import FleetLimits
@@ -38,15 +37,6 @@ from treadle.core.transcript.state import fold_entries
 from treadle.models.scripted import Say, Scripted
 
 pytest.importorskip("psycopg_pool", reason="the extra `fleet` is not installed")
-
-
-@asynccontextmanager
-async def opened(store: str) -> AsyncIterator[FleetDatabase]:
-    database = await open_database(store)
-    try:
-        yield database
-    finally:
-        await database.aclose()
 
 
 async def read_results(database: FleetDatabase, run_id: str) -> list[ToolResultItem]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.apps.fleet.conftest import working
-from tests.apps.fleet.processes import ROOT, PlayedWorker, until_state
+from tests.apps.fleet.processes import ROOT, PlayedWorker, opened, until_state
 from tests.apps.program import IMPORTS, Ran, environment, finish, run
 from tests.preloaded import start_preloaded
 from treadle.apps.console import exit_codes
 from treadle.apps.fleet.commands import session_transfer
-from treadle.apps.fleet.database import FleetDatabase, open_database
+from treadle.apps.fleet.database import FleetDatabase
 from treadle.apps.fleet.run_record import FleetRun
 from treadle.apps.fleet.task import FleetTask
 from treadle.core.errors import SessionBusy
@@ -54,15 +53,6 @@ FETCH_STEPS = (
     *("before _commit", "in _commit", "after _commit", "after accept", "in finish"),
     *("after finish", "after forget"),
 )
-
-
-@asynccontextmanager
-async def opened(store: str) -> AsyncIterator[FleetDatabase]:
-    database = await open_database(store)
-    try:
-        yield database
-    finally:
-        await database.aclose()
 
 
 async def find_run(database: FleetDatabase) -> FleetRun:

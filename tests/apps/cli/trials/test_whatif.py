@@ -43,6 +43,13 @@ def bash(command: str) -> FakeReply:
     return FakeReply(calls=(FakeCall("bash", {"command": command}),))
 
 
+async def make_session(server: ProviderServer) -> str:
+    """One turn, in a folder that is trusted; its id."""
+    await run(server, "-p", "one", *FREELY)
+    await run(server, "trust")
+    return next(iter(Library().list_summaries())).id
+
+
 async def test_models_run_a_turn_again_side_by_side_and_the_best_is_kept():
     git("init", "-q")
     Path("base").write_text("committed\n")
@@ -181,9 +188,7 @@ async def test_best_keeps_nothing_that_is_not_good():
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "base")
     async with ProviderServer([LAST, LAST, LAST, LAST]) as server:
-        await run(server, "-p", "one", *FREELY)
-        session = next(iter(Library().list_summaries())).id
-        await run(server, "trust")
+        session = await make_session(server)
         words = ("whatif", session, "--prompts", "again", *FREELY)
         failed = await run(server, *words, "--check", "false", "--keep", "best")
         broke = await run(server, *words, "--max-cost", "0", "--keep", "best")
@@ -202,9 +207,7 @@ async def test_a_check_that_does_not_run_to_its_end_throws_nothing_away(check: s
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "base")
     async with ProviderServer([LAST, bash("echo x > x"), LAST]) as server:
-        await run(server, "-p", "one", *FREELY)
-        session = next(iter(Library().list_summaries())).id
-        await run(server, "trust")
+        session = await make_session(server)
         words = ("whatif", session, "--prompts", "again", "--check", check, "--timeout", "1")
         ran = await run(server, *words, "--keep", "best", *FREELY)
     assert (ran.code, "the check did not run to its end for whatif-" in ran.err) == (2, True), ran
@@ -226,9 +229,7 @@ async def test_who_stops_the_variants_gets_none_of_them(number: signal.Signals, 
         return bash("sleep 1000")
 
     async with ProviderServer(reply) as server:
-        await run(server, "-p", "one", *FREELY)
-        session = next(iter(Library().list_summaries())).id
-        await run(server, "trust")
+        session = await make_session(server)
         words = ("whatif", session, "--prompts", "go on", "go on and on", *FREELY)
         begun = len(server.requests)
         process = await start(server, *words)
@@ -245,9 +246,7 @@ async def test_who_stops_it_when_asked_what_is_kept_gets_none_of_them():
     git("init", "-q")
     git("commit", "-q", "--allow-empty", "-m", "base")
     async with ProviderServer([LAST, bash("echo x > x"), LAST]) as server:
-        await run(server, "-p", "one", *FREELY)
-        session = next(iter(Library().list_summaries())).id
-        await run(server, "trust")
+        session = await make_session(server)
         words = ("whatif", session, "--prompts", "go on", "--permission-mode", "ask")
         process = await start(server, *words, "--keep", "ask", stdin=subprocess.PIPE)
         assert process.stdout is not None
