@@ -481,11 +481,21 @@ async def test_an_answer_that_cannot_be_written_is_said_and_74(where, why):
     assert "Traceback" not in ran[1]
 
 
-@pytest.mark.parametrize("command", ["--version", "help options", "ps", "ps --help"])
-async def test_output_of_a_command_that_cannot_be_written_is_said_and_74(command: str):
+@pytest.mark.parametrize("command", ["--version", "help options", "ps --help"])
+async def test_output_that_cannot_be_written_at_once_is_said_and_74(command: str):
+    await check_lost_output(command, "1")
+
+
+@pytest.mark.parametrize("command", ["--version", "help options", "ps", "whatif --help"])
+async def test_buffered_output_that_cannot_be_written_is_said_and_74(command: str):
+    await check_lost_output(command, "")
+
+
+async def check_lost_output(command: str, unbuffered: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f"{' '.join(PROGRAM)} {command} > /dev/full"),
-        stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=environment(),
+        stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED=unbuffered),
     )  # fmt: skip
     full = "treadle: cannot write to stdout: No space left on device\n"
     assert await finish_errors(process) == (exit_codes.IO_ERROR, full)

@@ -102,12 +102,25 @@ options (all: treadle help options; --version; defaults: ~/.treadle/config.toml)
 
 def run(arguments: list[str], commands: dict[str, tuple[str, str]] = COMMANDS) -> int:
     try:
-        return _flush_stdout(_dispatch(arguments, commands))
+        try:
+            return _dispatch(arguments, commands)
+        finally:
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return ABORTED
     except BrokenPipeError:
         _discard_stdout()
         return 141
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # No command has reported it: output that cannot be written.
+        from treadle.apps.console.exit_codes import IO_ERROR
+
+        _discard_stdout()
+        print(f"treadle: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        return IO_ERROR
 
 
 def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
@@ -141,22 +154,6 @@ def _dispatch(arguments: list[str], commands: dict[str, tuple[str, str]]) -> int
         case _:
             return _report_unknown_command(arguments, commands)
     return 0
-
-
-def _flush_stdout(exit_code: int) -> int:
-    """Write what is still in the buffer: output that is lost is an error, and one line."""
-    try:
-        if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        from treadle.apps.console.exit_codes import IO_ERROR
-
-        _discard_stdout()
-        print(f"treadle: cannot write to stdout: {error.strerror}", file=sys.stderr)
-        return exit_code or IO_ERROR
-    return exit_code
 
 
 def _find_empty_option(words: list[str]) -> str:
